@@ -1,0 +1,43 @@
+"""Gaussian discriminant analysis for data that does not fit in memory or never stops coming."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamgda.accumulation import accumulate
+    from streamgda.estimators.lda import LinearDiscriminantAnalysis
+    from streamgda.estimators.naive_bayes import GaussianNB
+    from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+    from streamgda.sources.parquet import scan_parquet
+    from streamgda.statistics import ClassStatistics
+
+__all__ = [
+    "ClassStatistics",
+    "GaussianNB",
+    "LinearDiscriminantAnalysis",
+    "QuadraticDiscriminantAnalysis",
+    "accumulate",
+    "scan_parquet",
+]
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "ClassStatistics": "streamgda.statistics",
+    "GaussianNB": "streamgda.estimators.naive_bayes",
+    "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
+    "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
+    "accumulate": "streamgda.accumulation",
+    "scan_parquet": "streamgda.sources.parquet",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used (PEP 562), so that importing the package stays quick."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,180 @@
+"""A block: some rows of a dataset, checked and ready to be reduced to statistics.
+
+Every way into the project (arrays, Parquet) ends in blocks, so what is refused, dropped
+or weighted is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda import labels
+from streamgda.labels import Codes, Labels
+
+Matrix = NDArray[Any]
+Column = NDArray[Any]
+Features = Matrix | Sequence[Column]
+Missing = Literal["raise", "drop"]
+RowName = Callable[[int], str]
+
+_TARGET_ELEMENTS = 1 << 21
+_MOST_ROWS = 1 << 16
+_FEWEST_ROWS = 1 << 8
+
+
+def rows_per_block(n_features: int) -> int:
+    """How many rows to reduce at once: a power of two whose buffer stays near the cache.
+
+    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them.
+    """
+    rows = _TARGET_ELEMENTS // max(n_features, 1)
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, 1 << (max(rows, 1).bit_length() - 1)))
+
+
+def name_row(row: int) -> str:
+    """The name of a row of an array."""
+    return f"row {row}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows with finite weights and a label each.
+
+    Attributes
+    ----------
+    features : ndarray of shape (n_rows, n_features), or one array per feature
+        Any real type; converted to float64 as it is reduced.
+    classes : ndarray of shape (n_classes,)
+        The labels that occur, sorted.
+    codes : ndarray of shape (n_rows,)
+        The position in `classes` of each row's label.
+    weights : ndarray of shape (n_rows,), or None
+        All positive; None means one each.
+    feature_names : tuple of str, or None
+        What to call the features in an error.
+    n_dropped : int
+        How many rows were left out because something was missing.
+    row_name : callable
+        Tells where a row, counted within the block, comes from.
+    """
+
+    features: Features
+    classes: Labels
+    codes: Codes
+    weights: NDArray[np.float64] | None = None
+    feature_names: tuple[str, ...] | None = None
+    n_dropped: int = 0
+    row_name: RowName = name_row
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has."""
+        return self.features.shape[1] if isinstance(self.features, np.ndarray) else len(self.features)
+
+    def feature_name(self, index: int) -> str:
+        """What to call a feature in an error."""
+        return repr(self.feature_names[index]) if self.feature_names else str(index)
+
+    def refuse_values(self) -> None:
+        """Raise the error that names the first value which statistics cannot hold.
+
+        Raises
+        ------
+        ValueError
+            Always: for a NaN or an infinity where there is one, else for values so large that
+            their squares exceed float64.
+        """
+        finite = _finite_rows(self.features)
+        if finite.all():
+            raise ValueError(
+                f"the features are too large: their squares exceed float64 in the rows from "
+                f"{self.row_name(0)} on. Divide them by a power of ten first"
+            )
+        row = int(np.argmin(finite))
+        index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
+        value = "NaN or null" if np.isnan(_columns(self.features)[index][row]) else "infinity"
+        raise ValueError(
+            f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
+            "Mend the data, or leave such rows out with missing='drop' where the data is scanned"
+        )
+
+
+def make_block(
+    features: Features,
+    classes: Labels,
+    codes: Codes,
+    *,
+    unlabelled: NDArray[np.bool_] | None = None,
+    weights: NDArray[Any] | None = None,
+    feature_names: tuple[str, ...] | None = None,
+    missing: Missing = "raise",
+    row_name: RowName = name_row,
+) -> Block:
+    """Check labels and weights, and leave out the rows that do not count.
+
+    A row of weight zero is no row at all. With ``missing="drop"``, rows with a NaN or an infinity
+    in a feature, or without a label or a weight, are left out and counted.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing and `missing` is "raise", or a weight is missing, negative or infinite.
+    """
+    blank = np.zeros(len(codes), dtype=np.bool_) if unlabelled is None else unlabelled
+    if missing == "drop":
+        blank = blank | ~_finite_rows(features)
+        blank = blank if weights is None else blank | np.isnan(weights)
+    elif unlabelled is not None and unlabelled.any():
+        raise ValueError(
+            f"{row_name(int(np.argmax(unlabelled)))} has no label (null or NaN). "
+            "Mend the data, or leave such rows out with missing='drop'"
+        )
+    keep = ~blank
+    if weights is not None:
+        weights = _checked_weights(weights, blank, row_name)
+        keep &= weights > 0
+    block = Block(features, classes, codes, weights, feature_names, int(blank.sum()), row_name)
+    return block if keep.all() else _select(block, np.flatnonzero(keep))
+
+
+def _checked_weights(
+    weights: NDArray[Any], ignored: NDArray[np.bool_], row_name: RowName
+) -> NDArray[np.float64]:
+    weights = weights.astype(np.float64, copy=False)
+    bad = ~(np.isfinite(weights) & (weights >= 0)) & ~ignored
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{row_name(row)} has weight {weights[row]!s}; weights are finite and not negative")
+    return weights
+
+
+def _select(block: Block, rows: NDArray[np.intp]) -> Block:
+    if isinstance(block.features, np.ndarray):
+        features: Features = block.features[rows]
+    else:
+        features = [column[rows] for column in block.features]
+    classes, codes = labels.present(block.classes, block.codes[rows])
+    weights = None if block.weights is None else block.weights[rows]
+
+    def row_name(row: int) -> str:
+        return block.row_name(int(rows[row]))
+
+    return Block(features, classes, codes, weights, block.feature_names, block.n_dropped, row_name)
+
+
+def _columns(features: Features) -> Sequence[Column]:
+    return list(features.T) if isinstance(features, np.ndarray) else features
+
+
+def _finite_rows(features: Features) -> NDArray[np.bool_]:
+    if isinstance(features, np.ndarray):
+        return np.asarray(np.isfinite(features).all(axis=1))
+    finite = np.isfinite(features[0])
+    for column in features[1:]:
+        finite &= np.isfinite(column)
+    return finite

@@ -1,0 +1,179 @@
+"""The kinds of covariance: what each keeps of a scatter matrix, and how it is reduced.
+
+Everything that tells one kind from another is here, so a further kind is one more class. All of
+them work on the same two shapes: rows of a block, feature-major and class by class, already
+centred; and one vector per class, whose outer product with itself is added or taken away. What
+the methods of a kind mean is said once, in `Covariance`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+CovarianceType = Literal["full", "tied", "diag"]
+Array = NDArray[np.float64]
+Bounds = NDArray[np.intp]
+
+
+class Covariance(ABC):
+    """What a kind of covariance must be able to do. K is the number of classes, d of features."""
+
+    name: CovarianceType
+
+    @abstractmethod
+    def zeros(self, n_classes: int, n_features: int) -> Array:
+        """The scatter of no rows."""
+
+    @abstractmethod
+    def products(self, rows: Array, bounds: Bounds) -> Array:
+        """The scatter of centred rows (d, n), where class k holds rows bounds[k]:bounds[k + 1]."""
+
+    @abstractmethod
+    def outer(self, vectors: Array) -> Array:
+        """The outer product of one vector per class (K, d) with itself, in the scatter's shape."""
+
+    def take(self, scatter: Array, classes: NDArray[np.intp]) -> Array:
+        """The part of a scatter that belongs to some classes."""
+        return scatter[classes]
+
+    def put(self, scatter: Array, classes: NDArray[np.intp], part: Array) -> None:
+        """Write such a part back."""
+        scatter[classes] = part
+
+    @abstractmethod
+    def diagonal(self, scatter: Array) -> Array:
+        """A writeable view of each feature's own scatter: (K, d), or (d,) where classes share it."""
+
+    @abstractmethod
+    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+        """Set to zero all that concerns the features marked, a mask in the diagonal's shape."""
+
+    @abstractmethod
+    def freedom(self, weights: Array, ddof: float) -> Array:
+        """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
+
+    @abstractmethod
+    def from_full(self, scatter: Array) -> Array:
+        """What this kind keeps of a full scatter (K, d, d)."""
+
+
+class Full(Covariance):
+    """A matrix for each class: K × d × d."""
+
+    name: CovarianceType = "full"
+
+    def zeros(self, n_classes: int, n_features: int) -> Array:
+        return np.zeros((n_classes, n_features, n_features))
+
+    def products(self, rows: Array, bounds: Bounds) -> Array:
+        scatter = self.zeros(len(bounds) - 1, len(rows))
+        for k, (start, stop) in enumerate(pairwise(bounds)):
+            if stop - start > 1:
+                of_class = rows[:, start:stop]
+                np.matmul(of_class, of_class.T, out=scatter[k])
+        return scatter
+
+    def outer(self, vectors: Array) -> Array:
+        return vectors[:, :, None] * vectors[:, None, :]
+
+    def diagonal(self, scatter: Array) -> Array:
+        diagonal: Array = np.einsum("kii->ki", scatter)
+        return diagonal
+
+    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+        scatter[features] = 0.0
+        scatter.transpose(0, 2, 1)[features] = 0.0
+
+    def freedom(self, weights: Array, ddof: float) -> Array:
+        return (weights - ddof)[:, None, None]
+
+    def from_full(self, scatter: Array) -> Array:
+        return scatter.copy()
+
+
+class Tied(Covariance):
+    """One matrix, pooled within the classes: d × d."""
+
+    name: CovarianceType = "tied"
+
+    def zeros(self, n_classes: int, n_features: int) -> Array:
+        return np.zeros((n_features, n_features))
+
+    def products(self, rows: Array, bounds: Bounds) -> Array:
+        return rows @ rows.T
+
+    def outer(self, vectors: Array) -> Array:
+        return vectors.T @ vectors
+
+    def take(self, scatter: Array, classes: NDArray[np.intp]) -> Array:
+        return scatter
+
+    def put(self, scatter: Array, classes: NDArray[np.intp], part: Array) -> None:
+        scatter[...] = part
+
+    def diagonal(self, scatter: Array) -> Array:
+        diagonal: Array = np.einsum("ii->i", scatter)
+        return diagonal
+
+    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+        scatter[features] = 0.0
+        scatter[:, features] = 0.0
+
+    def freedom(self, weights: Array, ddof: float) -> Array:
+        return np.atleast_1d(weights.sum() - ddof * len(weights))
+
+    def from_full(self, scatter: Array) -> Array:
+        pooled: Array = scatter.sum(axis=0)
+        return pooled
+
+
+class Diagonal(Covariance):
+    """A variance for each class and feature: K × d."""
+
+    name: CovarianceType = "diag"
+
+    def zeros(self, n_classes: int, n_features: int) -> Array:
+        return np.zeros((n_classes, n_features))
+
+    def products(self, rows: Array, bounds: Bounds) -> Array:
+        scatter = self.zeros(len(bounds) - 1, len(rows))
+        for k, (start, stop) in enumerate(pairwise(bounds)):
+            of_class = rows[:, start:stop]
+            np.einsum("ij,ij->i", of_class, of_class, out=scatter[k])
+        return scatter
+
+    def outer(self, vectors: Array) -> Array:
+        return vectors * vectors
+
+    def diagonal(self, scatter: Array) -> Array:
+        return scatter
+
+    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+        scatter[features] = 0.0
+
+    def freedom(self, weights: Array, ddof: float) -> Array:
+        return (weights - ddof)[:, None]
+
+    def from_full(self, scatter: Array) -> Array:
+        return Full().diagonal(scatter).copy()
+
+
+KINDS: dict[str, Covariance] = {kind.name: kind for kind in (Full(), Tied(), Diagonal())}
+
+
+def kind_named(name: Any) -> Covariance:
+    """The kind of covariance that a user asks for by name.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind.
+    """
+    if name not in KINDS:
+        raise ValueError(f"covariance_type must be one of {', '.join(map(repr, KINDS))}; got {name!r}")
+    return KINDS[name]

@@ -1,0 +1,217 @@
+"""Moments with the labels they belong to: states that unite their classes as they merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda import labels, moments
+from streamgda.blocks import Block
+from streamgda.covariances import Array, Covariance
+from streamgda.labels import Labels
+from streamgda.moments import Moments, Workspace
+
+_ROUNDING = 1e-8
+
+
+@dataclass
+class LabelledMoments:
+    """The classes seen, in order, with the count of rows and the moments of each."""
+
+    kind: Covariance
+    classes: Labels
+    counts: NDArray[np.int64]
+    moments: Moments
+
+    @classmethod
+    def empty(cls, kind: Covariance, n_features: int) -> Self:
+        """The state that has seen no rows."""
+        return cls(kind, labels.no_labels(), np.zeros(0, np.int64), Moments.zeros(kind, 0, n_features))
+
+    @classmethod
+    def of_block(cls, block: Block, kind: Covariance, workspace: Workspace) -> Self:
+        """The state of the rows of a block.
+
+        Raises
+        ------
+        ValueError
+            If a value is NaN or infinite, or its square exceeds float64; the message says where.
+        """
+        if not len(block.codes):
+            return cls.empty(kind, block.n_features)
+        reduced = moments.reduce_block(block, kind, workspace)
+        if not reduced.are_finite(kind):
+            block.refuse_values()
+        return cls(kind, block.classes, np.bincount(block.codes), reduced)
+
+    @classmethod
+    def from_sums(
+        cls,
+        kind: Covariance,
+        classes: Labels,
+        counts: NDArray[np.int64],
+        weights: Array,
+        sums: Array,
+        outer_sums: Array,
+    ) -> Self:
+        """The state whose raw sums these are, for classes in any order.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree, a class stands twice or is empty, or the sums are of no rows.
+        """
+        _check_sums(kind, classes, counts, weights, sums, outer_sums)
+        order = np.argsort(classes)
+        weights, sums = weights[order], sums[order]
+        outer_sums = kind.take(outer_sums, order)
+        scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
+        held = Moments(weights, sums / weights[:, None], np.zeros_like(sums), scatter)
+        state = cls(kind, classes[order], counts[order], held)
+        state.settle_scatter(kind.diagonal(outer_sums), "these sums cannot be of any rows")
+        return state
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has; 0 while nothing is known of them."""
+        return int(self.moments.means.shape[1])
+
+    def copy(self) -> Self:
+        """A state that shares nothing with this one."""
+        return replace(
+            self, classes=self.classes.copy(), counts=self.counts.copy(), moments=self.moments.copy()
+        )
+
+    def absorb(self, other: LabelledMoments) -> None:
+        """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
+        classes = labels.unite(self.classes, other.classes)
+        if not len(other.classes):
+            return
+        here = np.searchsorted(classes, other.classes)
+        united = self._spread_over(classes, max(self.n_features, other.n_features))
+        with np.errstate(over="ignore", invalid="ignore"):
+            merged = moments.merge(united.moments.take(self.kind, here), other.moments, self.kind)
+        if not merged.are_finite(self.kind):
+            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+        united.moments.put(self.kind, here, merged)
+        united.counts[here] += other.counts
+        self.classes, self.counts, self.moments = united.classes, united.counts, united.moments
+
+    def _spread_over(self, classes: Labels, n_features: int) -> LabelledMoments:
+        """The state with a place for each of these classes; itself, where it has them all."""
+        if self.moments.means.shape == (len(classes), n_features):
+            return self
+        wider = Moments.zeros(self.kind, len(classes), n_features)
+        counts = np.zeros(len(classes), dtype=np.int64)
+        if len(self.classes):
+            there = np.searchsorted(classes, self.classes)
+            wider.put(self.kind, there, self.moments)
+            counts[there] = self.counts
+        return replace(self, classes=classes, counts=counts, moments=wider)
+
+    def without(self, other: LabelledMoments) -> LabelledMoments:
+        """The state of the rows that are in this one but not in the other.
+
+        Raises
+        ------
+        ValueError
+            If the other has a class that this one has not, more rows or weight of a class, or more
+            scatter than the rows of this one hold.
+        """
+        removed = self._aligned(other)
+        counts = self.counts - removed.counts
+        self._check_removable(removed, counts)
+        kept = np.flatnonzero(counts > 0)
+        if not len(kept):
+            return self.empty(self.kind, self.n_features)
+        whole, part = self.moments.take(self.kind, kept), removed.moments.take(self.kind, kept)
+        rest = replace(
+            self,
+            classes=self.classes[kept],
+            counts=counts[kept],
+            moments=moments.split_off(whole, part, self.kind),
+        )
+        rest.settle_scatter(self.kind.diagonal(whole.scatter), "these rows never went into the state")
+        return rest
+
+    def _aligned(self, other: LabelledMoments) -> LabelledMoments:
+        """The other state with a place for each class of this one."""
+        unseen = np.setdiff1d(labels.unite(self.classes, other.classes), self.classes)
+        if len(unseen):
+            raise ValueError(f"class {unseen[0]!s} cannot be removed: the state never saw it")
+        return other._spread_over(self.classes, self.n_features)
+
+    def _check_removable(self, removed: LabelledMoments, counts: NDArray[np.int64]) -> None:
+        weights = self.moments.weights
+        left = weights - removed.moments.weights
+        overdrawn = np.where(counts == 0, np.abs(left) > _ROUNDING * weights, left <= _ROUNDING * weights)
+        for k in np.flatnonzero((counts < 0) | overdrawn):
+            raise ValueError(
+                f"class {self.classes[k]!s}: cannot remove {removed.counts[k]} rows of weight "
+                f"{removed.moments.weights[k]:g} from {self.counts[k]} rows of weight {weights[k]:g}"
+            )
+
+    def settle_scatter(self, scale: Array, otherwise: str) -> None:
+        """Make zero the variances that rounding made negative, and refuse what rounding cannot explain.
+
+        Raises
+        ------
+        ValueError
+            If a variance is negative by more than rounding does to values of this scale.
+        """
+        diagonal = self.kind.diagonal(self.moments.scatter)
+        if not (diagonal >= -_ROUNDING * scale).all():
+            raise ValueError(f"a variance would be negative: {otherwise}")
+        self.kind.clear(self.moments.scatter, diagonal <= 0)
+
+    def narrowed(self, kind: Covariance) -> LabelledMoments:
+        """A copy that keeps no more of the scatter than another kind of covariance does.
+
+        Raises
+        ------
+        ValueError
+            If this state holds less than that: "full" gives all the others, and they only themselves.
+        """
+        narrow = self.copy()
+        if kind is not self.kind:
+            if self.kind.name != "full":
+                raise ValueError(
+                    f"a state of covariance type {self.kind.name!r} does not hold what {kind.name!r} "
+                    f"needs; accumulate with covariance_type={kind.name!r} or 'full'"
+                )
+            narrow.kind, narrow.moments.scatter = kind, kind.from_full(self.moments.scatter)
+        return narrow
+
+    def counts_as(self, other: LabelledMoments) -> bool:
+        """Whether the two have the same kind of covariance, features, classes and counts."""
+        return (
+            self.kind is other.kind
+            and self.n_features == other.n_features
+            and np.array_equal(self.classes, other.classes)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+
+def _check_sums(
+    kind: Covariance,
+    classes: Labels,
+    counts: NDArray[np.int64],
+    weights: Array,
+    sums: Array,
+    outer_sums: Array,
+) -> None:
+    if sums.ndim != 2 or not len(classes) == len(counts) == len(weights) == len(sums):
+        raise ValueError("counts, weights and sums must have one row for each class")
+    expected = kind.zeros(*sums.shape).shape
+    if outer_sums.shape != expected:
+        raise ValueError(f"outer_sums must have shape {expected} for {kind.name!r}; got {outer_sums.shape}")
+    if len(np.unique(classes)) != len(classes):
+        raise ValueError("a class stands twice among the sums")
+    empty = (counts <= 0) | ~(weights > 0)
+    if empty.any():
+        raise ValueError(f"class {classes[empty][0]!s} has no rows")
+    if not (np.isfinite(weights).all() and np.isfinite(sums).all() and np.isfinite(outer_sums).all()):
+        raise ValueError("weights, sums and outer_sums must be finite")
