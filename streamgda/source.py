@@ -1,0 +1,33 @@
+"""What every source of rows is: a lazy, re-iterable description that can be cut into splits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from streamgda.blocks import Block
+
+ROWS_PER_TASK = 1 << 18
+
+
+class Split(ABC):
+    """A part of a source that one task reads: small to send, and read once in a pass."""
+
+    n_rows: int
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+
+
+class Source(ABC):
+    """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
+
+    feature_names: tuple[str, ...]
+
+    @abstractmethod
+    def splits(self) -> Sequence[Split]:
+        """The parts of the source, in order: a pure function of the data, whoever reads them.
+
+        Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows.
+        """

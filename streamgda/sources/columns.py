@@ -1,0 +1,71 @@
+"""Arrow columns as NumPy columns and labels, and which types can be either."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streamgda import labels
+from streamgda.labels import Codes, Labels
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be a feature or a weight."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )
+
+
+def is_label(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be a target."""
+    if pa.types.is_dictionary(kind):
+        return is_label(kind.value_type)
+    return bool(
+        is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)
+    )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds strings."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def numbers(column: pa.Array) -> NDArray[Any]:
+    """A column as numbers; nulls become NaN. Without a copy where Arrow holds it as NumPy would."""
+    try:
+        values: NDArray[Any] = column.to_numpy()
+    except pa.ArrowInvalid:  # nulls, bools and decimals have no like in NumPy
+        values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+    """The sorted labels of a column, a code for each row, and which rows have no label, if any.
+
+    A row without a label has code 0.
+    """
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    unlabelled = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if unlabelled is None and pa.types.is_integer(column.type):
+        return *labels.encode(column.to_numpy()), None
+    encoded = column.dictionary_encode()
+    values, ranks = _sorted_labels(encoded.dictionary)
+    positions = pc.fill_null(encoded.indices, 0).to_numpy()
+    if not len(values):
+        return values, np.zeros(len(positions), dtype=np.uint8), unlabelled
+    return values, ranks[positions], unlabelled
+
+
+def _sorted_labels(dictionary: pa.Array) -> tuple[Labels, Codes]:
+    values = np.array(dictionary.to_pylist(), dtype=object)
+    return labels.encode(values if len(values) else [])

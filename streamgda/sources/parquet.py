@@ -1,0 +1,258 @@
+"""Parquet datasets: which files, columns and row groups a pass reads.
+
+The plan is made from the footers alone; what a task then reads is in `row_groups`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from streamgda.blocks import Missing
+from streamgda.source import ROWS_PER_TASK, Source
+from streamgda.sources import columns
+from streamgda.sources.files import find_files
+from streamgda.sources.row_groups import Layout, RowGroups, naming_file
+
+_FOOTER_READERS = 16
+
+
+def scan_parquet(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    target: str,
+    *,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
+    filters: Any = None,
+    filesystem: Any = None,
+    missing: Missing = "raise",
+) -> ParquetSource:
+    """Describe a Parquet dataset, for `accumulate` and the estimators' `fit` to read.
+
+    Only the list of files and one footer are read here. A pass reads each row group once, and no
+    column that is not asked for.
+
+    Parameters
+    ----------
+    path : str, path, or sequence of them
+        A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
+        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns.
+    target : str
+        The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
+        partition key.
+    features : sequence of str, optional
+        Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
+        keys. All the columns of the files but the target and the weight, where not given.
+    weight : str, optional
+        A column of sample weights: repetitions of the row, whole or not.
+    filters : pyarrow expression, or list of tuples, optional
+        Rows to read, as `pyarrow.parquet.read_table` takes them. Partitions and row groups whose
+        statistics rule them out are not read.
+    filesystem : pyarrow or fsspec filesystem, optional
+        Where `path` is; found from `path` where not given.
+    missing : {"raise", "drop"}, default="raise"
+        What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
+        weight: an error that names it, or left out and counted in the statistics' `n_dropped`.
+
+    Returns
+    -------
+    ParquetSource
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder, or a folder or glob holds no Parquet file.
+    ValueError
+        If a column is missing, has a type that cannot serve, or has two roles.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> from streamgda import QuadraticDiscriminantAnalysis, scan_parquet
+    >>> folder = tempfile.mkdtemp()
+    >>> table = pa.table({"x": [1.0, 2.0, 6.0, 9.0], "note": list("abcd"), "kind": [0, 0, 1, 1]})
+    >>> pq.write_table(table, f"{folder}/1.parquet")
+    >>> source = scan_parquet(folder, "kind", features=["x"])
+    >>> QuadraticDiscriminantAnalysis().fit(source).means_.ravel()
+    array([1.5, 7.5])
+    """
+    if missing not in ("raise", "drop"):
+        raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
+    filesystem, files, base = find_files(path, filesystem)
+    with naming_file(files[0]):
+        dataset = ds.dataset(
+            files, format="parquet", partitioning="hive", filesystem=filesystem, partition_base_dir=base
+        )
+    return ParquetSource(dataset, target, features, weight, filters, missing)
+
+
+class ParquetSource(Source):
+    """A Parquet dataset with the roles of its columns; made by `scan_parquet`.
+
+    Attributes
+    ----------
+    feature_names : tuple of str
+        The features, in the order in which statistics hold them.
+    target : str
+        The column of labels.
+    """
+
+    def __init__(
+        self,
+        dataset: ds.FileSystemDataset,
+        target: str,
+        features: Sequence[str] | None,
+        weight: str | None,
+        filters: Any,
+        missing: Missing,
+    ) -> None:
+        self._dataset = dataset
+        self._stored: tuple[str, ...] = tuple(next(dataset.get_fragments()).physical_schema.names)
+        self.target = target
+        self.weight = weight
+        self._check_known([target, *([] if weight is None else [weight])])
+        self.feature_names = self._choose_features(features)
+        self._check_types(dataset.schema, "the dataset")
+        self._filter = (
+            filters
+            if filters is None or isinstance(filters, ds.Expression)
+            else pq.filters_to_expression(filters)
+        )
+        self._layout = Layout(
+            filesystem=dataset.filesystem,
+            features=self.feature_names,
+            target=target,
+            weight=weight,
+            filter=self._filter,
+            filter_columns=_referenced(self._filter, dataset.schema),
+            missing=missing,
+        )
+
+    def __repr__(self) -> str:
+        files = self._dataset.files
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        return f"<Parquet {files[0]}{more}: {len(self.feature_names)} features, target {self.target!r}>"
+
+    def splits(self) -> list[RowGroups]:
+        """Runs of consecutive row groups of a file, planned from the footers of all the files."""
+        fragments = list(self._dataset.get_fragments(filter=self._filter))
+        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
+            return [split for of_file in readers.map(self._splits_of_file, fragments) for split in of_file]
+
+    def _splits_of_file(self, fragment: ds.ParquetFileFragment) -> list[RowGroups]:
+        with naming_file(fragment.path):
+            schema, metadata = fragment.physical_schema, fragment.metadata
+            groups = self._row_groups(fragment)
+        partition = ds.get_partition_keys(fragment.partition_expression)
+        self._check_file(fragment.path, schema, partition)
+        rows = {index: metadata.row_group(index).num_rows for index in groups}
+        return [
+            RowGroups(self._layout, fragment.path, tuple(run), sum(rows[i] for i in run), partition)
+            for run in _runs(groups, rows)
+        ]
+
+    def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
+        """The row groups whose statistics do not rule out that the filter lets rows through."""
+        if self._filter is None:
+            return [group.id for group in fragment.row_groups]
+        kept = fragment.split_by_row_group(filter=self._filter, schema=self._dataset.schema)
+        return [group.id for part in kept for group in part.row_groups]
+
+    # ------------------------------------------------------------------ the roles of columns
+
+    def _check_known(self, names: Iterable[str]) -> None:
+        known = self._dataset.schema.names
+        for name in names:
+            if name not in known:
+                close = difflib.get_close_matches(str(name), known, n=1)
+                hint = (
+                    f"; did you mean {close[0]!r}?"
+                    if close
+                    else f"; there are {', '.join(map(repr, known[:20]))}"
+                )
+                raise ValueError(f"{self._dataset.files[0]}: there is no column {name!r}{hint}")
+
+    def _choose_features(self, features: Sequence[str] | None) -> tuple[str, ...]:
+        """The features asked for, or all the columns that are stored and have no other role."""
+        if isinstance(features, str):
+            raise ValueError(f"features must be a list of column names; got the string {features!r}")
+        others = {"target": self.target, "weight": self.weight}
+        if self.target == self.weight:
+            raise ValueError(f"column {self.target!r} cannot be both target and weight")
+        if features is None:
+            features = [name for name in self._stored if name not in others.values()]
+        self._check_known(features)
+        for role, name in others.items():
+            if name in features:
+                raise ValueError(f"column {name!r} is the {role} and cannot be a feature too")
+        if len(set(features)) != len(features) or not features:
+            raise ValueError(f"features must name at least one column, and each once; got {list(features)!r}")
+        return tuple(features)
+
+    def _check_types(self, schema: pa.Schema, where: str) -> None:
+        present = {name: schema.field(name).type for name in schema.names}
+        stored = [name for name in self.feature_names if name in present and name in self._stored]
+        unfit = [name for name in stored if not columns.is_number(present[name])]
+        if unfit:
+            usable = [name for name in stored if name not in unfit]
+            raise ValueError(
+                f"{where}: column {unfit[0]!r} is {present[unfit[0]]} and cannot be a feature; name the "
+                f"columns to use, such as features={usable[:5]!r}"
+            )
+        if self.target in present and not columns.is_label(present[self.target]):
+            raise ValueError(
+                f"{where}: column {self.target!r} is {present[self.target]} and cannot be the target; "
+                "labels are integers, strings or bools"
+            )
+        if self.weight in present and not columns.is_number(present[self.weight]):
+            raise ValueError(
+                f"{where}: column {self.weight!r} is {present[self.weight]} and cannot be the weight"
+            )
+
+    def _check_file(self, path: str, schema: pa.Schema, partition: dict[str, Any]) -> None:
+        for name in self._layout.columns:
+            if name not in partition and name not in schema.names:
+                raise ValueError(
+                    f"{path}: there is no column {name!r}, which other files of the dataset have"
+                )
+        self._check_types(schema, path)
+
+
+def _runs(groups: Sequence[int], rows: dict[int, int]) -> Iterator[list[int]]:
+    """Row groups of a file that together are worth a task."""
+    run: list[int] = []
+    for index in groups:
+        if run and sum(rows[i] for i in run) + rows[index] > ROWS_PER_TASK:
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run
+
+
+def _referenced(expression: ds.Expression | None, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that an expression speaks of: those without which it cannot be evaluated."""
+    if expression is None:
+        return ()
+    try:
+        schema.empty_table().filter(expression)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+        raise ValueError(f"filters: {error}") from error
+    return tuple(
+        name for i, name in enumerate(schema.names) if not _can_evaluate(expression, schema.remove(i))
+    )
+
+
+def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
+    try:
+        schema.empty_table().filter(expression)
+    except pa.ArrowInvalid:
+        return False
+    return True
