@@ -1,0 +1,302 @@
+"""What the three classifiers share: statistics in, posteriors out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from streamgda.accumulation import accumulate
+from streamgda.arrays import array_blocks
+from streamgda.blocks import Block, rows_per_block
+from streamgda.covariances import CovarianceType
+from streamgda.gaussians import Array, Gaussians
+from streamgda.labels import Labels
+from streamgda.source import Source
+from streamgda.statistics import ClassStatistics
+
+G = TypeVar("G", bound=Gaussians)
+
+
+class GaussianClassifier(ClassifierMixin, BaseEstimator, Generic[G]):
+    """A classifier whose parameters are finalised from `ClassStatistics` when they are first needed.
+
+    A subclass says which covariance type it needs and how statistics become `Gaussians`.
+    """
+
+    _covariance_type: ClassVar[CovarianceType]
+
+    priors: ArrayLike | None
+    statistics_: ClassStatistics
+    n_features_in_: int
+
+    @abstractmethod
+    def _finalise(self, statistics: ClassStatistics) -> G:
+        """The densities of the classes, from statistics and the parameters of the estimator."""
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model to all the rows of X, forgetting what it had learnt before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features), or source
+            Rows; or a source such as `scan_parquet` returns, which is read once, out of core, and
+            knows its own target and weights.
+        y : array-like of shape (n_rows,), optional
+            Integer, string or bool labels. Not given with a source.
+        sample_weight : array-like of shape (n_rows,), optional
+            Repetitions of each row, whole or not. Not given with a source.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the data holds NaN, infinity or a missing label, or fewer than two classes, or does
+            not determine the model; the message says where, and what to do.
+        """
+        if isinstance(X, Source):
+            if y is not None or sample_weight is not None:
+                raise ValueError("a source brings its own target and weights; name them where it is scanned")
+            statistics = accumulate(X, self._covariance_type)
+        else:
+            statistics = self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True))
+        return self._adopt(statistics)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Add a batch of rows to what the model has learnt.
+
+        However the rows are cut into batches, the model is that of one `fit` of them all. Classes
+        may appear in any batch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows.
+        y : array-like of shape (n_rows,)
+            Integer, string or bool labels.
+        classes : array-like of shape (n_classes,), optional
+            Not needed. Where given, a label of this batch that is not among them is refused.
+        sample_weight : array-like of shape (n_rows,), optional
+            Repetitions of each row, whole or not.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the batch holds NaN, infinity or a missing label, or its features are not those seen
+            before. The model is then as it was.
+        """
+        fitted = hasattr(self, "statistics_")
+        blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=not fitted)
+        if fitted:
+            self.statistics_.update_blocks(blocks)
+        else:
+            self.statistics_ = self._statistics_of(blocks)
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add what another model of the same kind has learnt from other rows.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            A fitted model; it is left as it is.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the two were fitted to different features or kinds of label.
+        """
+        if type(other) is not type(self):
+            raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
+        check_is_fitted(other)
+        if hasattr(self, "statistics_"):
+            self.statistics_.merge(other.statistics_)
+        else:
+            self._describe_features(other.statistics_)
+            self.statistics_ = other.statistics_.copy()
+        return self
+
+    @classmethod
+    def from_statistics(cls, statistics: ClassStatistics, **params: Any) -> Self:
+        """A model of rows already counted.
+
+        Parameters
+        ----------
+        statistics : ClassStatistics
+            Of the covariance type that the model needs, or "full". A copy is kept.
+        **params
+            Parameters of the estimator.
+
+        Returns
+        -------
+        estimator : object
+            Fitted.
+        """
+        return cls(**params)._adopt(statistics.to_covariance_type(cls._covariance_type))
+
+    def _blocks_of(
+        self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
+    ) -> Iterator[Block]:
+        X = validate_data(self, X, y="no_validation", reset=reset, ensure_all_finite=False)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if not isinstance(y, np.ndarray) or y.ndim != 1:
+            y = column_or_1d(y, warn=True)
+        if classes is not None:
+            _refuse_other_classes(y, classes)
+        return array_blocks(X, y, sample_weight)
+
+    def _statistics_of(self, blocks: Iterator[Block]) -> ClassStatistics:
+        names = getattr(self, "feature_names_in_", None)
+        statistics = ClassStatistics(self._covariance_type, feature_names=names)
+        statistics.update_blocks(blocks)
+        if not statistics.n_rows:
+            raise ValueError("no row has a positive weight")
+        return statistics
+
+    def _adopt(self, statistics: ClassStatistics) -> Self:
+        finalised = self._finalise(statistics)
+        self._describe_features(statistics)
+        self.statistics_ = statistics
+        self._cache = (statistics.revision, finalised)
+        return self
+
+    def _describe_features(self, statistics: ClassStatistics) -> None:
+        self.n_features_in_ = statistics.n_features
+        if statistics.feature_names is not None:
+            self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    # ------------------------------------------------------------------ what was learnt
+
+    @property
+    def classes_(self) -> Labels:
+        """The labels seen, sorted; shape (n_classes,)."""
+        return self.statistics_.classes
+
+    @property
+    def _gaussians(self) -> G:
+        """The densities, finalised once for each state of the statistics and the parameters."""
+        check_is_fitted(self)
+        cached: tuple[int, G] | None = getattr(self, "_cache", None)
+        if cached is None or cached[0] != self.statistics_.revision:
+            cached = (self.statistics_.revision, self._finalise(self.statistics_))
+            self._cache = cached
+        return cached[1]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters. They take effect at the next prediction: the data need not be read again."""
+        self.__dict__.pop("_cache", None)
+        super().set_params(**params)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "statistics_")
+
+    def _class_priors(self, statistics: ClassStatistics) -> Array:
+        """The priors given, or the share of each class in the weight."""
+        if self.priors is None:
+            weights = statistics.weights
+            shares: Array = weights / weights.sum()
+            return shares
+        priors = np.asarray(self.priors, dtype=np.float64)
+        classes = statistics.classes
+        if priors.shape != classes.shape:
+            raise ValueError(
+                f"priors must have one entry for each of the {len(classes)} classes "
+                f"{', '.join(map(str, classes[:10]))}; got shape {priors.shape}"
+            )
+        if not (priors >= 0).all() or not np.isclose(priors.sum(), 1.0):
+            raise ValueError(f"priors must not be negative and must sum to 1; got {priors.tolist()}")
+        return priors
+
+    # ------------------------------------------------------------------ prediction
+
+    def _log_joint(self, X: Any, scores: Callable[[Array], Array] | None = None) -> Array:
+        """Ln p(x, k), or a score in its place with ln p(k) added, of each row and class: (n, K)."""
+        gaussians = self._gaussians
+        X = validate_data(self, X, reset=False)
+        scores = scores or gaussians.log_density
+        with np.errstate(divide="ignore"):
+            log_priors = np.log(self._class_priors(self.statistics_))
+        batches = gen_batches(len(X), rows_per_block(X.shape[1]))
+        return np.concatenate([scores(X[b].astype(np.float64, copy=False)) + log_priors for b in batches])
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
+        best: NDArray[np.intp] = self._discriminants(X).argmax(axis=1)
+        labels: Labels = self.classes_[best]
+        return labels
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
+        scores = self._discriminants(X)
+        return scores - logsumexp(scores, axis=1, keepdims=True)
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Logarithm of the posterior, up to what all classes have in common.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), or (n_rows,) for two classes
+            For two classes, the log-odds of the second.
+        """
+        scores = self._discriminants(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
+
+        The lower, the less the row is like anything seen.
+        """
+        density: Array = logsumexp(self._log_joint(X), axis=1)
+        return density
+
+    def _discriminants(self, X: ArrayLike) -> Array:
+        """Ln p(x, k), or any score that differs from it by the same amount for all classes."""
+        return self._log_joint(X)
+
+
+def require_two_classes(statistics: ClassStatistics) -> None:
+    """Raise ValueError where there is nothing to tell apart."""
+    classes = statistics.classes
+    if len(classes) < 2:
+        seen = f"only class {classes[0]!s}" if len(classes) else "no class"
+        raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
+
+
+def _refuse_other_classes(y: NDArray[Any], classes: ArrayLike) -> None:
+    other = ~np.isin(y, np.asarray(classes))
+    if other.any():
+        raise ValueError(f"label {y[other][0]!s} is not among the classes given: {list(np.asarray(classes))}")

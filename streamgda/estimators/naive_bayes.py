@@ -1,0 +1,102 @@
+"""Gaussian naive Bayes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamgda.covariances import CovarianceType
+from streamgda.estimators.base import GaussianClassifier, require_two_classes
+from streamgda.gaussians import Array, DiagonalGaussians
+from streamgda.statistics import ClassStatistics
+
+
+class GaussianNB(GaussianClassifier[DiagonalGaussians]):
+    """Gaussian naive Bayes: within a class, features are independent and normal.
+
+    Parameters
+    ----------
+    priors : array-like of shape (n_classes,), optional
+        Prior probabilities, in the order of `classes_`; the shares of the classes where not given.
+    var_smoothing : float, default=1e-9
+        Added to every variance: this portion of the largest variance of a feature over all the data.
+        It is taken from the statistics, so `partial_fit` of any batches gives what `fit` gives.
+
+    Attributes
+    ----------
+    statistics_ : ClassStatistics
+        All that was learnt; of covariance type "diag".
+    classes_ : ndarray of shape (n_classes,)
+        The labels seen, sorted.
+    class_count_ : ndarray of shape (n_classes,)
+        The weight of each class.
+    class_prior_ : ndarray of shape (n_classes,)
+        Prior probabilities.
+    theta_, var_ : ndarray of shape (n_classes, n_features)
+        Mean, and smoothed variance, of each feature in each class.
+    epsilon_ : float
+        What was added to each variance.
+
+    References
+    ----------
+    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", 6.6.3.
+
+    Examples
+    --------
+    >>> from streamgda import GaussianNB
+    >>> model = GaussianNB()
+    >>> model.partial_fit([[-1.0, -1.2], [-2.0, -0.8]], ["low", "low"])
+    GaussianNB()
+    >>> model.partial_fit([[1.0, 1.1], [2.0, 0.9]], ["high", "high"]).predict([[0.9, 0.7]])
+    array(['high'], dtype='<U4')
+    """
+
+    _covariance_type: ClassVar[CovarianceType] = "diag"
+
+    def __init__(self, *, priors: ArrayLike | None = None, var_smoothing: float = 1e-9) -> None:
+        self.priors = priors
+        self.var_smoothing = var_smoothing
+
+    def _finalise(self, statistics: ClassStatistics) -> DiagonalGaussians:
+        require_two_classes(statistics)
+        variances = statistics.covariance() + self._smoothing(statistics)
+        if not (variances > 0).all():
+            k, feature = np.argwhere(~(variances > 0))[0]
+            name = repr(statistics.feature_names[feature]) if statistics.feature_names else feature
+            raise ValueError(
+                f"class {statistics.classes[k]!s}: feature {name} is constant in it, and var_smoothing adds "
+                "nothing; leave the feature out, or set var_smoothing above 0"
+            )
+        return DiagonalGaussians(statistics.means, variances)
+
+    def _smoothing(self, statistics: ClassStatistics) -> float:
+        if not self.var_smoothing >= 0:
+            raise ValueError(f"var_smoothing must not be negative; got {self.var_smoothing!r}")
+        return float(self.var_smoothing * statistics.total_variance().max())
+
+    @property
+    def class_count_(self) -> Array:
+        """The weight of each class."""
+        return self.statistics_.weights
+
+    @property
+    def class_prior_(self) -> Array:
+        """Prior probabilities of the classes."""
+        return self._class_priors(self.statistics_)
+
+    @property
+    def theta_(self) -> Array:
+        """Mean of each feature in each class."""
+        return self.statistics_.means
+
+    @property
+    def var_(self) -> Array:
+        """Variance of each feature in each class, smoothed."""
+        return self._gaussians.variances
+
+    @property
+    def epsilon_(self) -> float:
+        """What was added to each variance."""
+        return self._smoothing(self.statistics_)

@@ -1,0 +1,86 @@
+"""Quadratic discriminant analysis."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamgda.covariances import CovarianceType
+from streamgda.estimators.base import GaussianClassifier, require_two_classes
+from streamgda.gaussians import Array, SeparateGaussians, correlation_rank
+from streamgda.statistics import ClassStatistics
+
+
+class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
+    """Quadratic discriminant analysis: each class is normal, with a mean and a covariance of its own.
+
+    Parameters
+    ----------
+    priors : array-like of shape (n_classes,), optional
+        Prior probabilities, in the order of `classes_`; the shares of the classes where not given.
+    tol : float, default=1e-10
+        A covariance whose correlation matrix has an eigenvalue up to `tol` counts as singular. The
+        verdict does not depend on the units of the features.
+
+    Attributes
+    ----------
+    statistics_ : ClassStatistics
+        All that was learnt; of covariance type "full".
+    classes_ : ndarray of shape (n_classes,)
+        The labels seen, sorted.
+    priors_ : ndarray of shape (n_classes,)
+        Prior probabilities.
+    means_ : ndarray of shape (n_classes, n_features)
+        Means of the classes.
+    covariance_ : list of n_classes ndarrays of shape (n_features, n_features)
+        Maximum-likelihood covariances of the classes (divided by the weight of the class).
+
+    References
+    ----------
+    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", eq. 4.12.
+
+    Examples
+    --------
+    >>> from streamgda import QuadraticDiscriminantAnalysis
+    >>> X = [[0.0, 0.1], [0.2, -0.1], [-0.1, 0.0], [3.0, 3.0], [-3.0, 2.0], [1.0, -4.0]]
+    >>> model = QuadraticDiscriminantAnalysis().fit(X, [0, 0, 0, 1, 1, 1])
+    >>> model.predict([[0.05, 0.0], [2.0, 2.0]])
+    array([0, 1])
+    """
+
+    _covariance_type: ClassVar[CovarianceType] = "full"
+
+    def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10) -> None:
+        self.priors = priors
+        self.tol = tol
+
+    def _finalise(self, statistics: ClassStatistics) -> SeparateGaussians:
+        require_two_classes(statistics)
+        covariances = statistics.covariance()
+        for k, covariance in enumerate(covariances):
+            rank = correlation_rank(covariance, statistics.means[k], self.tol)
+            if rank < statistics.n_features:
+                raise np.linalg.LinAlgError(
+                    f"class {statistics.classes[k]!s}: the covariance has rank {rank} of "
+                    f"{statistics.n_features}, from {statistics.counts[k]} rows, so its density is not "
+                    "defined; leave out constant or collinear features, bring more rows, or use "
+                    "LinearDiscriminantAnalysis or GaussianNB"
+                )
+        return SeparateGaussians.from_covariances(statistics.means, covariances)
+
+    @property
+    def priors_(self) -> Array:
+        """Prior probabilities of the classes."""
+        return self._class_priors(self.statistics_)
+
+    @property
+    def means_(self) -> Array:
+        """Means of the classes."""
+        return self.statistics_.means
+
+    @property
+    def covariance_(self) -> list[Array]:
+        """Covariances of the classes."""
+        return list(self.statistics_.covariance())
