@@ -112,8 +112,7 @@ def accumulate_splits(splits: Iterable[Split], covariance_type: CovarianceType) 
     workspace = Workspace()
     with single_blas_thread:
         for split in splits:
-            for block in split.blocks():
-                statistics.update_blocks(iter([block]), workspace)
+            statistics.update_blocks(split.blocks(), workspace)
     return statistics
 
 

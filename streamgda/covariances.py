@@ -25,6 +25,10 @@ class Covariance(ABC):
 
     name: CovarianceType
 
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """There is one object of each kind, also after pickling, so that kinds compare by identity."""
+        return kind_named, (self.name,)
+
     @abstractmethod
     def zeros(self, n_classes: int, n_features: int) -> Array:
         """The scatter of no rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -207,7 +208,9 @@ class ClassStatistics:
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of some blocks: of all, or, where one is refused, of none."""
         workspace = workspace or Workspace()
-        parts = (self._of_block(block, workspace) for block in blocks)
+        parts = map(
+            partial(self._of_block, workspace=workspace), blocks
+        )  # holds no block while it fetches one
         together = next(parts, None)
         if together is not None:
             for part in parts:

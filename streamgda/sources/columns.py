@@ -23,18 +23,16 @@ def is_number(kind: pa.DataType) -> bool:
     )
 
 
-def is_label(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be a target."""
+def label_kind(kind: pa.DataType) -> str | None:
+    """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
     if pa.types.is_dictionary(kind):
-        return is_label(kind.value_type)
-    return bool(
-        is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)
-    )
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds strings."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+        return label_kind(kind.value_type)
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "int"
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return "str" if is_text else None
 
 
 def numbers(column: pa.Array) -> NDArray[Any]:

@@ -168,16 +168,13 @@ class ParquetSource(Source):
     # ------------------------------------------------------------------ the roles of columns
 
     def _check_known(self, names: Iterable[str]) -> None:
-        known = self._dataset.schema.names
+        known = {name.casefold(): name for name in self._dataset.schema.names}
         for name in names:
-            if name not in known:
-                close = difflib.get_close_matches(str(name), known, n=1)
-                hint = (
-                    f"; did you mean {close[0]!r}?"
-                    if close
-                    else f"; there are {', '.join(map(repr, known[:20]))}"
-                )
-                raise ValueError(f"{self._dataset.files[0]}: there is no column {name!r}{hint}")
+            if name not in known.values():
+                close = difflib.get_close_matches(str(name).casefold(), known, n=1)
+                listed = ", ".join(map(repr, list(known.values())[:20]))
+                hint = f"did you mean {known[close[0]]!r}?" if close else f"there are {listed}"
+                raise ValueError(f"{self._dataset.files[0]}: there is no column {name!r}; {hint}")
 
     def _choose_features(self, features: Sequence[str] | None) -> tuple[str, ...]:
         """The features asked for, or all the columns that are stored and have no other role."""
@@ -206,7 +203,7 @@ class ParquetSource(Source):
                 f"{where}: column {unfit[0]!r} is {present[unfit[0]]} and cannot be a feature; name the "
                 f"columns to use, such as features={usable[:5]!r}"
             )
-        if self.target in present and not columns.is_label(present[self.target]):
+        if self.target in present and columns.label_kind(present[self.target]) is None:
             raise ValueError(
                 f"{where}: column {self.target!r} is {present[self.target]} and cannot be the target; "
                 "labels are integers, strings or bools"
@@ -223,6 +220,10 @@ class ParquetSource(Source):
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
         self._check_types(schema, path)
+        if self.target not in partition:
+            kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
+            if columns.label_kind(kind) != columns.label_kind(first):
+                raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
 
 
 def _runs(groups: Sequence[int], rows: dict[int, int]) -> Iterator[list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -55,20 +56,23 @@ class RowGroups(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
-        for index in self.indices:
-            start = 0
-            for batch in self._batches(index):
-                rows = np.arange(start, start + batch.num_rows)
-                start += batch.num_rows
-                yield from self._blocks_of_batch(index, batch, rows)
+        place, start = -1, 0
+        for index, batch in self._batches():
+            place, start = index, start if index == place else 0
+            rows = np.arange(start, start + batch.num_rows)
+            start += batch.num_rows
+            yield from self._blocks_of_batch(index, batch, rows)
+            del batch  # or it would be held while the next one is decoded
 
-    def _batches(self, index: int) -> Iterator[pa.RecordBatch]:
-        """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""
+    def _batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Each row group in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.layout.columns if name not in self.partition]
         size = max(1, _READ_ELEMENTS // len(self.layout.columns))
         with naming_file(self.path), self.layout.filesystem.open_input_file(self.path) as file:
             parquet = pq.ParquetFile(file, buffer_size=_READ_BUFFER, pre_buffer=False)
-            yield from parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
+            for index in self.indices:
+                batches = parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
+                yield from zip(repeat(index), batches)
 
     def _blocks_of_batch(self, index: int, batch: pa.RecordBatch, rows: NDArray[np.intp]) -> Iterator[Block]:
         if self.layout.filter is not None:

@@ -1,0 +1,62 @@
+"""Independent computations to compare with: rational arithmetic, straight from the definitions."""
+
+from fractions import Fraction
+
+import numpy as np
+
+
+def exact_moments(X, y, weights=None):
+    """Class -> (weight, mean, scatter matrix) as Fractions, of the float64 values as they are."""
+    weights = [Fraction(1)] * len(y) if weights is None else [Fraction(float(w)) for w in weights]
+    rows = [[Fraction(float(value)) for value in row] for row in np.asarray(X)]
+    moments = {}
+    for label in sorted(set(y)):
+        members = [(w, row) for w, row, other in zip(weights, rows, y, strict=True) if other == label and w]
+        if members:
+            moments[label] = _moments(members)
+    return moments
+
+
+def _moments(members):
+    total = sum(w for w, _ in members)
+    n_features = len(members[0][1])
+    mean = [sum(w * row[j] for w, row in members) / total for j in range(n_features)]
+    scatter = [
+        [sum(w * (row[i] - mean[i]) * (row[j] - mean[j]) for w, row in members) for j in range(n_features)]
+        for i in range(n_features)
+    ]
+    return total, mean, scatter
+
+
+def exact_scatter(moments, covariance_type):
+    """The scatter in the shape of a covariance type, each entry rounded once."""
+    full = [scatter for _, _, scatter in moments.values()]
+    if covariance_type == "tied":
+        return _rounded(
+            [[sum(entries) for entries in zip(*rows, strict=True)] for rows in zip(*full, strict=True)]
+        )
+    if covariance_type == "diag":
+        return _rounded([[scatter[j][j] for j in range(len(scatter))] for scatter in full])
+    return _rounded(full)
+
+
+def exact_means(moments):
+    """Means, each rounded once."""
+    return _rounded([mean for _, mean, _ in moments.values()])
+
+
+def _rounded(nested):
+    return np.array(nested, dtype=object).astype(np.float64)
+
+
+def within(actual, expected, scale, rtol):
+    """Whether entries agree to rtol of the scale of their features."""
+    return bool((np.abs(actual - expected) <= rtol * scale).all())
+
+
+def spread(scatter):
+    """The scale of each entry of a scatter: the root of the product of its two features' own."""
+    if scatter.ndim == 2 and scatter.shape[0] != scatter.shape[1]:
+        return scatter
+    roots = np.sqrt(np.einsum("...ii->...i", scatter))
+    return roots[..., :, None] * roots[..., None, :]

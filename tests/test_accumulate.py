@@ -1,0 +1,196 @@
+"""The pass: the same bits wherever it runs, each row group read once, memory bounded, progress shown."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import nbclient
+import nbformat
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client, LocalCluster
+
+from streamgda import ClassStatistics, QuadraticDiscriminantAnalysis, accumulate, scan_parquet
+from tests.logged_filesystem import NotingHandler
+from tests.strategies import KINDS
+
+N_ROWS, N_FEATURES = 400_000, 5
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, size=N_ROWS)
+    return rng.normal(size=(N_ROWS, N_FEATURES)) + y[:, None] + 1e6, y
+
+
+@pytest.fixture(scope="module")
+def folder(rows, tmp_path_factory):
+    """Seven files of unequal length, with row groups of 30,000 rows: several tasks and a tree of merges."""
+    X, y = rows
+    folder = tmp_path_factory.mktemp("pass")
+    columns = {f"x{j}": X[:, j] for j in range(N_FEATURES)}
+    table = pa.table({**columns, "unused": X[:, 0], "y": y})
+    for i in range(7):
+        start, stop = N_ROWS * i * i // 49, N_ROWS * (i + 1) * (i + 1) // 49
+        part = table.slice(start, stop - start)
+        pq.write_table(part, folder / f"{i}.parquet", row_group_size=30_000, use_dictionary=False)
+    return folder
+
+
+FEATURES = [f"x{j}" for j in range(N_FEATURES)]
+
+
+def source(folder, **options):
+    return scan_parquet(folder, "y", features=FEATURES, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_scheduler_and_number_of_workers_gives_the_same_bits(folder, rows, kind):
+    one = accumulate(source(folder), kind, scheduler="synchronous")
+    for workers in (1, 2, 5):
+        with dask.config.set(num_workers=workers):
+            assert accumulate(source(folder), kind, scheduler="threads") == one
+    with ThreadPoolExecutor(3) as pool:
+        assert accumulate(source(folder), kind, scheduler=pool) == one
+    assert one.allclose(ClassStatistics(kind, feature_names=FEATURES).update(*rows), rtol=1e-12)
+
+
+def test_processes_give_the_same_bits(folder):
+    with dask.config.set(num_workers=2):
+        assert accumulate(source(folder), scheduler="processes") == accumulate(source(folder))
+
+
+def test_an_active_client_is_used_and_gives_the_same_bits(folder):
+    expected = accumulate(source(folder))
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            assert accumulate(source(folder), progress=True) == expected
+            assert accumulate(source(folder), scheduler=client) == expected
+
+
+def test_the_configured_scheduler_is_used(folder):
+    seen = []
+
+    def scheduler(graph, keys, **kwargs):
+        seen.append(keys)
+        return dask.get(graph, keys, **kwargs)
+
+    with dask.config.set(scheduler=scheduler):
+        accumulate(source(folder))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_each_row_group_is_read_once_and_no_other_column_at_all(folder, scheduler):
+    handler = NotingHandler()
+    accumulate(source(folder, filesystem=pafs.PyFileSystem(handler)), scheduler=scheduler)
+    for path in folder.iterdir():
+        times = times_read(path, handler)
+        for chunk in chunks(pq.read_metadata(path)):
+            data = slice(chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
+            assert set(times[:-FOOTER][data]) <= ({0} if chunk.path_in_schema == "unused" else {1})
+
+
+FOOTER = 1 << 16  # Arrow reads the footer with whatever comes before it in the last 64 KiB
+
+
+def times_read(path, handler):
+    """How often each byte of a file was read."""
+    times = np.zeros(path.stat().st_size, dtype=int)
+    for name, start, length in handler.reads:
+        if name == str(path):
+            times[start : start + length] += 1
+    return times
+
+
+def chunks(metadata):
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            yield metadata.row_group(group).column(column)
+
+
+def test_a_plan_reads_footers_alone(folder):
+    handler = NotingHandler()
+    source(folder, filesystem=pafs.PyFileSystem(handler)).splits()
+    for path in folder.iterdir():
+        times = times_read(path, handler)
+        assert not times[:-FOOTER].any()
+        assert times[-1]
+
+
+def test_a_task_is_small_to_send(folder):
+    import cloudpickle
+
+    splits = source(folder).splits()
+    assert len(splits) > 4
+    assert max(len(cloudpickle.dumps(split)) for split in splits) < 2_000
+
+
+@pytest.mark.slow
+def test_a_huge_row_group_is_read_in_bounded_memory(tmp_path):
+    """A row group of 432 MB, in a process of its own whose Arrow memory is watched."""
+    column = np.random.default_rng(0).normal(size=6_000_000)
+    table = pa.table({**{f"x{j}": column for j in range(8)}, "y": np.arange(len(column)) % 2})
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=len(column))
+    code = f"""
+import pyarrow, streamgda
+state = streamgda.accumulate(streamgda.scan_parquet({str(tmp_path)!r}, "y"))
+print(state.n_rows, pyarrow.default_memory_pool().max_memory())
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    n_rows, peak = map(int, output.split())
+    assert n_rows == len(column)
+    assert peak < 200e6
+
+
+def test_a_bar_in_the_terminal_counts_rows(folder, capsys):
+    accumulate(source(folder), progress=True)
+    shown = capsys.readouterr().err
+    assert "100%" in shown
+    assert "400k/400k" in shown
+    assert "rows/s" in shown
+    accumulate(source(folder))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_bar_in_a_notebook_is_a_widget(folder):
+    code = f"""
+from streamgda import accumulate, scan_parquet
+accumulate(scan_parquet({str(folder)!r}, "y", features={FEATURES!r}), progress=True).n_rows
+"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(notebook, kernel_name="python3").execute()
+    views = [output.data for output in notebook.cells[0].outputs if "data" in output]
+    assert any("application/vnd.jupyter.widget-view+json" in view for view in views)
+    assert views[-1]["text/plain"] == str(N_ROWS)
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_an_error_in_a_task_arrives_as_it_was_raised(folder, tmp_path, scheduler):
+    bad = pq.read_table(folder / "6.parquet")
+    values = bad["x1"].to_numpy().copy()
+    values[31_000] = np.inf
+    pq.write_table(bad.set_column(1, "x1", pa.array(values)), tmp_path / "6.parquet", row_group_size=30_000)
+    with pytest.raises(ValueError, match="6.parquet, row group 1, row 1000: feature 'x1' is infinity"):
+        accumulate(source(tmp_path), scheduler=scheduler)
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was(folder, tmp_path):
+    model = QuadraticDiscriminantAnalysis().fit(source(folder))
+    before = model.statistics_.copy()
+    pq.write_table(pa.table({**dict.fromkeys(FEATURES, [1.0, np.nan]), "y": [0, 1]}), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(source(tmp_path))
+    assert model.statistics_ == before
+
+
+def test_an_unknown_kind_is_refused_before_anything_is_read(folder):
+    with pytest.raises(ValueError, match="must be one of"):
+        accumulate(source(folder), "spherical")

@@ -1,0 +1,367 @@
+"""Parquet datasets of every shape, read as what they are; and what is wrong with one, named."""
+
+import datetime
+import decimal
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import ClassStatistics, accumulate, scan_parquet
+from tests.strategies import KINDS
+
+N = 1000
+RNG = np.random.default_rng(0)
+U, V, Y = RNG.normal(size=N), RNG.normal(size=N) + 5, RNG.integers(0, 3, size=N)
+X = np.column_stack([U, V])
+TABLE = pa.table({"u": U, "v": V, "y": Y})
+
+
+def expected(rows=slice(None), features=("u", "v"), labels=Y, weights=None, kind="full"):
+    state = ClassStatistics(kind, feature_names=features)
+    columns = TABLE.select(features).to_pandas().to_numpy()
+    return state.update(columns[rows], np.asarray(labels)[rows], None if weights is None else weights[rows])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The table in three files, one of them a level down, row groups of 130 rows."""
+    (tmp_path / "more").mkdir()
+    for name, start, stop in (("a.parquet", 0, 300), ("b.parquet", 300, 301), ("more/c.parquet", 301, N)):
+        pq.write_table(TABLE.slice(start, stop - start), tmp_path / name, row_group_size=130)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_a_glob_a_list_and_a_file(folder, kind):
+    assert accumulate(scan_parquet(folder, "y"), kind).allclose(expected(kind=kind), rtol=1e-12)
+    files = [folder / "a.parquet", str(folder / "b.parquet"), folder / "more" / "c.parquet"]
+    assert accumulate(scan_parquet(files, "y"), kind) == accumulate(scan_parquet(str(folder), "y"), kind)
+    assert accumulate(scan_parquet(folder / "*.parquet", "y")).n_rows == 301
+    assert accumulate(scan_parquet(folder / "**" / "*.parquet", "y")).n_rows == N
+    assert accumulate(scan_parquet(files[2], "y")).allclose(expected(slice(301, N)), rtol=1e-12)
+
+
+def test_a_source_can_be_read_again(folder):
+    source = scan_parquet(folder, "y")
+    assert accumulate(source) == accumulate(source)
+    assert "2 features, target 'y'" in repr(source)
+    assert source.feature_names == ("u", "v")
+
+
+def test_what_writers_leave_beside_the_data_is_not_read(folder):
+    (folder / "_SUCCESS").write_text("")
+    (folder / "notes.txt").write_text("not data")
+    (folder / ".hidden.parquet").write_text("not data")
+    (folder / "_temporary").mkdir()
+    (folder / "_temporary" / "half.parquet").write_text("not data")
+    assert accumulate(scan_parquet(folder, "y")).n_rows == N
+
+
+@pytest.mark.parametrize("wrap", [lambda base: pafs.SubTreeFileSystem(base, pafs.LocalFileSystem()), None])
+def test_any_filesystem(folder, wrap):
+    if wrap is None:
+        filesystem = fsspec.filesystem("dir", path=str(folder), target_protocol="file")
+    else:
+        filesystem = wrap(str(folder))
+    for path in ("more/c.parquet", "more", "more/*.parquet"):
+        source = scan_parquet(path, "y", filesystem=filesystem)
+        assert accumulate(source).allclose(expected(slice(301, N)), rtol=1e-12)
+
+
+def test_a_url(folder):
+    assert accumulate(scan_parquet(f"file://{folder}", "y")).n_rows == N
+
+
+@pytest.mark.parametrize(("target", "features"), [("y", ["u", "v"]), ("part", ["u"]), ("y", ["v", "part"])])
+def test_hive_partitions(tmp_path, target, features):
+    part = (U > 0).astype(np.int64)
+    table = TABLE.append_column("part", pa.array(part))
+    ds.write_dataset(table, tmp_path, format="parquet", partitioning=["part"], partitioning_flavor="hive")
+    state = accumulate(scan_parquet(tmp_path, target, features=features))
+    frame = table.to_pandas()
+    direct = ClassStatistics(feature_names=features).update(frame[features].to_numpy(), frame[target])
+    assert state.allclose(direct, rtol=1e-12)
+
+
+def test_a_partition_key_is_a_feature_only_when_asked_for(tmp_path):
+    ds.write_dataset(
+        TABLE.append_column("day", pa.array(["monday"] * N)),
+        tmp_path,
+        format="parquet",
+        partitioning=["day"],
+        partitioning_flavor="hive",
+    )
+    assert scan_parquet(tmp_path, "y").feature_names == ("u", "v")
+    assert accumulate(scan_parquet(tmp_path, "day")).classes.tolist() == ["monday"]
+    with pytest.raises(ValueError, match="partition key day='monday' is not a number"):
+        accumulate(scan_parquet(tmp_path, "y", features=["u", "day"]))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.int8(),
+        pa.uint16(),
+        pa.int64(),
+        pa.bool_(),
+        pa.float16(),
+        pa.float32(),
+        pa.decimal128(10, 2),
+        pa.decimal256(60, 4),
+    ],
+)
+def test_features_of_every_type(tmp_path, kind):
+    values = RNG.integers(0, 2, size=N)
+    column = pc.cast(pa.array(values.astype(np.float32)), pa.float16()) if kind == pa.float16() else None
+    if pa.types.is_decimal(kind):
+        column = pa.array([decimal.Decimal(int(value)) for value in values], kind)
+    column = pa.array(values).cast(kind) if column is None else column
+    pq.write_table(pa.table({"x": column, "u": U, "y": Y}), tmp_path / "1.parquet", row_group_size=100)
+    state = accumulate(scan_parquet(tmp_path, "y"))
+    direct = ClassStatistics(feature_names=["x", "u"]).update(np.column_stack([values, U]), Y)
+    assert state.allclose(direct, rtol=1e-12)
+
+
+NAMES = np.array(["low", "mid", "high"])[Y]
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        (pa.array(NAMES), NAMES),
+        (pa.array(NAMES, pa.large_string()), NAMES),
+        (pa.array(NAMES).dictionary_encode(), NAMES),
+        (pa.array(NAMES).cast(pa.string_view()), NAMES),
+        (pa.array(Y, pa.int8()), Y),
+        (pa.array(Y, pa.uint32()), Y),
+        (pa.array(Y).dictionary_encode(), Y),
+        (pa.array(Y.astype(np.float64)), Y),
+        (pa.array(Y > 0), Y > 0),
+    ],
+)
+def test_targets_of_every_type(tmp_path, column, labels):
+    pq.write_table(TABLE.set_column(2, "y", column), tmp_path / "1.parquet", row_group_size=100)
+    state = accumulate(scan_parquet(tmp_path, "y"))
+    assert state.allclose(expected(labels=labels), rtol=1e-12)
+    assert state.classes.tolist() == sorted(set(labels.tolist()))
+
+
+def test_columns_in_the_order_asked_for_and_no_others(folder):
+    state = accumulate(scan_parquet(folder, "y", features=["v", "u"]))
+    assert state.feature_names == ("v", "u")
+    assert state.allclose(expected(features=("v", "u")), rtol=1e-12)
+
+
+def test_weights(tmp_path):
+    weights = RNG.integers(0, 4, size=N).astype(np.int16)
+    pq.write_table(TABLE.append_column("w", pa.array(weights)), tmp_path / "1.parquet", row_group_size=100)
+    state = accumulate(scan_parquet(tmp_path, "y", weight="w"))
+    assert state.feature_names == ("u", "v")
+    assert state.allclose(expected(weights=weights), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "filters", [[("u", ">", 0.5), ("v", "<", 6)], (pc.field("u") > 0.5) & (pc.field("v") < 6)]
+)
+@pytest.mark.parametrize("features", [["u", "v"], ["v"]])
+def test_filters(folder, filters, features):
+    state = accumulate(scan_parquet(folder, "y", features=features, filters=filters))
+    assert state.allclose(expected((U > 0.5) & (V < 6), tuple(features)), rtol=1e-12)
+
+
+def test_filters_on_partitions_and_row_groups_skip_what_they_rule_out(tmp_path):
+    table = TABLE.append_column("part", pa.array(np.arange(N) // 500)).append_column(
+        "t", pa.array(np.arange(N))
+    )
+    ds.write_dataset(table, tmp_path, format="parquet", partitioning=["part"], partitioning_flavor="hive",
+                     max_rows_per_group=100, min_rows_per_group=100)  # fmt: skip
+    source = scan_parquet(tmp_path, "y", features=["u", "v"], filters=[("part", "=", 1), ("t", ">=", 750)])
+    assert sum(split.n_rows for split in source.splits()) == 300
+    assert accumulate(source).allclose(expected(slice(750, N)), rtol=1e-12)
+
+
+def test_a_filter_that_lets_nothing_through(folder):
+    with pytest.raises(ValueError, match="nothing to accumulate"):
+        accumulate(scan_parquet(folder, "y", filters=[("u", ">", 100.0)]))
+    with pytest.raises(ValueError, match=r"filters: .*nosuch"):
+        scan_parquet(folder, "y", filters=[("nosuch", ">", 100.0)])
+
+
+def test_files_may_differ_in_type_and_order_of_columns(tmp_path):
+    pq.write_table(TABLE.slice(0, 500), tmp_path / "1.parquet")
+    other = TABLE.slice(500).select(["y", "v", "u"]).set_column(0, "y", pa.array(Y[500:], pa.int8()))
+    pq.write_table(other, tmp_path / "2.parquet")
+    assert accumulate(scan_parquet(tmp_path, "y")).allclose(expected(), rtol=1e-12)
+
+
+def test_empty_files_among_others_are_read_over(folder):
+    pq.write_table(TABLE.slice(0, 0), folder / "0.parquet")
+    assert accumulate(scan_parquet(folder, "y")).n_rows == N
+
+
+# ---------------------------------------------------------------------- what is missing
+
+
+HOLES = pa.table(
+    {
+        "u": pa.array([1.0, None, 3.0, 4.0, 5.0, 6.0]),
+        "v": pa.array([1, 2, None, 4, 5, 6]),
+        "b": pa.array([True, False, True, None, True, False]),
+        "w": pa.array([1.0, 1.0, 1.0, 1.0, None, 1.0]),
+        "y": pa.array(["a", "a", "b", "b", "a", None]),
+    }
+)
+
+
+def test_missing_drop_leaves_out_the_row_and_counts_it(tmp_path):
+    pq.write_table(HOLES, tmp_path / "1.parquet", row_group_size=4)
+    source = scan_parquet(tmp_path, "y", weight="w", missing="drop")
+    state = accumulate(source)
+    assert state.n_dropped == 5
+    assert state.means.tolist() == [[1.0, 1.0, 1.0]]
+    assert accumulate(scan_parquet(tmp_path, "y", features=["u"], missing="drop")).n_dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("features", "place"),
+    [
+        (["u"], "row group 0, row 1: feature 'u' is NaN or null"),
+        (["v"], "row group 0, row 2: feature 'v' is NaN or null"),
+        (["b"], "row group 0, row 3: feature 'b' is NaN or null"),
+    ],
+)
+def test_a_missing_value_is_named(tmp_path, features, place):
+    pq.write_table(HOLES, tmp_path / "1.parquet", row_group_size=4)
+    with pytest.raises(ValueError, match=f"1.parquet, {place}") as caught:
+        accumulate(scan_parquet(tmp_path, "y", features=features, filters=[("y", "!=", "")]))
+    assert "missing='drop'" in str(caught.value)
+
+
+def test_a_missing_label_or_weight_is_named(tmp_path):
+    table = HOLES.append_column("x", pa.array(np.arange(6)))
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=4)
+    with pytest.raises(ValueError, match="1.parquet, row group 1, row 1 has no label"):
+        accumulate(scan_parquet(tmp_path, "y", features=["x"]))
+    with pytest.raises(ValueError, match="1.parquet, row group 1, row 0 has weight nan"):
+        accumulate(scan_parquet(tmp_path, "b", features=["x"], weight="w", filters=[("x", "!=", 3)]))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("filters", [None, [("v", ">", -1e9)]])
+def test_the_file_row_group_and_row_of_a_bad_value_are_named(tmp_path, value, filters):
+    bad = U.copy()
+    bad[777] = value
+    for i, start in enumerate((0, 500)):
+        table = TABLE.set_column(0, "u", pa.array(bad, from_pandas=False)).slice(start, 500)
+        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=100)
+    word = "NaN" if np.isnan(value) else "infinity"
+    with pytest.raises(ValueError, match=rf"/1.parquet, row group 2, row 77: feature 'u' is {word}"):
+        accumulate(scan_parquet(tmp_path, "y", filters=filters))
+    dropped = accumulate(scan_parquet(tmp_path, "y", filters=filters, missing="drop"))
+    assert dropped.allclose(expected(np.arange(N) != 777), rtol=1e-12)
+    assert dropped.n_dropped == 1
+
+
+def test_when_every_row_is_dropped_it_says_so(tmp_path):
+    pq.write_table(pa.table({"x": [np.nan, np.nan], "y": [0, 1]}), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="no rows that count .2 dropped"):
+        accumulate(scan_parquet(tmp_path, "y", missing="drop"))
+
+
+# ---------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"target": "Y"}, "a.parquet: there is no column 'Y'; did you mean 'y'"),
+        ({"target": "label"}, "there is no column 'label'; there are 'u', 'v', 'y'"),
+        ({"target": "y", "features": ["u", "w"]}, "there is no column 'w'"),
+        ({"target": "y", "weight": "w"}, "there is no column 'w'"),
+        ({"target": "y", "features": ["u", "y"]}, "column 'y' is the target and cannot be a feature too"),
+        ({"target": "y", "features": ["u", "v"], "weight": "v"}, "column 'v' is the weight"),
+        ({"target": "y", "weight": "y"}, "cannot be both target and weight"),
+        ({"target": "y", "features": ["u", "u"]}, "each once"),
+        ({"target": "y", "features": []}, "at least one"),
+        ({"target": "y", "features": "u"}, "must be a list"),
+        ({"target": "y", "missing": "ignore"}, "must be 'raise' or 'drop'"),
+    ],
+)
+def test_roles_that_columns_cannot_have(folder, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        scan_parquet(folder, **arguments)
+
+
+def test_a_text_column_among_the_features(tmp_path):
+    pq.write_table(TABLE.append_column("note", pa.array(["x"] * N)), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match=r"column 'note' is string .* features=\['u', 'v'\]"):
+        scan_parquet(tmp_path, "y")
+
+
+def test_a_target_that_is_no_label(tmp_path):
+    days = pa.array([datetime.date(2024, 1, 1)] * N)
+    pq.write_table(TABLE.append_column("day", days), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="column 'day' is date32.* cannot be the target"):
+        scan_parquet(tmp_path, "day", features=["u"])
+    with pytest.raises(ValueError, match="1.parquet: target 'u': .*continuous"):
+        accumulate(scan_parquet(tmp_path, "u", features=["v"]))
+
+
+def test_a_file_that_lacks_a_column_is_named(folder):
+    pq.write_table(TABLE.select(["u", "y"]), folder / "more" / "d.parquet")
+    with pytest.raises(ValueError, match="more/d.parquet: there is no column 'v'"):
+        accumulate(scan_parquet(folder, "y"))
+
+
+def test_a_file_whose_column_turned_to_text_is_named(folder):
+    table = TABLE.set_column(1, "v", pa.array(["x"] * N))
+    pq.write_table(table, folder / "more" / "d.parquet")
+    with pytest.raises(ValueError, match="more/d.parquet: column 'v' is string"):
+        accumulate(scan_parquet(folder, "y"))
+
+
+def test_labels_of_another_kind_in_a_later_file(folder):
+    pq.write_table(TABLE.set_column(2, "y", pa.array(NAMES)), folder / "more" / "d.parquet")
+    with pytest.raises(ValueError, match="d.parquet: target 'y' is string, in the first file it is int64"):
+        accumulate(scan_parquet(folder, "y"))
+
+
+def test_nothing_there(tmp_path):
+    for path in (tmp_path / "nosuch", tmp_path / "*.parquet", tmp_path, []):
+        with pytest.raises(FileNotFoundError):
+            scan_parquet(path, "y")
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="nothing to accumulate"):
+        accumulate(scan_parquet(tmp_path, "y"))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "no footer", "scrambled pages", "empty"])
+@pytest.mark.parametrize("name", ["0.parquet", "z.parquet"])
+def test_a_damaged_file_is_named(folder, damage, name):
+    path = folder / name
+    pq.write_table(TABLE, path, compression="snappy")
+    content = path.read_bytes()
+    scrambled = content[:4] + bytes(reversed(content[4:3000])) + content[3000:]
+    path.write_bytes(
+        {
+            "truncated": content[: len(content) // 2],
+            "no footer": b"PAR1" * 10,
+            "scrambled pages": scrambled,
+            "empty": b"",
+        }[damage]
+    )
+    with pytest.raises(ValueError, match=f"{name} cannot be read as Parquet"):
+        accumulate(scan_parquet(folder, "y"))
+
+
+def test_a_file_that_vanishes_is_named(folder):
+    source = scan_parquet(folder, "y")
+    (folder / "more" / "c.parquet").unlink()
+    with pytest.raises(FileNotFoundError, match="c.parquet"):
+        accumulate(source)

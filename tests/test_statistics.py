@@ -1,0 +1,290 @@
+"""ClassStatistics as its users meet it: exchange with sums, what it refuses, how it prints."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from streamgda import ClassStatistics
+from tests.strategies import KINDS
+
+X = np.array([[1.0, 2.0], [3.0, 5.0], [5.0, 5.0], [0.0, 1.0], [2.0, -1.0]])
+Y = np.array(["a", "a", "a", "b", "b"])
+
+
+def state(kind="full", rows=slice(None)):
+    return ClassStatistics(kind).update(X[rows], Y[rows])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_are_the_sums(kind):
+    s = state(kind)
+    np.testing.assert_allclose(s.sums, [X[Y == c].sum(axis=0) for c in "ab"])
+    outer = np.array([X[Y == c].T @ X[Y == c] for c in "ab"])
+    expected = {"full": outer, "tied": outer.sum(axis=0), "diag": np.einsum("kii->ki", outer)}[kind]
+    np.testing.assert_allclose(s.outer_sums, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_sums_gives_the_state_back_in_any_order_of_classes(kind):
+    s = state(kind)
+    back = slice(None, None, -1)
+    outer = s.outer_sums if kind == "tied" else s.outer_sums[back]
+    again = ClassStatistics.from_sums(
+        s.classes[back], s.counts[back], s.sums[back], outer, covariance_type=kind, feature_names=["u", "v"]
+    )
+    assert again.allclose(s, rtol=1e-12)
+    assert again.feature_names == ("u", "v")
+
+
+def test_from_sums_takes_weights():
+    weighted = ClassStatistics().update(X, Y, [1, 2, 3, 4, 5])
+    again = ClassStatistics.from_sums(
+        weighted.classes, weighted.counts, weighted.sums, weighted.outer_sums, weights=weighted.weights
+    )
+    assert again.allclose(weighted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"classes": ["a", "a"]}, "stands twice"),
+        ({"counts": [3, 0]}, "class b has no rows"),
+        ({"weights": [3, -1]}, "class b has no rows"),
+        ({"sums": [[1.0, 2.0]]}, "one row for each class"),
+        ({"outer_sums": np.ones((2, 2))}, r"shape \(2, 2, 2\)"),
+        ({"outer_sums": np.zeros((2, 2, 2))}, "cannot be of any rows"),
+        ({"outer_sums": np.full((2, 2, 2), np.nan)}, "finite"),
+        ({"feature_names": ["u"]}, "1 feature names for 2 features"),
+    ],
+)
+def test_from_sums_refuses_what_no_rows_could_give(change, message):
+    s = state()
+    sums = {"classes": s.classes, "counts": s.counts, "sums": s.sums, "outer_sums": s.outer_sums}
+    with pytest.raises(ValueError, match=message):
+        ClassStatistics.from_sums(**{**sums, **change})
+
+
+def test_covariance_divides_by_what_is_asked():
+    for c, covariance in zip("ab", state().covariance(ddof=1), strict=True):
+        np.testing.assert_allclose(covariance, np.cov(X[Y == c].T))
+    within = sum((np.sum(Y == c) - 1) * np.cov(X[Y == c].T) for c in "ab")
+    np.testing.assert_allclose(state("tied").covariance(ddof=1), within / (5 - 2))
+    np.testing.assert_allclose(state("tied").covariance(), within / 5)
+    np.testing.assert_allclose(state("diag").covariance(), [X[Y == c].var(axis=0) for c in "ab"])
+
+
+def test_covariance_refuses_to_divide_by_nothing():
+    single = ClassStatistics().update([[1.0], [2.0], [3.0]], [0, 0, 1])
+    with pytest.raises(ValueError, match="needs more weight"):
+        single.covariance(ddof=1)
+
+
+def test_all_rows_together():
+    for kind in KINDS:
+        np.testing.assert_allclose(state(kind).overall_mean(), X.mean(axis=0))
+        np.testing.assert_allclose(state(kind).total_variance(), X.var(axis=0))
+
+
+def test_frames_bring_their_names():
+    frame = pd.DataFrame(X, columns=["u", "v"])
+    s = ClassStatistics().update(frame, pd.Series(Y))
+    assert s.feature_names == ("u", "v")
+    assert s.update(pl.from_pandas(frame), pl.Series(Y)).n_rows == 10
+    with pytest.raises(ValueError, match="feature 0 is 'u' in one and 'v' in the other"):
+        s.update(frame[["v", "u"]], Y)
+    assert s.n_rows == 10
+    assert s.update(X, Y).feature_names == ("u", "v")
+
+
+def test_it_prints_as_what_it_is():
+    assert repr(state("diag")) == "ClassStatistics(covariance_type='diag', classes=2, features=2, rows=5)"
+
+
+def test_nbytes_counts_the_arrays():
+    assert state("full").nbytes - state("diag").nbytes == 2 * (2 * 2 - 2) * 8
+
+
+def test_allclose_notices_each_part():
+    s = state()
+    assert s.allclose(state())
+    other_mean = ClassStatistics().update(X + 1e-6, Y)
+    other_scatter = ClassStatistics().update(X * (1 + 1e-6), Y)
+    other_weight = ClassStatistics().update(X, Y, np.full(5, 1 + 1e-6))
+    for other in (other_mean, other_scatter, other_weight, state(rows=slice(4)), state("tied")):
+        assert not s.allclose(other)
+    assert s.allclose(other_weight, rtol=1e-5)
+
+
+def test_equality_is_to_the_last_bit():
+    assert state() == state()
+    assert state() != ClassStatistics().update(X * (1 + 2**-52), Y)
+    assert state() != "state"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(state())
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (state("tied"), "'full' and 'tied'"),
+        (ClassStatistics().update(X[:, :1], Y), "2 and 1 features"),
+        (ClassStatistics().update(X, Y == "a"), "str .* and bool"),
+        (ClassStatistics().update(X, np.arange(5)), "str .* and int"),
+    ],
+)
+@pytest.mark.parametrize("verb", [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a.merge(b)])
+def test_states_that_do_not_fit_are_refused_and_named(other, message, verb):
+    s = state()
+    with pytest.raises(ValueError, match=message):
+        verb(s, other)
+    assert s == state()
+
+
+def test_only_states_merge():
+    with pytest.raises(TypeError, match="got int"):
+        state().merge(3)
+    with pytest.raises(TypeError):
+        state() + 1
+    with pytest.raises(TypeError):
+        state() - 1
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (ClassStatistics().update([[1.0, 1.0]], ["c"]), "class c cannot be removed: the state never saw it"),
+        (ClassStatistics().update(np.ones((3, 2)), ["b"] * 3), "class b: cannot remove 3 rows"),
+        (ClassStatistics().update([[1.0, 2.0]], ["a"], [4.0]), "class a: cannot remove 1 rows of weight 4"),
+        (ClassStatistics().update([[1e6, 2.0]], ["a"]), "never went into the state"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_subtraction_refuses_what_cannot_be(kind, part, message):
+    s = state(kind)
+    with pytest.raises(ValueError, match=message):
+        s - part.to_covariance_type(kind)
+    assert s == state(kind)
+
+
+def test_subtraction_leaves_no_variance_negative():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1000, 3)) * [1, 1e-9, 0] + [1e6, 1.0, 0.1]
+    labels = np.zeros(1000, dtype=int)
+    whole = ClassStatistics().update(rows, labels)
+    for kept in (1, 2, 3):
+        rest = whole - ClassStatistics().update(rows[kept:], labels[kept:])
+        assert (np.einsum("kii->ki", rest.scatter) >= 0).all()
+        assert rest.counts.tolist() == [kept]
+
+
+def test_a_class_emptied_by_subtraction_is_gone_and_may_return():
+    rest = state() - state(rows=slice(3, 5))
+    assert rest.classes.tolist() == ["a"]
+    assert (rest + state(rows=slice(3, 5))).allclose(state())
+
+
+def test_rows_of_weight_zero_are_no_rows():
+    weights = [1, 0, 1, 0, 0]
+    s = ClassStatistics().update(np.where(np.array(weights)[:, None] == 0, np.nan, X), Y, weights)
+    assert s.allclose(state(rows=[0, 2]))
+    assert s.classes.tolist() == ["a"]
+
+
+@pytest.mark.parametrize("factor", [0, -1, 1.5, np.nan])
+def test_decay_refuses_a_factor_that_is_none(factor):
+    with pytest.raises(ValueError, match="above 0 and at most 1"):
+        state().decay(factor)
+
+
+def test_a_narrow_state_cannot_be_widened():
+    with pytest.raises(ValueError, match="accumulate with covariance_type='full'"):
+        state("diag").to_covariance_type("full")
+    with pytest.raises(ValueError, match="must be one of 'full', 'tied', 'diag'"):
+        ClassStatistics("spherical")
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "weights", "message"),
+    [
+        ([[1.0], [np.nan]], [0, 1], None, "row 1: feature 0 is NaN"),
+        ([[1.0], [-np.inf]], [0, 1], None, "row 1: feature 0 is infinity"),
+        (pd.DataFrame({"u": [1.0, np.nan]}), [0, 1], None, "row 1: feature 'u' is NaN"),
+        ([[1e200], [-1e200]], [0, 0], None, "too large"),
+        ([[1.0], [2.0]], ["a", None], None, "row 1 has no label"),
+        ([[1.0], [2.0]], [0, np.nan], None, "row 1 has no label"),
+        ([[1.0], [2.0]], pd.array([1, None], dtype="Int64"), None, "row 1 has no label"),
+        ([[1.0], [2.0]], [0.5, 1.5], None, "continuous"),
+        ([[1.0], [2.0]], np.array([1, "a"], dtype=object), None, "int, str"),
+        ([[1.0], [2.0]], np.array(["2020", "2021"], dtype="M8[Y]"), None, "not classes"),
+        ([[1.0], [2.0]], [[0], [1]], None, "one dimension"),
+        ([[1.0], [2.0]], [0], None, "X has 2 rows, y has shape"),
+        ([1.0, 2.0], [0, 1], None, "two dimensions"),
+        ([["u"], ["v"]], [0, 1], None, "real numbers"),
+        ([[1.0], [2.0]], [0, 1], [1.0, -1.0], "row 1 has weight -1.0"),
+        ([[1.0], [2.0]], [0, 1], [1.0, np.nan], "row 1 has weight nan"),
+        ([[1.0], [2.0]], [0, 1], [1.0], "sample_weight has shape"),
+        ([[1.0], [2.0]], np.array([2**63, 1], dtype=np.uint64), None, "64-bit"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_rows_are_named_and_change_nothing(kind, rows, labels, weights, message):
+    s = ClassStatistics(kind).update([[1.0], [2.0], [4.0]], [0, 1, 1])
+    before = s.copy()
+    with pytest.raises(ValueError, match=message):
+        s.update(rows, labels, weights)
+    assert s == before
+
+
+def test_a_bad_row_in_a_late_block_changes_nothing():
+    rows = np.zeros((300_000, 1))
+    rows[299_999] = np.nan
+    s = ClassStatistics().update([[1.0]], [0])
+    with pytest.raises(ValueError, match="row 299999: feature 0 is NaN"):
+        s.update(rows, np.zeros(300_000, dtype=int))
+    assert s.n_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([3, 1, 1], [1, 3]),
+        (np.array([3, 1, 1], dtype=np.uint8), [1, 3]),
+        ([2.0, -1.0, -1.0], [-1, 2]),
+        ([10**15, -(10**15), 0], [-(10**15), 0, 10**15]),
+        (["b", "a", "a"], ["a", "b"]),
+        (np.array(["b", "a", "a"], dtype=object), ["a", "b"]),
+        (np.array(["b", "a", "a"], dtype=np.dtypes.StringDType()), ["a", "b"]),
+        ([True, False, False], [False, True]),
+        (np.array([True, False, False], dtype=object), [False, True]),
+        (pd.Series(["b", "a", "a"], dtype="category"), ["a", "b"]),
+        (pd.Series([2, 1, 1], dtype="Int64"), [1, 2]),
+        (pl.Series(["b", "a", "a"]), ["a", "b"]),
+        (range(300, 303), [300, 301, 302]),
+    ],
+)
+def test_labels_of_every_kind(labels, expected):
+    s = ClassStatistics().update([[0.0], [1.0], [3.0]], labels)
+    assert s.classes.tolist() == expected
+    assert s.counts.sum() == 3
+
+
+def test_many_classes_keep_apart():
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(70_000)
+    s = ClassStatistics("tied").update(labels[:, None] * 2.0, labels)
+    assert s.means.ravel().tolist() == (np.arange(70_000) * 2.0).tolist()
+    assert s.scatter.tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.uint16, np.int64, np.bool_])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_features_of_every_type_are_summed_in_float64(dtype, order):
+    rng = np.random.default_rng(0)
+    rows = np.asarray(rng.integers(0, 2, size=(500, 3)).astype(dtype), order=order)
+    labels = rng.integers(0, 3, size=500)
+    assert (
+        ClassStatistics()
+        .update(rows, labels)
+        .allclose(ClassStatistics().update(rows.astype(np.float64), labels), rtol=1e-14)
+    )
