@@ -26,6 +26,7 @@ def array_blocks(
         If X is not a matrix of numbers, or lengths differ, or a label is missing or of no known kind.
     """
     names = feature_names or _column_names(X)
+    refuse_text_columns(X)
     matrix = _matrix(X)
     classes, codes = labels.encode(y)
     weights = None if sample_weight is None else np.asarray(sample_weight)
@@ -58,6 +59,16 @@ def _block(
         feature_names=names,
         row_name=lambda row: name_row(rows.start + row),
     )
+
+
+def refuse_text_columns(X: Any) -> None:
+    """Raise ValueError naming the first column of a data frame that holds text."""
+    for name in _column_names(X) or ():
+        values = np.asarray(X[name][:1])
+        if values.dtype.kind in "UTS" or (values.dtype.kind == "O" and isinstance(values.flat[0], str)):
+            raise ValueError(
+                f"column {name!r} holds text and cannot be a feature; leave it out, or encode it"
+            )
 
 
 def _column_names(X: Any) -> tuple[str, ...] | None:

@@ -49,14 +49,12 @@ def _rounded(nested):
     return np.array(nested, dtype=object).astype(np.float64)
 
 
-def within(actual, expected, scale, rtol):
-    """Whether entries agree to rtol of the scale of their features."""
+def close(actual, expected, kind, X, rtol):
+    """Whether scatters agree to rtol on the scale of their features.
+
+    The scale of a feature is its spread or, where it does not vary, what rounding makes of its values.
+    """
+    roots = np.sqrt(expected if kind == "diag" else np.einsum("...ii->...i", expected))
+    roots = roots + np.sqrt(len(X)) * np.finfo(np.float64).eps * np.abs(X).max(axis=0)
+    scale = roots**2 if kind == "diag" else roots[..., :, None] * roots[..., None, :]
     return bool((np.abs(actual - expected) <= rtol * scale).all())
-
-
-def spread(scatter):
-    """The scale of each entry of a scatter: the root of the product of its two features' own."""
-    if scatter.ndim == 2 and scatter.shape[0] != scatter.shape[1]:
-        return scatter
-    roots = np.sqrt(np.einsum("...ii->...i", scatter))
-    return roots[..., :, None] * roots[..., None, :]

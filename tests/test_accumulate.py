@@ -67,10 +67,12 @@ def test_processes_give_the_same_bits(folder):
 
 def test_an_active_client_is_used_and_gives_the_same_bits(folder):
     expected = accumulate(source(folder))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        with Client(cluster) as client:
-            assert accumulate(source(folder), progress=True) == expected
-            assert accumulate(source(folder), scheduler=client) == expected
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        assert accumulate(source(folder), progress=True) == expected
+        assert accumulate(source(folder), scheduler=client) == expected
 
 
 def test_the_configured_scheduler_is_used(folder):
@@ -185,7 +187,9 @@ def test_an_error_in_a_task_arrives_as_it_was_raised(folder, tmp_path, scheduler
 def test_a_failed_fit_leaves_the_model_as_it_was(folder, tmp_path):
     model = QuadraticDiscriminantAnalysis().fit(source(folder))
     before = model.statistics_.copy()
-    pq.write_table(pa.table({**dict.fromkeys(FEATURES, [1.0, np.nan]), "y": [0, 1]}), tmp_path / "1.parquet")
+    pq.write_table(
+        pa.table({**{name: [1.0, np.nan] for name in FEATURES}, "y": [0, 1]}), tmp_path / "1.parquet"
+    )
     with pytest.raises(ValueError, match="NaN"):
         model.fit(source(tmp_path))
     assert model.statistics_ == before

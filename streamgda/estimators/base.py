@@ -14,7 +14,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda.accumulation import accumulate
-from streamgda.arrays import array_blocks
+from streamgda.arrays import array_blocks, refuse_text_columns
 from streamgda.blocks import Block, rows_per_block
 from streamgda.covariances import CovarianceType
 from streamgda.gaussians import Array, Gaussians
@@ -163,18 +163,19 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, Generic[G]):
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
     ) -> Iterator[Block]:
-        X = validate_data(self, X, y="no_validation", reset=reset, ensure_all_finite=False)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        refuse_text_columns(X)
+        X = validate_data(self, X, reset=reset, ensure_all_finite=False)
+        names = getattr(self, "feature_names_in_", None)
         if not isinstance(y, np.ndarray) or y.ndim != 1:
             y = column_or_1d(y, warn=True)
         if classes is not None:
             _refuse_other_classes(y, classes)
-        return array_blocks(X, y, sample_weight)
+        return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
     def _statistics_of(self, blocks: Iterator[Block]) -> ClassStatistics:
-        names = getattr(self, "feature_names_in_", None)
-        statistics = ClassStatistics(self._covariance_type, feature_names=names)
+        statistics = ClassStatistics(self._covariance_type)
         statistics.update_blocks(blocks)
         if not statistics.n_rows:
             raise ValueError("no row has a positive weight")

@@ -1,0 +1,390 @@
+"""The estimators against scikit-learn and scipy.stats, on data cut in any way; and how they are used."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sklearn.discriminant_analysis
+import sklearn.naive_bayes
+from scipy import stats
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    scan_parquet,
+)
+
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+
+
+def peer_of(model, **params):
+    return {
+        GaussianNB: sklearn.naive_bayes.GaussianNB,
+        LinearDiscriminantAnalysis: lambda **p: sklearn.discriminant_analysis.LinearDiscriminantAnalysis(
+            store_covariance=True, **p
+        ),
+        QuadraticDiscriminantAnalysis: lambda **p: (
+            sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(store_covariance=True, **p)
+        ),
+    }[model](**params)
+
+
+def random_rows(n_classes, n_features, dtype=np.float64, n_rows=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, size=n_rows)
+    mixing = rng.normal(size=(n_classes, n_features, n_features)) + 2 * np.eye(n_features)
+    means = rng.normal(size=(n_classes, n_features))
+    X = np.einsum("nj,nij->ni", rng.normal(size=(n_rows, n_features)), mixing[y]) + means[y]
+    if np.dtype(dtype).kind == "i":
+        X = X * 10
+    return X.astype(dtype), y
+
+
+LABELS = {
+    "int": lambda y: y * 3 - 1,
+    "str": lambda y: np.array([f"class {i:02}" for i in range(26)])[y],
+    "bool": lambda y: y > 0,
+}
+
+
+def learnt(model):
+    """What a model and its scikit-learn peer both call by the same names."""
+    names = (
+        "theta_",
+        "var_",
+        "epsilon_",
+        "class_prior_",
+        "class_count_",
+        "means_",
+        "covariance_",
+        "priors_",
+        "xbar_",
+    )
+    return {name: np.asarray(getattr(model, name)) for name in names if hasattr(model, name)}
+
+
+def assert_same_model(ours, theirs, X, named=None):
+    expected = {name: value for name, value in learnt(theirs).items() if name in learnt(ours)}
+    assert len(expected) >= 3
+    for name, value in expected.items():
+        scale = np.abs(value).max() if name in ("covariance_", "xbar_", "means_", "theta_") else 0
+        np.testing.assert_allclose(learnt(ours)[name], value, rtol=1e-10, atol=1e-10 * scale, err_msg=name)
+    assert ours.classes_.tolist() == theirs.classes_.tolist()
+    named = X if named is None else named
+    np.testing.assert_allclose(ours.predict_proba(named), theirs.predict_proba(X), rtol=1e-8, atol=1e-10)
+    assert (ours.predict(named) == theirs.predict(X)).all()
+
+
+@pytest.mark.parametrize("n_chunks", [1, 2, 97])
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize(
+    ("n_classes", "n_features", "dtype"), [(2, 1, float), (3, 4, np.float32), (26, 20, int)]
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_as_scikit_learn_in_memory(model, n_classes, n_features, dtype, labels, n_chunks):
+    X, codes = random_rows(n_classes, n_features, dtype)
+    y = LABELS[labels](codes)
+    theirs = peer_of(model).fit(X.astype(float), y)
+    assert_same_model(model().fit(X, y), theirs, X.astype(float))
+    streamed = model()
+    for rows in np.array_split(np.arange(len(y)), n_chunks):
+        streamed.partial_fit(X[rows], y[rows])
+    assert_same_model(streamed, theirs, X.astype(float))
+
+
+@pytest.mark.parametrize("n_chunks", [1, 2, 97])
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_from_parquet(model, n_chunks, tmp_path):
+    X, y = random_rows(4, 3)
+    names = [f"x{j}" for j in range(3)]
+    for i, rows in enumerate(np.array_split(np.arange(len(y)), n_chunks)):
+        table = pa.table({**dict(zip(names, X[rows].T, strict=True)), "y": y[rows]})
+        pq.write_table(table, tmp_path / f"{i:02}.parquet", row_group_size=700)
+    ours = model().fit(scan_parquet(tmp_path, "y"))
+    assert ours.feature_names_in_.tolist() == names
+    assert_same_model(ours, peer_of(model).fit(X, y), X, pd.DataFrame(X, columns=names))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_weights_are_repetitions(model):
+    X, y = random_rows(3, 4)
+    weights = np.random.default_rng(1).integers(0, 4, size=len(y))
+    repeated = model().fit(X.repeat(weights, axis=0), y.repeat(weights))
+    weighted = model().fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-8, atol=1e-12)
+    streamed = model().partial_fit(X[:9], y[:9], sample_weight=weights[:9])
+    streamed.partial_fit(X[9:], y[9:], sample_weight=weights[9:])
+    assert streamed.statistics_.allclose(weighted.statistics_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_priors_move_the_decision_and_nothing_else(model):
+    X, y = random_rows(3, 4)
+    priors = [0.7, 0.2, 0.1]
+    ours, plain = model(priors=priors).fit(X, y), model().fit(X, y)
+    for name in ("var_", "covariance_", "theta_", "means_", "xbar_"):
+        np.testing.assert_array_equal(learnt(ours).get(name, 0), learnt(plain).get(name, 0))
+    shift = np.log(priors) - np.log(np.bincount(y) / len(y))
+    expected = plain.predict_log_proba(X) + shift
+    expected -= logsumexp(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(ours.predict_log_proba(X), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("priors", "message"),
+    [([0.5, 0.5], "3 classes 0, 1, 2"), ([0.5, 0.6, 0.1], "sum to 1"), ([1.5, -0.5, 0.0], "not be negative")],
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_priors_that_are_none(model, priors, message):
+    with pytest.raises(ValueError, match=message):
+        model(priors=priors).fit(*random_rows(3, 2)).predict([[0.0, 0.0]])
+
+
+def test_a_prior_of_zero_rules_a_class_out():
+    X, y = random_rows(3, 2)
+    for model in MODELS:
+        fitted = model(priors=[0.5, 0.0, 0.5]).fit(X, y)
+        assert set(fitted.predict(X)) <= {0, 2}
+        assert (fitted.predict_proba(X)[:, 1] == 0).all()
+
+
+def class_densities(model, X, y, label):
+    rows = X[y == label]
+    if model is GaussianNB:
+        smoothed = rows.var(axis=0) + 1e-9 * X.var(axis=0).max()
+        return stats.norm(rows.mean(axis=0), np.sqrt(smoothed)).logpdf(X).sum(axis=1)
+    if model is LinearDiscriminantAnalysis:
+        within = sum(np.sum(y == c) * np.cov(X[y == c].T, bias=True) for c in set(y)) / len(y)
+        return stats.multivariate_normal(rows.mean(axis=0), within).logpdf(X)
+    return stats.multivariate_normal(rows.mean(axis=0), np.cov(rows.T, bias=True)).logpdf(X)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_densities_are_those_of_scipy(model):
+    X, y = random_rows(3, 4)
+    log_joint = np.column_stack(
+        [class_densities(model, X, y, label) + np.log(np.mean(y == label)) for label in range(3)]
+    )
+    fitted = model().fit(X, y)
+    np.testing.assert_allclose(fitted.score_samples(X), logsumexp(log_joint, axis=1), rtol=1e-9, atol=1e-9)
+    expected = log_joint - logsumexp(log_joint, axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.predict_log_proba(X), expected, rtol=1e-9, atol=1e-9)
+    decision = fitted.decision_function(X)
+    np.testing.assert_allclose(decision - decision[:, :1], expected - expected[:, :1], rtol=1e-9, atol=1e-8)
+    assert fitted.score(X, y) == np.mean(log_joint.argmax(axis=1) == y)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_two_classes_have_one_decision(model):
+    X, y = random_rows(2, 3)
+    fitted = model().fit(X, y)
+    log_proba = fitted.predict_log_proba(X)
+    np.testing.assert_allclose(
+        fitted.decision_function(X), log_proba[:, 1] - log_proba[:, 0], rtol=1e-8, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_linear_terms_are_scikit_learns(n_classes):
+    X, y = random_rows(n_classes, 4)
+    ours, theirs = LinearDiscriminantAnalysis().fit(X, y), peer_of(LinearDiscriminantAnalysis).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("model", MODELS)
+def test_posteriors_do_not_depend_on_offset_or_unit(model, offset, scale):
+    X, y = random_rows(3, 4)
+    X = np.round(X * 2**10) / 2**10  # representable at every offset
+    unit = np.array([2.0 ** np.round(np.log2(scale)), 1, 1, 1])
+    moved = (X + offset) * unit if model is not GaussianNB else X + offset
+    expected = model().fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(model().fit(moved, y).predict_proba(moved), expected, rtol=0, atol=1e-6)
+
+
+# ---------------------------------------------------------------------- how they are used
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_classes_may_appear_in_any_batch(model):
+    X, y = random_rows(4, 3)
+    late = np.argsort(y == 3, kind="stable")
+    X, y = X[late], y[late]
+    streamed = model()
+    for rows in np.array_split(np.arange(len(y)), 5):
+        streamed.partial_fit(X[rows], y[rows])
+    assert streamed.classes_.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(
+        streamed.predict_proba(X), model().fit(X, y).predict_proba(X), rtol=1e-7, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_merged_models_are_the_model_of_all_rows(model):
+    X, y = random_rows(3, 3)
+    parts = [model().fit(X[i::3], y[i::3]) for i in range(3)]
+    merged = model()
+    for part in parts:
+        merged.merge(part)
+    assert merged.statistics_.allclose(model().fit(X, y).statistics_, rtol=1e-12)
+    assert parts[0].statistics_.n_rows == 1000
+    assert merged.n_features_in_ == 3
+    with pytest.raises(TypeError, match="models of one kind"):
+        merged.merge(sklearn.naive_bayes.GaussianNB().fit(X, y))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_full_state_serves_every_model(model):
+    X, y = random_rows(3, 3)
+    state = ClassStatistics().update(X, y)
+    fitted = model.from_statistics(state, priors=[0.2, 0.3, 0.5])
+    np.testing.assert_allclose(
+        fitted.predict_proba(X),
+        model(priors=[0.2, 0.3, 0.5]).fit(X, y).predict_proba(X),
+        rtol=1e-8,
+        atol=1e-12,
+    )
+    fitted.partial_fit(X, y)
+    assert state.n_rows == len(y)
+
+
+def test_a_model_asks_for_no_more_than_the_state_holds():
+    diag = ClassStatistics("diag").update(*random_rows(2, 2))
+    assert GaussianNB.from_statistics(diag).score(*random_rows(2, 2)) > 0.5
+    with pytest.raises(ValueError, match="does not hold what 'full' needs"):
+        QuadraticDiscriminantAnalysis.from_statistics(diag)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_parameters_are_finalised_when_first_needed(model):
+    X, y = random_rows(3, 3)
+    fitted = model().fit(X, y)
+    before = fitted.predict_proba(X[:5])
+    fitted.statistics_.merge(ClassStatistics(fitted.statistics_.covariance_type).update(X + 1, y))
+    assert not np.allclose(fitted.predict_proba(X[:5]), before)
+    refitted = model(priors=[0.8, 0.1, 0.1]).fit(X, y)
+    changed = model().fit(X, y).set_params(priors=[0.8, 0.1, 0.1])
+    np.testing.assert_array_equal(changed.predict_proba(X), refitted.predict_proba(X))
+
+
+def test_a_stream_need_not_be_a_model_at_every_moment():
+    """Batches of one class, or of fewer rows than features, are only refused when a model is asked for."""
+    X, y = random_rows(2, 5)
+    model = QuadraticDiscriminantAnalysis().partial_fit(X[y == 0][:3], y[y == 0][:3])
+    with pytest.raises(ValueError, match="at least two classes; the data has only class 0"):
+        model.predict(X)
+    model.partial_fit(X[y == 1], y[y == 1])
+    with pytest.raises(np.linalg.LinAlgError, match="class 0: the covariance has rank 2 of 5, from 3 rows"):
+        model.predict(X)
+    model.partial_fit(X, y)
+    assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_bad_batches_leave_the_model_as_it_was(model):
+    X, y = random_rows(2, 2)
+    frame = pd.DataFrame(X, columns=["u", "v"])
+    fitted = model().fit(frame, y)
+    state, before = fitted.statistics_.copy(), fitted.predict_proba(frame)
+    hole = frame.copy()
+    hole.loc[7, "v"] = np.nan
+    text = frame.assign(v="x")
+    for batch, labels, message in (
+        (hole, y, "row 7: feature 'v' is NaN"),
+        (text, y, "column 'v' holds text"),
+        (frame[["v", "u"]], y, "names"),
+        (frame.assign(w=1.0), y, "names"),
+        (X[:, :1], y, "1 features"),
+        (frame, y[:-1], "X has 3000 rows, y has shape"),
+        (frame, y + 0.5, "continuous"),
+        (frame, y.astype(str), "different kinds"),
+        (frame.iloc[:0], y[:0], "0 sample"),
+    ):
+        with pytest.raises(ValueError, match=message), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted.partial_fit(batch, labels)
+    with pytest.raises(ValueError, match="label 1 is not among the classes given"):
+        fitted.partial_fit(frame, y, classes=[0])
+    assert fitted.statistics_ == state
+    np.testing.assert_array_equal(fitted.predict_proba(frame), before)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_no_model_can_be_made_of(model):
+    X, y = random_rows(2, 2)
+    with pytest.raises(ValueError, match="at least two classes; the data has only class 1"):
+        model().fit(X, np.ones(len(y), dtype=int))
+    with pytest.raises(ValueError, match="no row has a positive weight"):
+        model().fit(X, y, sample_weight=np.zeros(len(y)))
+    with pytest.raises(ValueError, match="requires y"):
+        model().fit(X)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_source_brings_its_own_target(model, tmp_path):
+    pq.write_table(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="brings its own target"):
+        model().fit(scan_parquet(tmp_path, "y"), [0, 1])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_arrays_and_frames_of_every_make(model, tmp_path):
+    X, y = random_rows(3, 3, np.float32)
+    path = tmp_path / "rows"
+    stored = np.memmap(path, dtype=np.float32, mode="w+", shape=X.shape)
+    stored[:] = X
+    expected = model().fit(X, y).statistics_
+    names = ["u", "v", "w"]
+    frame = pd.DataFrame(X, columns=names)
+    for rows, labels in (
+        (stored, y),
+        (np.asfortranarray(X), y),
+        (X.tolist(), y.tolist()),
+        (frame, pd.Series(y)),
+        (pl.from_pandas(frame), pl.Series(y)),
+        (X, y[:, None].ravel()),
+    ):
+        fitted = model().fit(rows, labels)
+        assert fitted.statistics_.allclose(expected, rtol=1e-12)
+        assert getattr(fitted, "feature_names_in_", np.array(names)).tolist() == names
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_inside_scikit_learn(model):
+    X, y = random_rows(3, 3)
+    assert cross_val_score(make_pipeline(StandardScaler(), model()), X, y, cv=3).mean() > 0.4
+    fitted = model(priors=[0.2, 0.2, 0.6]).fit(X, y)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    assert clone(fitted).get_params() == fitted.get_params()
+    assert not hasattr(clone(fitted), "classes_")
+
+
+def test_iris_as_in_the_textbook():
+    """First two features of Iris: the class means that courses print, and the model they draw."""
+    X, y = load_iris(return_X_y=True)
+    X = X[:, :2]
+    for model in MODELS:
+        fitted = model().fit(X, y)
+        np.testing.assert_allclose(
+            fitted.statistics_.means, [[5.006, 3.428], [5.936, 2.77], [6.588, 2.974]], rtol=1e-12
+        )
+        assert (fitted.predict(X) == peer_of(model).fit(X, y).predict(X)).all()
+        assert fitted.score(X, y) >= 0.78
+        assert fitted.predict([[5.0, 3.5], [5.7, 2.6], [7.2, 3.1]]).tolist() == [0, 1, 2]

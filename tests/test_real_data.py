@@ -1,0 +1,78 @@
+"""Real datasets: published figures reached, singular covariances met."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sklearn.discriminant_analysis
+import sklearn.naive_bayes
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_parquet,
+)
+
+
+@pytest.fixture(scope="module")
+def covtype(real_data):
+    table = pq.read_table(real_data / "covtype.parquet")
+    y = table["cover_type"].to_numpy()
+    return table.drop_columns(["cover_type"]).to_pandas().to_numpy(), y
+
+
+def test_lda_on_covertype_scores_what_was_published(covtype):
+    """Blackard & Dean (1999): 58.38 % on the 565,892 test rows. Constant and one-hot columns are singular."""
+    X, y = covtype
+    with pytest.warns(UserWarning, match=r"rank 50 of 54.*range of the covariance") as caught:
+        model = LinearDiscriminantAnalysis().fit(X[:11_340], y[:11_340])
+        score = model.score(X[15_120:], y[15_120:])
+    assert len(caught) == 1
+    assert len(y[15_120:]) == 565_892
+    assert score == pytest.approx(0.5838, abs=1e-4)
+
+
+def test_the_pooled_covariance_of_all_of_covertype_has_rank_52(real_data):
+    with pytest.warns(UserWarning, match="rank 52 of 54"):
+        model = LinearDiscriminantAnalysis().fit(scan_parquet(real_data / "covtype.parquet", "cover_type"))
+    assert model.statistics_.n_rows == 581_012
+
+
+def test_qda_on_a_singular_class_says_which(covtype):
+    X, y = covtype
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        QuadraticDiscriminantAnalysis().fit(X, y)
+    rank = np.linalg.matrix_rank(np.corrcoef(X[y == 1][:, X[y == 1].std(axis=0) > 0].T), tol=1e-10)
+    message = str(caught.value)
+    assert f"class 1: the covariance has rank {rank} of 54, from {np.sum(y == 1)} rows" in message
+    assert "leave out constant or collinear features" in message
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (GaussianNB, sklearn.naive_bayes.GaussianNB),
+        (LinearDiscriminantAnalysis, sklearn.discriminant_analysis.LinearDiscriminantAnalysis),
+        (QuadraticDiscriminantAnalysis, sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis),
+    ],
+)
+def test_letters_out_of_core_as_in_memory(real_data, ours, theirs):
+    frame = pq.read_table(real_data / "letter.parquet").to_pandas()
+    y, X = frame.pop("letter").to_numpy().astype(str), frame
+    streamed = ours().fit(scan_parquet(real_data / "letter.parquet", "letter"))
+    reference = theirs().fit(X, y)
+    assert streamed.classes_.tolist() == [chr(code) for code in range(ord("A"), ord("Z") + 1)]
+    np.testing.assert_allclose(streamed.predict_proba(X), reference.predict_proba(X), rtol=1e-6, atol=1e-10)
+    assert streamed.score(X, y) == reference.score(X, y)
+
+
+def test_shuttle_from_two_files_is_one_dataset(real_data, tmp_path):
+    paths = [real_data / "shuttle_trn.parquet", real_data / "shuttle_tst.parquet"]
+    together = accumulate(scan_parquet(paths, "class"))
+    parts = [accumulate(scan_parquet(path, "class")) for path in paths]
+    assert together.allclose(parts[0] + parts[1])
+    assert (together - parts[1]).allclose(parts[0], rtol=1e-7)
+    pq.write_table(pa.concat_tables(map(pq.read_table, paths)), tmp_path / "1.parquet")
+    assert together.allclose(accumulate(scan_parquet(tmp_path / "1.parquet", "class")))
