@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda import labels
-from streamgda.blocks import Block, Matrix, make_block, name_row, rows_per_block
+from streamgda.blocks import Block, Matrix, make_block, name_row, pieces
 
 
 def array_blocks(
@@ -33,11 +33,7 @@ def array_blocks(
     for name, other in (("y", codes), ("sample_weight", weights)):
         if other is not None and other.shape != (len(matrix),):
             raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
-    size = rows_per_block(matrix.shape[1])
-    return (
-        _block(matrix, classes, codes, weights, names, slice(start, start + size))
-        for start in range(0, max(len(matrix), 1), size)
-    )
+    return (_block(matrix, classes, codes, weights, names, piece) for piece in pieces(*matrix.shape))
 
 
 def _block(
@@ -48,9 +44,7 @@ def _block(
     names: tuple[str, ...] | None,
     rows: slice,
 ) -> Block:
-    seen, numbered = classes, codes
-    if len(codes) > rows.stop - rows.start:
-        seen, numbered = labels.present(classes, codes[rows])
+    seen, numbered = labels.present(classes, codes[rows])
     return make_block(
         matrix[rows],
         seen,

@@ -6,7 +6,7 @@ or weighted is decided here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,6 +34,12 @@ def rows_per_block(n_features: int) -> int:
     """
     rows = _TARGET_ELEMENTS // max(n_features, 1)
     return max(_FEWEST_ROWS, min(_MOST_ROWS, 1 << (max(rows, 1).bit_length() - 1)))
+
+
+def pieces(n_rows: int, n_features: int) -> Iterator[slice]:
+    """The slices that cut so many rows into blocks; none for no rows."""
+    size = rows_per_block(n_features)
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
 def name_row(row: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -15,7 +16,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks import Block, Column, Missing, make_block, rows_per_block
+from streamgda import labels
+from streamgda.blocks import Block, Column, Missing, make_block, pieces
 from streamgda.labels import Codes, Labels
 from streamgda.source import Split
 from streamgda.sources import columns
@@ -77,9 +79,26 @@ class RowGroups(Split):
     def _blocks_of_batch(self, index: int, batch: pa.RecordBatch, rows: NDArray[np.intp]) -> Iterator[Block]:
         if self.layout.filter is not None:
             batch, rows = self._filtered(batch, rows)
-        size = rows_per_block(len(self.layout.features))
-        for start in range(0, len(rows), size):
-            yield self._block(batch.slice(start, size), index, rows[start : start + size])
+        held = dict(zip(batch.schema.names, batch.columns, strict=True))
+        classes, codes, unlabelled = self._codes(held.get(self.layout.target), len(rows))
+        features = [self._numbers(name, held.get(name), len(rows)) for name in self.layout.features]
+        weight = self.layout.weight
+        weights = None if weight is None else self._numbers(weight, held.get(weight), len(rows))
+        for piece in pieces(len(rows), len(features)):
+            seen, numbered = labels.present(classes, codes[piece])
+            yield make_block(
+                [column[piece] for column in features],
+                seen,
+                numbered,
+                unlabelled=None if unlabelled is None else unlabelled[piece],
+                weights=None if weights is None else weights[piece],
+                feature_names=self.layout.features,
+                missing=self.layout.missing,
+                row_name=partial(self._row_name, index, rows[piece]),
+            )
+
+    def _row_name(self, index: int, rows: NDArray[np.intp], row: int) -> str:
+        return f"{self.path}, row group {index}, row {rows[row]}"
 
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]
@@ -91,22 +110,6 @@ class RowGroups(Split):
         kept = left.column(_ROW).to_numpy()
         batches = left.drop_columns([_ROW]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
-
-    def _block(self, batch: pa.RecordBatch, index: int, rows: NDArray[np.intp]) -> Block:
-        held = dict(zip(batch.schema.names, batch.columns, strict=True))
-        layout = self.layout
-        classes, codes, unlabelled = self._codes(held.get(layout.target), len(rows))
-        weight = layout.weight
-        return make_block(
-            [self._numbers(name, held.get(name), len(rows)) for name in layout.features],
-            classes,
-            codes,
-            unlabelled=unlabelled,
-            weights=None if weight is None else self._numbers(weight, held.get(weight), len(rows)),
-            feature_names=layout.features,
-            missing=layout.missing,
-            row_name=lambda row: f"{self.path}, row group {index}, row {rows[row]}",
-        )
 
     def _codes(self, column: pa.Array | None, n_rows: int) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
         if column is None:

@@ -1,0 +1,119 @@
+"""Time contenders side by side: each in a process of its own, in turn, several times over.
+
+A contender is set up (imports, and the data where it works in memory) before its clock runs. The peak
+memory is the most that its process ever held, less what it held once it was set up.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Something to time.
+
+    Attributes
+    ----------
+    name : str
+        What the table calls it.
+    prepare : callable
+        Module-level function of `arguments` that does all that is not timed, and returns the
+        function without arguments that is.
+    arguments : tuple
+        Its arguments.
+    """
+
+    name: str
+    prepare: Callable[..., Callable[[], Any]]
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds of each repeat, and the peak memory in MB above that at the start."""
+
+    name: str
+    seconds: list[float]
+    peak: float
+
+    @property
+    def median(self) -> float:
+        """The median time in seconds."""
+        return statistics.median(self.seconds)
+
+
+def limit_threads(threads: int) -> None:
+    """Give every library of this process and its children the same number of threads."""
+    for variable in (
+        "OPENBLAS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "POLARS_MAX_THREADS",
+        "DASK_NUM_WORKERS",
+    ):
+        os.environ[variable] = str(threads)
+
+
+def contest(contenders: Sequence[Contender], repeats: int) -> dict[str, Result]:
+    """Run every contender once to warm up, then all of them in turn, `repeats` times."""
+    context = multiprocessing.get_context("spawn")
+    racers: list[tuple[Contender, Connection, Any]] = []
+    for contender in tqdm(contenders, desc="setting up", leave=False):
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(contender, there), daemon=True)
+        process.start()
+        here.recv()
+        racers.append((contender, here, process))
+    seconds: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    for _ in tqdm(range(repeats), desc="repeats", leave=False):
+        for contender, connection, _ in racers:
+            connection.send("run")
+            seconds[contender.name].append(connection.recv())
+    return {contender.name: _finish(contender, *rest, seconds) for contender, *rest in racers}
+
+
+def _finish(
+    contender: Contender, connection: Connection, process: Any, seconds: dict[str, list[float]]
+) -> Result:
+    connection.send("stop")
+    peak = connection.recv()
+    process.join()
+    return Result(contender.name, seconds[contender.name], peak)
+
+
+def _serve(contender: Contender, connection: Connection) -> None:
+    run = contender.prepare(*contender.arguments)
+    at_start = _memory("VmRSS")
+    _run_once(run)
+    connection.send("ready")
+    while connection.recv() == "run":
+        connection.send(_run_once(run))
+    connection.send(_memory("VmHWM") - at_start)
+
+
+def _run_once(run: Callable[[], Any]) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _memory(field: str) -> float:
+    """Memory of this process in MB: VmRSS, what it holds, or VmHWM, the most it ever held."""
+    status = Path("/proc/self/status").read_text()
+    match = re.search(rf"{field}:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) / 1000

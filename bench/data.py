@@ -1,0 +1,51 @@
+"""The data of the benchmarks: normal classes, written once as a folder of Parquet files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+ROWS_PER_FILE = 250_000
+ROWS_PER_GROUP = 131_072
+
+
+def make(folder: Path, rows: int, features: int, classes: int) -> Path:
+    """Write `rows` rows in files of up to 250,000, row groups of 131,072, if that is not done already.
+
+    Values are float64 and random to the last bit, so dictionaries and compression gain nothing:
+    the features are stored plainly (in pages of Arrow's default compression).
+    """
+    target = folder / f"{rows}x{features}-{classes}"
+    if not target.exists():
+        unfinished = target.with_name(f"{target.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        _write(unfinished, rows, features, classes)
+        unfinished.rename(target)
+    return target
+
+
+def _write(folder: Path, rows: int, features: int, classes: int) -> None:
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(classes, features))
+    for i, start in enumerate(tqdm(range(0, rows, ROWS_PER_FILE), desc=f"making {rows:,} rows", leave=False)):
+        y = rng.integers(0, classes, size=min(ROWS_PER_FILE, rows - start))
+        X = means[y] + rng.normal(size=(len(y), features))
+        columns = {f"x{j}": X[:, j] for j in range(features)}
+        table = pa.table({**columns, "y": y})
+        pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=["y"])
+
+
+def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The rows as a matrix and the labels, as one would load them for scikit-learn."""
+    table = pq.read_table(folder)
+    y = table["y"].to_numpy()
+    X = np.empty((len(y), table.num_columns - 1))
+    for j in range(X.shape[1]):
+        X[:, j] = table.column(j).to_numpy()
+    return X, y

@@ -1,0 +1,273 @@
+"""Fit from Parquet, beside a bare scan, bare BLAS products, and other libraries on the same data.
+
+Run as ``python -m bench.fit``. Everything runs with the same number of threads. scikit-learn's times
+are of data in memory; what reading the files into memory costs is a row of its own, and the last
+column adds it. Peak memory is that of the contender's process above what it held before the first
+run, so the data that scikit-learn works on in memory is not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench import data, report
+from bench.contest import Contender, Result, contest, limit_threads
+
+SCAN_DATASET = "pyarrow: dataset scan"
+SCAN_GROUPS = "pyarrow: scan, a thread per row group"
+SCAN_TUNED = "pyarrow: scan, read as streamgda reads"
+BLAS = "NumPy: one product per class and block"
+READ = "pyarrow: read into a NumPy matrix"
+OURS = {kind: f"streamgda: {kind} statistics, from Parquet" for kind in ("full", "tied", "diag")}
+SKLEARN = {
+    "GaussianNB": "scikit-learn: GaussianNB fit",
+    "partial_fit": "scikit-learn: GaussianNB partial_fit",
+    "lsqr": "scikit-learn: LDA lsqr",
+    "svd": "scikit-learn: LDA svd",
+    "QDA": "scikit-learn: QDA",
+}
+DUCKDB_COVARIANCE = "DuckDB: covar_pop per class, from Parquet"
+DUCKDB_VARIANCE = "DuckDB: avg and var_pop per class, from Parquet"
+POLARS = "Polars: mean and var per class, from Parquet"
+
+
+def scan_dataset(folder: Path) -> Callable[[], Any]:
+    """What pyarrow's scanner needs to decode every column."""
+    import pyarrow.dataset as ds
+
+    dataset = ds.dataset(folder)
+    return lambda: sum(batch.num_rows for batch in dataset.to_batches())
+
+
+def scan_row_groups(folder: Path, threads: int) -> Callable[[], Any]:
+    """The same row group by row group, each decoded by one of the threads."""
+    import pyarrow.parquet as pq
+
+    groups = [
+        (path, i) for path in sorted(folder.iterdir()) for i in range(pq.read_metadata(path).num_row_groups)
+    ]
+
+    def read(group: tuple[Path, int]) -> int:
+        return pq.ParquetFile(group[0]).read_row_group(group[1], use_threads=False).num_rows
+
+    def run() -> int:
+        with ThreadPoolExecutor(threads) as pool:
+            return sum(pool.map(read, groups))
+
+    return run
+
+
+def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
+    """The same with the batch and buffer sizes that this project found to be fastest."""
+    import pyarrow.parquet as pq
+
+    def read(path: Path) -> int:
+        parquet = pq.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False)
+        size = (1 << 23) // parquet.metadata.num_columns
+        return sum(batch.num_rows for batch in parquet.iter_batches(size, use_threads=False))
+
+    def run() -> int:
+        with ThreadPoolExecutor(threads) as pool:
+            return sum(pool.map(read, sorted(folder.iterdir())))
+
+    return run
+
+
+def blas_products(folder: Path, rows: int, features: int, classes: int, threads: int) -> Callable[[], Any]:
+    """The products that full statistics take, on numbers in cache: what BLAS alone costs."""
+    import numpy as np
+    from threadpoolctl import threadpool_limits
+
+    from streamgda.blocks import rows_per_block
+
+    size = rows_per_block(features)
+    block = np.random.default_rng(0).normal(size=(features, max(1, size // classes)))
+    products = rows // block.shape[1]
+
+    def multiply(count: int) -> None:
+        for _ in range(count):
+            block @ block.T
+
+    def run() -> None:
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+            list(pool.map(multiply, [products // threads] * threads))
+
+    return run
+
+
+def read_into_memory(folder: Path) -> Callable[[], Any]:
+    """What must happen before scikit-learn can begin."""
+    return lambda: data.load(folder)
+
+
+def streamgda_statistics(folder: Path, kind: Any) -> Callable[[], Any]:
+    """One pass of this project, planning included."""
+    import dask.threaded
+    import pyarrow.dataset  # noqa: F401
+
+    from streamgda import accumulate, scan_parquet
+
+    return lambda: accumulate(scan_parquet(folder, "y"), kind, scheduler="threads")
+
+
+def sklearn_fit(folder: Path, name: str) -> Callable[[], Any]:
+    """Scikit-learn's fit of the same data in memory."""
+    import numpy as np
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.utils import gen_batches
+
+    X, y = data.load(folder)
+    classes = np.unique(y)
+
+    def partial_fit() -> None:
+        model = GaussianNB()
+        for rows in gen_batches(len(y), data.ROWS_PER_GROUP):
+            model.partial_fit(X[rows], y[rows], classes=classes)
+
+    return {
+        "GaussianNB": lambda: GaussianNB().fit(X, y),
+        "partial_fit": partial_fit,
+        "lsqr": lambda: LinearDiscriminantAnalysis(solver="lsqr").fit(X, y),
+        "svd": lambda: LinearDiscriminantAnalysis(solver="svd").fit(X, y),
+        "QDA": lambda: QuadraticDiscriminantAnalysis().fit(X, y),
+    }[name]
+
+
+def duckdb_covariance(folder: Path, features: int, threads: int) -> Callable[[], Any]:
+    """A covariance for each class, as SQL can ask for it: every pair of columns."""
+    pairs = ", ".join(f"covar_pop(x{i}, x{j})" for i in range(features) for j in range(i + 1))
+    return _duckdb(f"SELECT y, {pairs} FROM '{folder}/*.parquet' GROUP BY y", threads)
+
+
+def duckdb_variance(folder: Path, features: int, threads: int) -> Callable[[], Any]:
+    """Mean and variance for each class and column."""
+    columns = ", ".join(f"avg(x{j}), var_pop(x{j})" for j in range(features))
+    return _duckdb(f"SELECT y, {columns} FROM '{folder}/*.parquet' GROUP BY y", threads)
+
+
+def _duckdb(query: str, threads: int) -> Callable[[], Any]:
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": threads})
+    return lambda: connection.execute(query).fetchall()
+
+
+def polars_variance(folder: Path) -> Callable[[], Any]:
+    """The same in Polars' lazy engine."""
+    import polars as pl
+
+    columns = pl.all().exclude("y")
+    query = (
+        pl.scan_parquet(folder / "*.parquet")
+        .group_by("y")
+        .agg(columns.mean().name.suffix("_mean"), columns.var(ddof=0).name.suffix("_var"))
+    )
+    return lambda: query.collect(engine="streaming")
+
+
+def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
+    """All that the table compares."""
+    rows, features, classes, threads = options.rows, options.features, options.classes, options.threads
+    return [
+        Contender(SCAN_DATASET, scan_dataset, (folder,)),
+        Contender(SCAN_GROUPS, scan_row_groups, (folder, threads)),
+        Contender(SCAN_TUNED, scan_as_we_do, (folder, threads)),
+        Contender(BLAS, blas_products, (folder, rows, features, classes, threads)),
+        *(Contender(name, streamgda_statistics, (folder, kind)) for kind, name in OURS.items()),
+        Contender(READ, read_into_memory, (folder,)),
+        *(Contender(name, sklearn_fit, (folder, which)) for which, name in SKLEARN.items()),
+        Contender(DUCKDB_COVARIANCE, duckdb_covariance, (folder, features, threads)),
+        Contender(DUCKDB_VARIANCE, duckdb_variance, (folder, features, threads)),
+        Contender(POLARS, polars_variance, (folder,)),
+    ]
+
+
+def times_table(results: dict[str, Result]) -> str:
+    """Every contender: median, spread, peak memory, and the time with reading for those in memory."""
+    read = results[READ].median
+    rows = [
+        (
+            name,
+            f"{result.median:.3f}",
+            f"{min(result.seconds):.3f}–{max(result.seconds):.3f}",
+            f"{result.peak:.0f}",
+            f"{result.median + read:.3f}" if name in SKLEARN.values() else "",
+        )
+        for name, result in results.items()
+    ]
+    return report.table(["contender", "median s", "min–max s", "peak MB", "with reading s"], rows)
+
+
+def goals_table(results: dict[str, Result]) -> str:
+    """The ratios that were to be reached, and whether they were."""
+    time = {name: result.median for name, result in results.items()}
+
+    def at_most(what: str, value: float, goal: float) -> tuple[str, str, str, str]:
+        return what, f"{value:.2f}", f"≤ {goal}", "reached" if value <= goal else "not reached"
+
+    def at_least(what: str, value: float, goal: float) -> tuple[str, str, str, str]:
+        return what, f"{value:.2f}", f"≥ {goal}", "reached" if value >= goal else "not reached"
+
+    full, tied, diag = (time[OURS[kind]] for kind in ("full", "tied", "diag"))
+    rows = [
+        at_most("full ÷ (dataset scan + BLAS)", full / (time[SCAN_DATASET] + time[BLAS]), 1.5),
+        at_most("full ÷ (row-group scan + BLAS)", full / (time[SCAN_GROUPS] + time[BLAS]), 1.5),
+        at_most("full ÷ (scan read as streamgda reads + BLAS)", full / (time[SCAN_TUNED] + time[BLAS]), 1.5),
+        at_least("scikit-learn QDA fit ÷ full", time[SKLEARN["QDA"]] / full, 8),
+        at_least("scikit-learn LDA lsqr ÷ tied", time[SKLEARN["lsqr"]] / tied, 4),
+        at_least("scikit-learn GaussianNB partial_fit ÷ diag", time[SKLEARN["partial_fit"]] / diag, 2),
+        at_least("Polars ÷ diag", time[POLARS] / diag, 1),
+        at_least("DuckDB avg and var_pop ÷ diag", time[DUCKDB_VARIANCE] / diag, 1),
+        at_least("DuckDB covar_pop ÷ full", time[DUCKDB_COVARIANCE] / full, 1),
+    ]
+    return report.table(["ratio of medians", "measured", "goal", ""], rows)
+
+
+def memory_table(folder: Path, options: argparse.Namespace) -> str:
+    """Time and peak memory of full statistics for more and more rows."""
+    rows = []
+    for millions in options.scale:
+        path = data.make(folder, int(millions * 1e6), options.features, options.classes)
+        name = f"{millions:g} million"
+        result = contest([Contender(name, streamgda_statistics, (path, "full"))], options.repeats)[name]
+        rows.append((name, f"{result.median:.3f}", f"{millions / result.median:.2f}", f"{result.peak:.0f}"))
+    return report.table(["rows", "median s", "million rows/s", "peak MB above the interpreter's"], rows)
+
+
+def main() -> None:
+    """Run the contest and keep its tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--features", type=int, default=50)
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--scale", type=float, nargs="*", default=[1, 4, 16], help="millions of rows")
+    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
+    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    options = parser.parse_args()
+    limit_threads(options.threads)
+    folder = data.make(options.data, options.rows, options.features, options.classes)
+    results = contest(contenders(folder, options), options.repeats)
+    size = (
+        f"{options.rows:,} × {options.features} float64, {options.classes} classes, {options.threads} threads"
+    )
+    sections = [
+        f"## bench.fit: {size}",
+        times_table(results),
+        goals_table(results),
+        "Memory of full statistics:",
+        memory_table(options.data, options),
+    ]
+    report.publish("fit", "\n\n".join(sections), keep=not options.print_only)
+
+
+if __name__ == "__main__":
+    main()
