@@ -9,6 +9,7 @@ run, so the data that scikit-learn works on in memory is not in it.
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -106,9 +107,8 @@ def read_into_memory(folder: Path) -> Callable[[], Any]:
 
 def streamgda_statistics(folder: Path, kind: Any) -> Callable[[], Any]:
     """One pass of this project, planning included."""
-    import dask.threaded
-    import pyarrow.dataset  # noqa: F401
-
+    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet"):
+        importlib.import_module(module)
     from streamgda import accumulate, scan_parquet
 
     return lambda: accumulate(scan_parquet(folder, "y"), kind, scheduler="threads")

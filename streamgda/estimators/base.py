@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -25,7 +25,7 @@ from streamgda.statistics import ClassStatistics
 G = TypeVar("G", bound=Gaussians)
 
 
-class GaussianClassifier(ClassifierMixin, BaseEstimator, Generic[G]):
+class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     """A classifier whose parameters are finalised from `ClassStatistics` when they are first needed.
 
     A subclass says which covariance type it needs and how statistics become `Gaussians`.

@@ -58,17 +58,18 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
 
     def _finalise(self, statistics: ClassStatistics) -> SeparateGaussians:
         require_two_classes(statistics)
-        covariances = statistics.covariance()
+        means, covariances = statistics.means, statistics.covariance()
         for k, covariance in enumerate(covariances):
-            rank = correlation_rank(covariance, statistics.means[k], self.tol)
+            n_rows = int(statistics.counts[k])
+            rank = min(correlation_rank(covariance, means[k], self.tol), n_rows - 1)
             if rank < statistics.n_features:
                 raise np.linalg.LinAlgError(
                     f"class {statistics.classes[k]!s}: the covariance has rank {rank} of "
-                    f"{statistics.n_features}, from {statistics.counts[k]} rows, so its density is not "
-                    "defined; leave out constant or collinear features, bring more rows, or use "
-                    "LinearDiscriminantAnalysis or GaussianNB"
+                    f"{statistics.n_features}, from {n_rows} rows, so its density is not defined; leave out "
+                    "constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
+                    "GaussianNB"
                 )
-        return SeparateGaussians.from_covariances(statistics.means, covariances)
+        return SeparateGaussians.from_covariances(means, covariances)
 
     @property
     def priors_(self) -> Array:

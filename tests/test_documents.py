@@ -1,0 +1,68 @@
+"""What is written is run: the README's snippets, the examples, and what it says of importing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True, **options
+    ).stdout
+
+
+def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
+    document = Sybil([PythonCodeBlockParser()]).parse(ROOT / "README.md")
+    monkeypatch.chdir(tmp_path)
+    examples = list(document.examples())
+    assert len(examples) >= 5
+    for example in examples:
+        example.evaluate()
+    printed = capsys.readouterr().out
+    assert "['setosa' 'virginica']" in printed
+    assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
+    assert printed.count("True") == 2
+
+
+def test_the_commands_of_the_readme_are_those_that_ci_runs():
+    script = (ROOT / ".ci" / "run").read_text()
+    readme = (ROOT / "README.md").read_text()
+    for mark in ("quickstart", "test"):
+        assert f"<!-- {mark} -->\n```sh\n" in readme
+        assert f"command_after {mark}" in script
+
+
+def test_the_quickstart_reports_three_models(tmp_path):
+    printed = run(ROOT / "examples" / "quickstart.py", tmp_path)
+    assert "27 features" in printed
+    for name in ("QuadraticDiscriminantAnalysis", "LinearDiscriminantAnalysis", "GaussianNB"):
+        line = next(line for line in printed.splitlines() if name in line)
+        assert float(line.split()[-1].rstrip("%")) > 60
+
+
+@pytest.mark.parametrize("name", ["__version__", "ClassStatistics", "GaussianNB", "accumulate"])
+def test_dask_zarr_and_pyarrow_load_when_they_are_used(name):
+    """Beyond what scikit-learn loads of them for its own estimators' sake."""
+    peer = "sklearn.base" if name == "GaussianNB" else "sys"
+    use = f"import streamgda; streamgda.{name}"
+    code = f"import {peer}, sys; before = set(sys.modules); {use}; print(*set(sys.modules) - before)"
+    loaded = set(run("-c", code, env={**os.environ, "PYTHONPATH": str(ROOT)}).split())
+    assert "streamgda" in loaded
+    assert not loaded & {"dask", "distributed", "zarr", "pyarrow", "tqdm"}
+
+
+def test_the_public_names_are_there():
+    import streamgda
+
+    assert set(streamgda.__all__) <= set(dir(streamgda))
+    for name in streamgda.__all__:
+        assert getattr(streamgda, name).__doc__
+    with pytest.raises(AttributeError, match="nosuch"):
+        _ = streamgda.nosuch
