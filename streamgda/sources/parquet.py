@@ -5,8 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any
@@ -19,6 +18,7 @@ from streamgda.blocks import Missing
 from streamgda.source import ROWS_PER_TASK, Source
 from streamgda.sources import columns
 from streamgda.sources.files import find_files
+from streamgda.sources.roles import Roles
 from streamgda.sources.row_groups import Layout, RowGroups, naming_file
 
 _FOOTER_READERS = 16
@@ -83,8 +83,6 @@ def scan_parquet(
     >>> QuadraticDiscriminantAnalysis().fit(source).means_.ravel()
     array([1.5, 7.5])
     """
-    if missing not in ("raise", "drop"):
-        raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
     filesystem, files, base = find_files(path, filesystem)
     with naming_file(files[0]):
         dataset = ds.dataset(
@@ -114,26 +112,22 @@ class ParquetSource(Source):
         missing: Missing,
     ) -> None:
         self._dataset = dataset
-        self._stored: tuple[str, ...] = tuple(next(dataset.get_fragments()).physical_schema.names)
-        self.target = target
-        self.weight = weight
-        self._check_known([target, *([] if weight is None else [weight])])
-        self.feature_names = self._choose_features(features)
-        self._check_types(dataset.schema, "the dataset")
-        self._filter = (
-            filters
-            if filters is None or isinstance(filters, ds.Expression)
-            else pq.filters_to_expression(filters)
-        )
-        self._layout = Layout(
-            filesystem=dataset.filesystem,
-            features=self.feature_names,
+        stored = next(dataset.get_fragments()).physical_schema
+        roles = Roles.choose(
+            dataset.schema.names,
+            dataset.files[0],
             target=target,
+            features=features,
             weight=weight,
-            filter=self._filter,
-            filter_columns=_referenced(self._filter, dataset.schema),
             missing=missing,
+            default=stored.names,
         )
+        self.feature_names, self.target = roles.features, roles.target
+        self._filter = _expression(filters)
+        self._layout = Layout(
+            dataset.filesystem, roles, self._filter, _referenced(self._filter, dataset.schema)
+        )
+        roles.check_types(stored, dataset.files[0])
 
     def __repr__(self) -> str:
         files = self._dataset.files
@@ -165,61 +159,13 @@ class ParquetSource(Source):
         kept = fragment.split_by_row_group(filter=self._filter, schema=self._dataset.schema)
         return [group.id for part in kept for group in part.row_groups]
 
-    # ------------------------------------------------------------------ the roles of columns
-
-    def _check_known(self, names: Iterable[str]) -> None:
-        known = {name.casefold(): name for name in self._dataset.schema.names}
-        for name in names:
-            if name not in known.values():
-                close = difflib.get_close_matches(str(name).casefold(), known, n=1)
-                listed = ", ".join(map(repr, list(known.values())[:20]))
-                hint = f"did you mean {known[close[0]]!r}?" if close else f"there are {listed}"
-                raise ValueError(f"{self._dataset.files[0]}: there is no column {name!r}; {hint}")
-
-    def _choose_features(self, features: Sequence[str] | None) -> tuple[str, ...]:
-        """The features asked for, or all the columns that are stored and have no other role."""
-        if isinstance(features, str):
-            raise ValueError(f"features must be a list of column names; got the string {features!r}")
-        others = {"target": self.target, "weight": self.weight}
-        if self.target == self.weight:
-            raise ValueError(f"column {self.target!r} cannot be both target and weight")
-        if features is None:
-            features = [name for name in self._stored if name not in others.values()]
-        self._check_known(features)
-        for role, name in others.items():
-            if name in features:
-                raise ValueError(f"column {name!r} is the {role} and cannot be a feature too")
-        if len(set(features)) != len(features) or not features:
-            raise ValueError(f"features must name at least one column, and each once; got {list(features)!r}")
-        return tuple(features)
-
-    def _check_types(self, schema: pa.Schema, where: str) -> None:
-        present = {name: schema.field(name).type for name in schema.names}
-        stored = [name for name in self.feature_names if name in present and name in self._stored]
-        unfit = [name for name in stored if not columns.is_number(present[name])]
-        if unfit:
-            usable = [name for name in stored if name not in unfit]
-            raise ValueError(
-                f"{where}: column {unfit[0]!r} is {present[unfit[0]]} and cannot be a feature; name the "
-                f"columns to use, such as features={usable[:5]!r}"
-            )
-        if self.target in present and columns.label_kind(present[self.target]) is None:
-            raise ValueError(
-                f"{where}: column {self.target!r} is {present[self.target]} and cannot be the target; "
-                "labels are integers, strings or bools"
-            )
-        if self.weight in present and not columns.is_number(present[self.weight]):
-            raise ValueError(
-                f"{where}: column {self.weight!r} is {present[self.weight]} and cannot be the weight"
-            )
-
     def _check_file(self, path: str, schema: pa.Schema, partition: dict[str, Any]) -> None:
         for name in self._layout.columns:
             if name not in partition and name not in schema.names:
                 raise ValueError(
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
-        self._check_types(schema, path)
+        self._layout.roles.check_types(schema, path)
         if self.target not in partition:
             kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
             if columns.label_kind(kind) != columns.label_kind(first):
@@ -236,6 +182,12 @@ def _runs(groups: Sequence[int], rows: dict[int, int]) -> Iterator[list[int]]:
         run.append(index)
     if run:
         yield run
+
+
+def _expression(filters: Any) -> ds.Expression | None:
+    if filters is None or isinstance(filters, ds.Expression):
+        return filters
+    return pq.filters_to_expression(filters)
 
 
 def _referenced(expression: ds.Expression | None, schema: pa.Schema) -> tuple[str, ...]:

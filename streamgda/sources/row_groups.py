@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -16,11 +15,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda import labels
-from streamgda.blocks import Block, Column, Missing, make_block, pieces
-from streamgda.labels import Codes, Labels
+from streamgda.blocks import Block
 from streamgda.source import Split
-from streamgda.sources import columns
+from streamgda.sources.batches import blocks_of_batch
+from streamgda.sources.roles import Roles
 
 _READ_BUFFER = 1 << 16
 _READ_ELEMENTS = 1 << 23
@@ -32,18 +30,14 @@ class Layout:
     """What all the splits of a dataset have in common."""
 
     filesystem: pafs.FileSystem
-    features: tuple[str, ...]
-    target: str
-    weight: str | None
+    roles: Roles
     filter: ds.Expression | None
     filter_columns: tuple[str, ...]
-    missing: Missing
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read."""
-        weight = () if self.weight is None else (self.weight,)
-        return tuple(dict.fromkeys((*self.features, self.target, *weight, *self.filter_columns)))
+        return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns)))
 
 
 @dataclass(frozen=True)
@@ -79,26 +73,11 @@ class RowGroups(Split):
     def _blocks_of_batch(self, index: int, batch: pa.RecordBatch, rows: NDArray[np.intp]) -> Iterator[Block]:
         if self.layout.filter is not None:
             batch, rows = self._filtered(batch, rows)
-        held = dict(zip(batch.schema.names, batch.columns, strict=True))
-        classes, codes, unlabelled = self._codes(held.get(self.layout.target), len(rows))
-        features = [self._numbers(name, held.get(name), len(rows)) for name in self.layout.features]
-        weight = self.layout.weight
-        weights = None if weight is None else self._numbers(weight, held.get(weight), len(rows))
-        for piece in pieces(len(rows), len(features)):
-            seen, numbered = labels.present(classes, codes[piece])
-            yield make_block(
-                [column[piece] for column in features],
-                seen,
-                numbered,
-                unlabelled=None if unlabelled is None else unlabelled[piece],
-                weights=None if weights is None else weights[piece],
-                feature_names=self.layout.features,
-                missing=self.layout.missing,
-                row_name=partial(self._row_name, index, rows[piece]),
-            )
 
-    def _row_name(self, index: int, rows: NDArray[np.intp], row: int) -> str:
-        return f"{self.path}, row group {index}, row {rows[row]}"
+        def row_name(row: int) -> str:
+            return f"{self.path}, row group {index}, row {rows[row]}"
+
+        return blocks_of_batch(batch, self.layout.roles, self.path, row_name, self.partition)
 
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]
@@ -110,23 +89,6 @@ class RowGroups(Split):
         kept = left.column(_ROW).to_numpy()
         batches = left.drop_columns([_ROW]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
-
-    def _codes(self, column: pa.Array | None, n_rows: int) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
-        if column is None:
-            column = pa.array([self.partition[self.layout.target]]).take(pa.array(np.zeros(n_rows, np.int8)))
-        try:
-            return columns.codes(column)
-        except ValueError as error:
-            raise ValueError(f"{self.path}: target {self.layout.target!r}: {error}") from error
-
-    def _numbers(self, name: str, column: pa.Array | None, n_rows: int) -> Column:
-        if column is not None:
-            return columns.numbers(column)
-        value = self.partition[name]
-        try:
-            return np.full(n_rows, np.nan if value is None else float(value))
-        except ValueError as error:
-            raise ValueError(f"{self.path}: partition key {name}={value!r} is not a number") from error
 
 
 @contextmanager

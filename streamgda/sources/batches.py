@@ -1,0 +1,93 @@
+"""Arrow record batches, cut into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamgda import labels
+from streamgda.blocks import Block, Column, RowName, make_block, pieces
+from streamgda.labels import Codes, Labels
+from streamgda.sources import columns
+from streamgda.sources.roles import Roles
+
+_NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
+
+
+def blocks_of_batch(
+    batch: pa.RecordBatch,
+    roles: Roles,
+    where: str,
+    row_name: RowName,
+    constants: Mapping[str, Any] = _NO_CONSTANTS,
+) -> Iterator[Block]:
+    """Blocks of the rows of a batch.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Columns are taken by name; those without a role are passed over.
+    roles : Roles
+        What the columns are.
+    where : str
+        What to call the batch in an error, such as the path of its file.
+    row_name : callable
+        What to call a row, counted within the batch.
+    constants : mapping
+        Columns that have one value for the whole batch, such as the keys of its partition.
+    """
+    columns_held = _Columns(batch, constants, where)
+    classes, codes, unlabelled = columns_held.labels(roles.target)
+    features = [columns_held.numbers(name) for name in roles.features]
+    weights = None if roles.weight is None else columns_held.numbers(roles.weight)
+    for piece in pieces(batch.num_rows, len(features)):
+        seen, numbered = labels.present(classes, codes[piece])
+        yield make_block(
+            [column[piece] for column in features],
+            seen,
+            numbered,
+            unlabelled=None if unlabelled is None else unlabelled[piece],
+            weights=None if weights is None else weights[piece],
+            feature_names=roles.features,
+            missing=roles.missing,
+            row_name=partial(_shifted, row_name, piece.start),
+        )
+
+
+def _shifted(row_name: RowName, start: int, row: int) -> str:
+    return row_name(start + row)
+
+
+class _Columns:
+    """The columns of a batch and the constants beside it, by name."""
+
+    def __init__(self, batch: pa.RecordBatch, constants: Mapping[str, Any], where: str) -> None:
+        self._held = dict(zip(batch.schema.names, batch.columns, strict=True))
+        self._constants = constants
+        self._n_rows = batch.num_rows
+        self._where = where
+
+    def labels(self, name: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+        column = self._held.get(name)
+        if column is None:
+            column = pa.array([self._constants[name]]).take(pa.array(np.zeros(self._n_rows, np.int8)))
+        try:
+            return columns.codes(column)
+        except ValueError as error:
+            raise ValueError(f"{self._where}: target {name!r}: {error}") from error
+
+    def numbers(self, name: str) -> Column:
+        column = self._held.get(name)
+        if column is not None:
+            return columns.numbers(column)
+        value = self._constants[name]
+        try:
+            return np.full(self._n_rows, np.nan if value is None else float(value))
+        except ValueError as error:
+            raise ValueError(f"{self._where}: partition key {name}={value!r} is not a number") from error

@@ -1,0 +1,104 @@
+"""Which columns of a table are features, target and weight, and whether they can be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+
+from streamgda.blocks import Missing
+from streamgda.sources import columns
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns to read, and what becomes of rows in which one is missing."""
+
+    features: tuple[str, ...]
+    target: str
+    weight: str | None
+    missing: Missing
+
+    @classmethod
+    def choose(
+        cls,
+        known: Collection[str],
+        where: str,
+        *,
+        target: str,
+        features: Sequence[str] | None,
+        weight: str | None,
+        missing: Missing,
+        default: Iterable[str],
+    ) -> Self:
+        """The roles that a user asks for; all the `default` columns without a role are features.
+
+        Raises
+        ------
+        ValueError
+            If a column is not among those known, or would have two roles.
+        """
+        if missing not in ("raise", "drop"):
+            raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
+        if isinstance(features, str):
+            raise ValueError(f"features must be a list of column names; got the string {features!r}")
+        if features is None:
+            features = [name for name in default if name not in (target, weight)]
+        roles = cls(tuple(features), target, weight, missing)
+        roles._check_known(known, where)
+        roles._check_apart()
+        return roles
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All the columns that have a role."""
+        return (*self.features, self.target, *(() if self.weight is None else (self.weight,)))
+
+    def _check_known(self, known: Collection[str], where: str) -> None:
+        folded = {name.casefold(): name for name in known}
+        for name in (self.target, *self.columns):
+            if name not in known:
+                close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+                listed = ", ".join(map(repr, list(known)[:20]))
+                hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed}"
+                raise ValueError(f"{where}: there is no column {name!r}; {hint}")
+
+    def _check_apart(self) -> None:
+        if self.target == self.weight:
+            raise ValueError(f"column {self.target!r} cannot be both target and weight")
+        for role, name in (("target", self.target), ("weight", self.weight)):
+            if name in self.features:
+                raise ValueError(f"column {name!r} is the {role} and cannot be a feature too")
+        if len(set(self.features)) != len(self.features) or not self.features:
+            raise ValueError(
+                f"features must name at least one column, and each once; got {list(self.features)!r}"
+            )
+
+    def check_types(self, schema: pa.Schema, where: str) -> None:
+        """Raise ValueError where a column of the schema has a type that cannot serve.
+
+        Columns that the schema lacks are passed over.
+        """
+        for name in self.columns:
+            if schema.names.count(name) > 1:
+                raise ValueError(f"{where}: there is more than one column {name!r}")
+        held = {name: schema.field(name).type for name in self.columns if name in schema.names}
+        usable = [name for name in self.features if name in held and columns.is_number(held[name])]
+        for name in self.features:
+            if name in held and name not in usable:
+                raise ValueError(
+                    f"{where}: column {name!r} is {held[name]} and cannot be a feature; name the columns to "
+                    f"use, such as features={usable[:5]!r}"
+                )
+        if self.target in held and columns.label_kind(held[self.target]) is None:
+            raise ValueError(
+                f"{where}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "
+                "are integers, strings or bools"
+            )
+        if self.weight in held and not columns.is_number(held[self.weight]):
+            raise ValueError(
+                f"{where}: column {self.weight!r} is {held[self.weight]} and cannot be the weight"
+            )
