@@ -365,3 +365,16 @@ def test_a_file_that_vanishes_is_named(folder):
     (folder / "more" / "c.parquet").unlink()
     with pytest.raises(FileNotFoundError, match="c.parquet"):
         accumulate(source)
+
+
+@pytest.mark.parametrize("when", ["before it is read", "while it is read"])
+def test_a_file_that_changes_after_the_plan_is_named(folder, when):
+    path = folder / "a.parquet"
+    split = next(split for split in scan_parquet(folder, "y").splits() if split.path == str(path))
+    blocks = split.blocks()
+    if when == "while it is read":
+        next(blocks)
+    pq.write_table(TABLE.slice(0, 299), path.with_suffix(".new"), row_group_size=130)
+    path.with_suffix(".new").replace(path)
+    with pytest.raises(ValueError, match="a.parquet has changed since the pass was planned"):
+        list(blocks)

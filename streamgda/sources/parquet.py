@@ -19,7 +19,7 @@ from streamgda.source import ROWS_PER_TASK, Source
 from streamgda.sources import columns
 from streamgda.sources.files import find_files
 from streamgda.sources.roles import Roles
-from streamgda.sources.row_groups import Layout, RowGroups, naming_file
+from streamgda.sources.row_groups import Layout, RowGroups, naming_file, version_of
 
 _FOOTER_READERS = 16
 
@@ -141,6 +141,7 @@ class ParquetSource(Source):
             return [split for of_file in readers.map(self._splits_of_file, fragments) for split in of_file]
 
     def _splits_of_file(self, fragment: ds.ParquetFileFragment) -> list[RowGroups]:
+        version = version_of(self._dataset.filesystem.get_file_info(fragment.path))
         with naming_file(fragment.path):
             schema, metadata = fragment.physical_schema, fragment.metadata
             groups = self._row_groups(fragment)
@@ -148,7 +149,7 @@ class ParquetSource(Source):
         self._check_file(fragment.path, schema, partition)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
         return [
-            RowGroups(self._layout, fragment.path, tuple(run), sum(rows[i] for i in run), partition)
+            RowGroups(self._layout, fragment.path, version, tuple(run), sum(rows[i] for i in run), partition)
             for run in _runs(groups, rows)
         ]
 

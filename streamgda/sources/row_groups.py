@@ -25,6 +25,22 @@ _READ_ELEMENTS = 1 << 23
 _ROW = "__row_in_group__"
 
 
+Version = tuple[int | None, int | None]
+
+
+def version_of(info: pafs.FileInfo) -> Version:
+    """Size and time of a file, by which a change to it is seen.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file is no longer there.
+    """
+    if info.type == pafs.FileType.NotFound:
+        raise FileNotFoundError(f"{info.path} is gone")
+    return info.size, info.mtime_ns
+
+
 @dataclass(frozen=True)
 class Layout:
     """What all the splits of a dataset have in common."""
@@ -46,6 +62,7 @@ class RowGroups(Split):
 
     layout: Layout
     path: str
+    version: Version
     indices: tuple[int, ...]
     n_rows: int
     partition: Mapping[str, Any]
@@ -64,11 +81,17 @@ class RowGroups(Split):
         """Each row group in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.layout.columns if name not in self.partition]
         size = max(1, _READ_ELEMENTS // len(self.layout.columns))
+        self._check_unchanged()
         with naming_file(self.path), self.layout.filesystem.open_input_file(self.path) as file:
             parquet = pq.ParquetFile(file, buffer_size=_READ_BUFFER, pre_buffer=False)
             for index in self.indices:
                 batches = parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
                 yield from zip(repeat(index), batches)
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        if version_of(self.layout.filesystem.get_file_info(self.path)) != self.version:
+            raise ValueError(f"{self.path} has changed since the pass was planned; start the pass again")
 
     def _blocks_of_batch(self, index: int, batch: pa.RecordBatch, rows: NDArray[np.intp]) -> Iterator[Block]:
         if self.layout.filter is not None:
@@ -97,7 +120,7 @@ def naming_file(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} is gone: {error}") from error
+        raise FileNotFoundError(f"{path} is gone") from error
     except (pa.ArrowException, OSError) as error:
         raise ValueError(
             f"{path} cannot be read as Parquet, it is damaged or no Parquet file: {error}"
