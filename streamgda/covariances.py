@@ -1,9 +1,9 @@
 """The kinds of covariance: what each keeps of a scatter matrix, and how it is reduced.
 
-Everything that tells one kind from another is here, so a further kind is one more class. All of
-them work on the same two shapes: rows of a block, feature-major and class by class, already
-centred; and one vector per class, whose outer product with itself is added or taken away. What
-the methods of a kind mean is said once, in `Covariance`.
+Everything that tells one kind from another is here, so a further kind is one more class and its
+name. All of them work on the same two shapes: rows of a block, feature-major and class by class,
+already centred; and one vector per class, whose outer product with itself is added or taken away.
+What the methods of a kind mean is said once, in `CovarianceKind`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 Bounds = NDArray[np.intp]
 
 
-class Covariance(ABC):
+class CovarianceKind(ABC):
     """What a kind of covariance must be able to do. K is the number of classes, d of features."""
 
     name: CovarianceType
@@ -41,6 +41,33 @@ class Covariance(ABC):
     def outer(self, vectors: Array) -> Array:
         """The outer product of one vector per class (K, d) with itself, in the scatter's shape."""
 
+    @abstractmethod
+    def diagonal(self, scatter: Array) -> Array:
+        """Each feature's own scatter: (K, d), or (1, d) where the classes share it."""
+
+    @abstractmethod
+    def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+        """Set to zero all that concerns the features marked, a mask in the diagonal's shape."""
+
+    @abstractmethod
+    def freedom(self, weights: Array, ddof: float) -> Array:
+        """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
+
+    def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
+        """What this kind keeps of a scatter that another kind kept.
+
+        Raises
+        ------
+        ValueError
+            If the other kind keeps too little.
+        """
+        if kept is self:
+            return scatter.copy()
+        raise ValueError(
+            f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
+            f"accumulate with covariance_type={self.name!r}"
+        )
+
     def take(self, scatter: Array, classes: NDArray[np.intp]) -> Array:
         """The part of a scatter that belongs to some classes."""
         return scatter[classes]
@@ -49,24 +76,8 @@ class Covariance(ABC):
         """Write such a part back."""
         scatter[classes] = part
 
-    @abstractmethod
-    def diagonal(self, scatter: Array) -> Array:
-        """A writeable view of each feature's own scatter: (K, d), or (d,) where classes share it."""
 
-    @abstractmethod
-    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
-        """Set to zero all that concerns the features marked, a mask in the diagonal's shape."""
-
-    @abstractmethod
-    def freedom(self, weights: Array, ddof: float) -> Array:
-        """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
-
-    @abstractmethod
-    def from_full(self, scatter: Array) -> Array:
-        """What this kind keeps of a full scatter (K, d, d)."""
-
-
-class Full(Covariance):
+class Full(CovarianceKind):
     """A matrix for each class: K × d × d."""
 
     name: CovarianceType = "full"
@@ -86,21 +97,17 @@ class Full(Covariance):
         return vectors[:, :, None] * vectors[:, None, :]
 
     def diagonal(self, scatter: Array) -> Array:
-        diagonal: Array = np.einsum("kii->ki", scatter)
-        return diagonal
+        return np.diagonal(scatter, axis1=1, axis2=2)
 
-    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+    def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
         scatter[features] = 0.0
         scatter.transpose(0, 2, 1)[features] = 0.0
 
     def freedom(self, weights: Array, ddof: float) -> Array:
         return (weights - ddof)[:, None, None]
 
-    def from_full(self, scatter: Array) -> Array:
-        return scatter.copy()
 
-
-class Tied(Covariance):
+class Tied(CovarianceKind):
     """One matrix, pooled within the classes: d × d."""
 
     name: CovarianceType = "tied"
@@ -114,29 +121,30 @@ class Tied(Covariance):
     def outer(self, vectors: Array) -> Array:
         return vectors.T @ vectors
 
+    def diagonal(self, scatter: Array) -> Array:
+        return np.diagonal(scatter)[None, :]
+
+    def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+        scatter[features[0]] = 0.0
+        scatter[:, features[0]] = 0.0
+
+    def freedom(self, weights: Array, ddof: float) -> Array:
+        return np.atleast_1d(weights.sum() - ddof * len(weights))
+
+    def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
+        if isinstance(kept, Full):
+            pooled: Array = scatter.sum(axis=0)
+            return pooled
+        return super().narrowed(scatter, kept)
+
     def take(self, scatter: Array, classes: NDArray[np.intp]) -> Array:
         return scatter
 
     def put(self, scatter: Array, classes: NDArray[np.intp], part: Array) -> None:
         scatter[...] = part
 
-    def diagonal(self, scatter: Array) -> Array:
-        diagonal: Array = np.einsum("ii->i", scatter)
-        return diagonal
 
-    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
-        scatter[features] = 0.0
-        scatter[:, features] = 0.0
-
-    def freedom(self, weights: Array, ddof: float) -> Array:
-        return np.atleast_1d(weights.sum() - ddof * len(weights))
-
-    def from_full(self, scatter: Array) -> Array:
-        pooled: Array = scatter.sum(axis=0)
-        return pooled
-
-
-class Diagonal(Covariance):
+class Diagonal(CovarianceKind):
     """A variance for each class and feature: K × d."""
 
     name: CovarianceType = "diag"
@@ -157,20 +165,22 @@ class Diagonal(Covariance):
     def diagonal(self, scatter: Array) -> Array:
         return scatter
 
-    def clear(self, scatter: Array, features: NDArray[np.bool_]) -> None:
+    def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
         scatter[features] = 0.0
 
     def freedom(self, weights: Array, ddof: float) -> Array:
         return (weights - ddof)[:, None]
 
-    def from_full(self, scatter: Array) -> Array:
-        return Full().diagonal(scatter).copy()
+    def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
+        if isinstance(kept, Full):
+            return kept.diagonal(scatter).copy()
+        return super().narrowed(scatter, kept)
 
 
-KINDS: dict[str, Covariance] = {kind.name: kind for kind in (Full(), Tied(), Diagonal())}
+KINDS: dict[str, CovarianceKind] = {kind.name: kind for kind in (Full(), Tied(), Diagonal())}
 
 
-def kind_named(name: Any) -> Covariance:
+def kind_named(name: Any) -> CovarianceKind:
     """The kind of covariance that a user asks for by name.
 
     Raises

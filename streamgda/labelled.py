@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamgda import labels, moments
 from streamgda.blocks import Block
-from streamgda.covariances import Array, Covariance
+from streamgda.covariances import Array, CovarianceKind
 from streamgda.labels import Labels
 from streamgda.moments import Moments, Workspace
 
@@ -21,18 +21,17 @@ _ROUNDING = 1e-8
 class LabelledMoments:
     """The classes seen, in order, with the count of rows and the moments of each."""
 
-    kind: Covariance
     classes: Labels
     counts: NDArray[np.int64]
     moments: Moments
 
     @classmethod
-    def empty(cls, kind: Covariance, n_features: int) -> Self:
+    def empty(cls, kind: CovarianceKind, n_features: int) -> Self:
         """The state that has seen no rows."""
-        return cls(kind, labels.no_labels(), np.zeros(0, np.int64), Moments.zeros(kind, 0, n_features))
+        return cls(labels.no_labels(), np.zeros(0, np.int64), Moments.zeros(kind, 0, n_features))
 
     @classmethod
-    def of_block(cls, block: Block, kind: Covariance, workspace: Workspace) -> Self:
+    def of_block(cls, block: Block, kind: CovarianceKind, workspace: Workspace) -> Self:
         """The state of the rows of a block.
 
         Raises
@@ -43,14 +42,14 @@ class LabelledMoments:
         if not len(block.codes):
             return cls.empty(kind, block.n_features)
         reduced = moments.reduce_block(block, kind, workspace)
-        if not reduced.are_finite(kind):
+        if not reduced.are_finite():
             block.refuse_values()
-        return cls(kind, block.classes, np.bincount(block.codes), reduced)
+        return cls(block.classes, np.bincount(block.codes), reduced)
 
     @classmethod
     def from_sums(
         cls,
-        kind: Covariance,
+        kind: CovarianceKind,
         classes: Labels,
         counts: NDArray[np.int64],
         weights: Array,
@@ -69,10 +68,14 @@ class LabelledMoments:
         weights, sums = weights[order], sums[order]
         outer_sums = kind.take(outer_sums, order)
         scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
-        held = Moments(weights, sums / weights[:, None], np.zeros_like(sums), scatter)
-        state = cls(kind, classes[order], counts[order], held)
-        state.settle_scatter(kind.diagonal(outer_sums), "these sums cannot be of any rows")
-        return state
+        held = Moments(kind, weights, sums / weights[:, None], np.zeros_like(sums), scatter)
+        _settle_scatter(held, kind.diagonal(outer_sums), "these sums cannot be of any rows")
+        return cls(classes[order], counts[order], held)
+
+    @property
+    def kind(self) -> CovarianceKind:
+        """The kind of covariance that is kept."""
+        return self.moments.kind
 
     @property
     def n_features(self) -> int:
@@ -88,17 +91,18 @@ class LabelledMoments:
     def absorb(self, other: LabelledMoments) -> None:
         """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
         classes = labels.unite(self.classes, other.classes)
-        if not len(other.classes):
-            return
-        here = np.searchsorted(classes, other.classes)
         united = self._spread_over(classes, max(self.n_features, other.n_features))
-        with np.errstate(over="ignore", invalid="ignore"):
-            merged = moments.merge(united.moments.take(self.kind, here), other.moments, self.kind)
-        if not merged.are_finite(self.kind):
-            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
-        united.moments.put(self.kind, here, merged)
-        united.counts[here] += other.counts
+        if len(other.classes):
+            united._add(np.searchsorted(classes, other.classes), other)
         self.classes, self.counts, self.moments = united.classes, united.counts, united.moments
+
+    def _add(self, here: NDArray[np.intp], other: LabelledMoments) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            merged = moments.merge(self.moments.take(here), other.moments)
+        if not merged.are_finite():
+            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+        self.moments.put(here, merged)
+        self.counts[here] += other.counts
 
     def _spread_over(self, classes: Labels, n_features: int) -> LabelledMoments:
         """The state with a place for each of these classes; itself, where it has them all."""
@@ -108,7 +112,7 @@ class LabelledMoments:
         counts = np.zeros(len(classes), dtype=np.int64)
         if len(self.classes):
             there = np.searchsorted(classes, self.classes)
-            wider.put(self.kind, there, self.moments)
+            wider.put(there, self.moments)
             counts[there] = self.counts
         return replace(self, classes=classes, counts=counts, moments=wider)
 
@@ -127,15 +131,10 @@ class LabelledMoments:
         kept = np.flatnonzero(counts > 0)
         if not len(kept):
             return self.empty(self.kind, self.n_features)
-        whole, part = self.moments.take(self.kind, kept), removed.moments.take(self.kind, kept)
-        rest = replace(
-            self,
-            classes=self.classes[kept],
-            counts=counts[kept],
-            moments=moments.split_off(whole, part, self.kind),
-        )
-        rest.settle_scatter(self.kind.diagonal(whole.scatter), "these rows never went into the state")
-        return rest
+        whole = self.moments.take(kept)
+        rest = moments.split_off(whole, removed.moments.take(kept))
+        _settle_scatter(rest, whole.diagonal, "these rows never went into the state")
+        return replace(self, classes=self.classes[kept], counts=counts[kept], moments=rest)
 
     def _aligned(self, other: LabelledMoments) -> LabelledMoments:
         """The other state with a place for each class of this one."""
@@ -154,41 +153,18 @@ class LabelledMoments:
                 f"{removed.moments.weights[k]:g} from {self.counts[k]} rows of weight {weights[k]:g}"
             )
 
-    def settle_scatter(self, scale: Array, otherwise: str) -> None:
-        """Make zero the variances that rounding made negative, and refuse what rounding cannot explain.
-
-        Raises
-        ------
-        ValueError
-            If a variance is negative by more than rounding does to values of this scale.
-        """
-        diagonal = self.kind.diagonal(self.moments.scatter)
-        if not (diagonal >= -_ROUNDING * scale).all():
-            raise ValueError(f"a variance would be negative: {otherwise}")
-        self.kind.clear(self.moments.scatter, diagonal <= 0)
-
-    def narrowed(self, kind: Covariance) -> LabelledMoments:
-        """A copy that keeps no more of the scatter than another kind of covariance does.
-
-        Raises
-        ------
-        ValueError
-            If this state holds less than that: "full" gives all the others, and they only themselves.
-        """
-        narrow = self.copy()
-        if kind is not self.kind:
-            if self.kind.name != "full":
-                raise ValueError(
-                    f"a state of covariance type {self.kind.name!r} does not hold what {kind.name!r} "
-                    f"needs; accumulate with covariance_type={kind.name!r} or 'full'"
-                )
-            narrow.kind, narrow.moments.scatter = kind, kind.from_full(self.moments.scatter)
-        return narrow
+    def narrowed(self, kind: CovarianceKind) -> LabelledMoments:
+        """A copy that keeps no more of the scatter than another kind of covariance does."""
+        narrow = replace(
+            self.moments.copy(), kind=kind, scatter=kind.narrowed(self.moments.scatter, self.kind)
+        )
+        return replace(self.copy(), moments=narrow)
 
     def counts_as(self, other: LabelledMoments) -> bool:
         """Whether the two have the same kind of covariance, features, classes and counts."""
         return (
             self.kind is other.kind
+            and labels.kind_of(self.classes) == labels.kind_of(other.classes)
             and self.n_features == other.n_features
             and np.array_equal(self.classes, other.classes)
             and np.array_equal(self.counts, other.counts)
@@ -196,7 +172,7 @@ class LabelledMoments:
 
 
 def _check_sums(
-    kind: Covariance,
+    kind: CovarianceKind,
     classes: Labels,
     counts: NDArray[np.int64],
     weights: Array,
@@ -215,3 +191,11 @@ def _check_sums(
         raise ValueError(f"class {classes[empty][0]!s} has no rows")
     if not (np.isfinite(weights).all() and np.isfinite(sums).all() and np.isfinite(outer_sums).all()):
         raise ValueError("weights, sums and outer_sums must be finite")
+
+
+def _settle_scatter(moments: Moments, scale: Array, otherwise: str) -> None:
+    """Make zero the variances that rounding made negative, and refuse what rounding cannot explain."""
+    diagonal = moments.diagonal
+    if not (diagonal >= -_ROUNDING * scale).all():
+        raise ValueError(f"a variance would be negative: {otherwise}")
+    moments.kind.zero(moments.scatter, diagonal <= 0)

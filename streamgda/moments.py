@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import Block, Column, Features
-from streamgda.covariances import Array, Bounds, Covariance
+from streamgda.covariances import Array, Bounds, CovarianceKind
 
 _ELEMENTS_PER_PAGE = 512
 _ELEMENTS_PER_CACHE_LINE = 8
@@ -31,41 +31,47 @@ _SHORT_CLASS = 32
 class Moments:
     """Weight, mean and scatter of each class; the mean is ``means + tails``."""
 
+    kind: CovarianceKind
     weights: Array
     means: Array
     tails: Array
     scatter: Array
 
     @classmethod
-    def zeros(cls, kind: Covariance, n_classes: int, n_features: int) -> Moments:
+    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Moments:
         """The moments of no rows."""
         shape = (n_classes, n_features)
-        return cls(np.zeros(n_classes), np.zeros(shape), np.zeros(shape), kind.zeros(*shape))
+        return cls(kind, np.zeros(n_classes), np.zeros(shape), np.zeros(shape), kind.zeros(*shape))
 
+    @property
     def arrays(self) -> tuple[Array, Array, Array, Array]:
         """All that is held."""
         return self.weights, self.means, self.tails, self.scatter
 
+    @property
+    def diagonal(self) -> Array:
+        """Each feature's own scatter: (K, d), or (1, d) where the classes share it."""
+        return self.kind.diagonal(self.scatter)
+
     def copy(self) -> Moments:
         """Moments that share nothing with these."""
-        return Moments(*(array.copy() for array in self.arrays()))
+        return Moments(self.kind, *(array.copy() for array in self.arrays))
 
-    def take(self, kind: Covariance, classes: NDArray[np.intp]) -> Moments:
+    def take(self, classes: NDArray[np.intp]) -> Moments:
         """The moments of some classes."""
-        scatter = kind.take(self.scatter, classes)
-        return Moments(self.weights[classes], self.means[classes], self.tails[classes], scatter)
+        scatter = self.kind.take(self.scatter, classes)
+        return Moments(self.kind, self.weights[classes], self.means[classes], self.tails[classes], scatter)
 
-    def put(self, kind: Covariance, classes: NDArray[np.intp], part: Moments) -> None:
+    def put(self, classes: NDArray[np.intp], part: Moments) -> None:
         """Write the moments of some classes back."""
         self.weights[classes] = part.weights
         self.means[classes] = part.means
         self.tails[classes] = part.tails
-        kind.put(self.scatter, classes, part.scatter)
+        self.kind.put(self.scatter, classes, part.scatter)
 
-    def are_finite(self, kind: Covariance) -> bool:
+    def are_finite(self) -> bool:
         """Whether no value was NaN or infinite and no square exceeded float64."""
-        arrays = (self.means, self.tails, kind.diagonal(self.scatter))
-        return all(bool(np.isfinite(array).all()) for array in arrays)
+        return all(bool(np.isfinite(array).all()) for array in (self.means, self.tails, self.diagonal))
 
 
 class Workspace:
@@ -97,7 +103,7 @@ class Workspace:
         return self._column[:n_rows]
 
 
-def reduce_block(block: Block, kind: Covariance, workspace: Workspace) -> Moments:
+def reduce_block(block: Block, kind: CovarianceKind, workspace: Workspace) -> Moments:
     """The moments of the rows of a block, one row of each array for each of its classes."""
     order = np.argsort(block.codes, kind="stable")
     rows = workspace.rows(block.n_features, len(order))
@@ -113,12 +119,13 @@ def reduce_block(block: Block, kind: Covariance, workspace: Workspace) -> Moment
             rows *= np.sqrt(weights)
         scatter = kind.products(rows, bounds)
         scatter -= kind.outer(tails * np.sqrt(totals)[:, None])
-    diagonal = kind.diagonal(scatter)
-    np.maximum(diagonal, 0.0, out=diagonal)
-    return Moments(totals, means, tails, scatter)
+    negative = kind.diagonal(scatter) < 0
+    if negative.any():
+        kind.zero(scatter, negative)
+    return Moments(kind, totals, means, tails, scatter)
 
 
-def _moments_of_single_rows(rows: Array, weights: Array, kind: Covariance) -> Moments:
+def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind) -> Moments:
     """A row alone in its class is the mean, and there is no scatter; a stream is mostly such blocks."""
     moments = Moments.zeros(kind, len(weights), len(rows))
     moments.weights[:] = weights
@@ -180,7 +187,7 @@ def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) ->
     return means.T, mean().T
 
 
-def merge(ours: Moments, theirs: Moments, kind: Covariance) -> Moments:
+def merge(ours: Moments, theirs: Moments) -> Moments:
     """The moments of both sets of rows, for the same classes in the same order.
 
     The same bits whichever of the two comes first.
@@ -195,8 +202,8 @@ def merge(ours: Moments, theirs: Moments, kind: Covariance) -> Moments:
     gap = (theirs.means - ours.means) + (theirs.tails - ours.tails)
     spread = gap * np.sqrt(our_share * their_share * weights[:, None])
     scatter = ours.scatter + theirs.scatter
-    scatter += kind.outer(spread)
-    return Moments(weights, means, tails, scatter)
+    scatter += ours.kind.outer(spread)
+    return Moments(ours.kind, weights, means, tails, scatter)
 
 
 def _heavier_mean(ours: Moments, theirs: Moments) -> Array:
@@ -213,7 +220,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - b_seen)) + (b - b_seen)
 
 
-def split_off(whole: Moments, part: Moments, kind: Covariance) -> Moments:
+def split_off(whole: Moments, part: Moments) -> Moments:
     """The moments of the rows that are in the whole but not in the part: the merge, solved for one side.
 
     Every class must keep some weight. A scatter may come out slightly negative on its diagonal.
@@ -223,8 +230,8 @@ def split_off(whole: Moments, part: Moments, kind: Covariance) -> Moments:
     means, tails = _two_sum(whole.means, whole.tails - gap * (part.weights / weights)[:, None])
     spread = gap * np.sqrt(part.weights * (whole.weights / weights))[:, None]
     scatter = whole.scatter - part.scatter
-    scatter -= kind.outer(spread)
-    return Moments(weights, means, tails, scatter)
+    scatter -= whole.kind.outer(spread)
+    return Moments(whole.kind, weights, means, tails, scatter)
 
 
 def between_classes(held: Moments) -> tuple[Array, Array]:
@@ -235,13 +242,13 @@ def between_classes(held: Moments) -> tuple[Array, Array]:
     return anchor + shift, held.weights @ (offsets - shift) ** 2
 
 
-def close(a: Moments, b: Moments, kind: Covariance, rtol: float) -> bool:
+def close(a: Moments, b: Moments, rtol: float) -> bool:
     """Whether they agree to `rtol`, judged on the scale of each feature."""
-    spread = np.atleast_2d(np.sqrt(kind.diagonal(a.scatter)))
+    spread = np.sqrt(a.diagonal)
     size = np.abs(a.means) + spread / np.sqrt(a.weights)[:, None]
     gap = (b.means - a.means) + (b.tails - a.tails)
     return bool(
         (np.abs(b.weights - a.weights) <= rtol * a.weights).all()
         and (np.abs(gap) <= rtol * size).all()
-        and (np.abs(b.scatter - a.scatter) <= rtol * kind.outer(spread)).all()
+        and (np.abs(b.scatter - a.scatter) <= rtol * a.kind.outer(spread)).all()
     )

@@ -36,15 +36,6 @@ class ClassStatistics:
     feature_names : sequence of str, optional
         The names of the features. Later batches that carry names must carry these, in this order.
 
-    Attributes
-    ----------
-    feature_names : tuple of str, or None
-        The names of the features, where known.
-    n_dropped : int
-        How many rows were left out because something was missing.
-    revision : int
-        Goes up whenever the state changes, so that what was derived from it can be seen to be stale.
-
     References
     ----------
     Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance", eq. 2.1;
@@ -69,10 +60,10 @@ class ClassStatistics:
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
     ) -> None:
-        self.feature_names = None if feature_names is None else tuple(feature_names)
-        self.n_dropped = 0
-        self.revision = 0
-        self._held = LabelledMoments.empty(kind_named(covariance_type), len(self.feature_names or ()))
+        self._names = None if feature_names is None else tuple(feature_names)
+        self._n_dropped = 0
+        self._revision = object()
+        self._held = LabelledMoments.empty(kind_named(covariance_type), len(self._names or ()))
 
     # ------------------------------------------------------------------ what is held
 
@@ -80,6 +71,21 @@ class ClassStatistics:
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
         return self._held.kind.name
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, where known."""
+        return self._names
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were left out because something was missing."""
+        return self._n_dropped
+
+    @property
+    def revision(self) -> object:
+        """An object that is another one whenever the state has changed, to see what is stale by."""
+        return self._revision
 
     @property
     def classes(self) -> Labels:
@@ -138,7 +144,7 @@ class ClassStatistics:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the state."""
-        arrays = (self._held.classes, self._held.counts, *self._held.moments.arrays())
+        arrays = (self._held.classes, self._held.counts, *self._held.moments.arrays)
         return sum(array.nbytes for array in arrays)
 
     def covariance(self, ddof: float = 0) -> Array:
@@ -173,7 +179,7 @@ class ClassStatistics:
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
         _, between = moments.between_classes(self._held.moments)
-        within = np.atleast_2d(self._held.kind.diagonal(self._held.moments.scatter)).sum(axis=0)
+        within = self._held.moments.diagonal.sum(axis=0)
         total: Array = (within + between) / self._held.moments.weights.sum()
         return total
 
@@ -219,7 +225,7 @@ class ClassStatistics:
 
     def _of_block(self, block: Block, workspace: Workspace) -> ClassStatistics:
         part = ClassStatistics(self.covariance_type, feature_names=block.feature_names)
-        part.n_dropped = block.n_dropped
+        part._n_dropped = block.n_dropped
         part._held = LabelledMoments.of_block(block, self._held.kind, workspace)
         return part
 
@@ -299,9 +305,9 @@ class ClassStatistics:
             raise TypeError(f"only ClassStatistics merge with ClassStatistics; got {type(other).__name__}")
         _check_compatible(self, other)
         self._held.absorb(other._held.copy() if other is self else other._held)
-        self.n_dropped += other.n_dropped
-        self.feature_names = self.feature_names or other.feature_names
-        self.revision += 1
+        self._n_dropped += other.n_dropped
+        self._names = self._names or other._names
+        self._revision = object()
         return self
 
     def __add__(self, other: object) -> ClassStatistics:
@@ -337,7 +343,7 @@ class ClassStatistics:
             raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
         rest = self.copy()
         rest._held = self._held.without(other._held)
-        rest.n_dropped -= other.n_dropped
+        rest._n_dropped -= other.n_dropped
         return rest
 
     def decay(self, factor: float) -> Self:
@@ -355,7 +361,7 @@ class ClassStatistics:
             raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
         self._held.moments.weights *= factor
         self._held.moments.scatter *= factor
-        self.revision += 1
+        self._revision = object()
         return self
 
     def to_covariance_type(self, covariance_type: CovarianceType) -> Self:
@@ -373,7 +379,7 @@ class ClassStatistics:
     def copy(self) -> Self:
         """A state of its own with the same rows."""
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__, _held=self._held.copy())
+        twin.__dict__.update(self.__dict__, _held=self._held.copy(), _revision=object())
         return twin
 
     # ------------------------------------------------------------------ states compare
@@ -394,7 +400,9 @@ class ClassStatistics:
         bool
         """
         ours, theirs = self._held, other._held
-        return ours.counts_as(theirs) and moments.close(ours.moments, theirs.moments, ours.kind, rtol)
+        if self._names and other._names and self._names != other._names:
+            return False
+        return ours.counts_as(theirs) and moments.close(ours.moments, theirs.moments, rtol)
 
     def __eq__(self, other: object) -> bool:
         """Whether two states are the same to the last bit."""
@@ -403,10 +411,8 @@ class ClassStatistics:
         return (
             (self.feature_names, self.n_dropped) == (other.feature_names, other.n_dropped)
             and self._held.counts_as(other._held)
-            and all(map(np.array_equal, self._held.moments.arrays(), other._held.moments.arrays()))
+            and all(map(np.array_equal, self._held.moments.arrays, other._held.moments.arrays))
         )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return (

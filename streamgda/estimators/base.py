@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -32,6 +33,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     """
 
     _covariance_type: ClassVar[CovarianceType]
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"priors": ["array-like", None]}
 
     priors: ArrayLike | None
     statistics_: ClassStatistics
@@ -93,7 +96,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         y : array-like of shape (n_rows,)
             Integer, string or bool labels.
         classes : array-like of shape (n_classes,), optional
-            Not needed. Where given, a label of this batch that is not among them is refused.
+            Not needed. Where given, a label of this batch that is not among them is refused. Unlike
+            scikit-learn's, `classes_` holds the labels seen, not those announced here.
         sample_weight : array-like of shape (n_rows,), optional
             Repetitions of each row, whole or not.
 
@@ -182,10 +186,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return statistics
 
     def _adopt(self, statistics: ClassStatistics) -> Self:
-        finalised = self._finalise(statistics)
+        finalised = self._finalised(statistics)
         self._describe_features(statistics)
-        self.statistics_ = statistics
-        self._cache = (statistics.revision, finalised)
+        self.statistics_, self._cache = statistics, finalised
         return self
 
     def _describe_features(self, statistics: ClassStatistics) -> None:
@@ -204,19 +207,25 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     @property
     def _gaussians(self) -> G:
-        """The densities, finalised once for each state of the statistics and the parameters."""
+        """The densities, finalised anew whenever the statistics or the parameters have changed."""
         check_is_fitted(self)
-        cached: tuple[int, G] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] != self.statistics_.revision:
-            cached = (self.statistics_.revision, self._finalise(self.statistics_))
-            self._cache = cached
-        return cached[1]
+        cached = self.__dict__.get("_cache")
+        if cached is None or not cached.is_of(self.statistics_, self.get_params(deep=False)):
+            cached = self._cache = self._finalised(self.statistics_)
+        gaussians: G = cached.gaussians
+        return gaussians
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters. They take effect at the next prediction: the data need not be read again."""
-        self.__dict__.pop("_cache", None)
-        super().set_params(**params)
-        return self
+    def _finalised(self, statistics: ClassStatistics) -> _Finalised:
+        self._validate_params()
+        _require_two_classes(statistics)
+        self._class_priors(statistics)
+        gaussians = self._finalise(statistics)
+        return _Finalised(statistics.revision, self.get_params(deep=False), gaussians)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but the densities, which can be finalised again."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_cache"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")
@@ -240,15 +249,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     # ------------------------------------------------------------------ prediction
 
-    def _log_joint(self, X: Any, scores: Callable[[Array], Array] | None = None) -> Array:
-        """Ln p(x, k), or a score in its place with ln p(k) added, of each row and class: (n, K)."""
-        gaussians = self._gaussians
+    def _by_class(self, X: Any, score: Callable[[Array], Array]) -> Array:
+        """A score of each row and class with the log prior of the class added: (n, K), block by block."""
         X = validate_data(self, X, reset=False)
-        scores = scores or gaussians.log_density
         with np.errstate(divide="ignore"):
             log_priors = np.log(self._class_priors(self.statistics_))
         batches = gen_batches(len(X), rows_per_block(X.shape[1]))
-        return np.concatenate([scores(X[b].astype(np.float64, copy=False)) + log_priors for b in batches])
+        return np.concatenate([score(X[b].astype(np.float64, copy=False)) + log_priors for b in batches])
 
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
@@ -281,16 +288,30 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
         The lower, the less the row is like anything seen.
         """
-        density: Array = logsumexp(self._log_joint(X), axis=1)
+        density: Array = logsumexp(self._by_class(X, self._gaussians.log_density), axis=1)
         return density
 
     def _discriminants(self, X: ArrayLike) -> Array:
-        """Ln p(x, k), or any score that differs from it by the same amount for all classes."""
-        return self._log_joint(X)
+        """Log of p(x, k), up to what all classes have in common."""
+        return self._by_class(X, self._gaussians.discriminants)
 
 
-def require_two_classes(statistics: ClassStatistics) -> None:
-    """Raise ValueError where there is nothing to tell apart."""
+@dataclass(frozen=True)
+class _Finalised:
+    """Densities, and the state and the parameters that they were made from."""
+
+    revision: object
+    params: dict[str, Any]
+    gaussians: Any
+
+    def is_of(self, statistics: ClassStatistics, params: dict[str, Any]) -> bool:
+        """Whether they would come out the same now."""
+        return self.revision is statistics.revision and all(
+            value is self.params[name] for name, value in params.items()
+        )
+
+
+def _require_two_classes(statistics: ClassStatistics) -> None:
     classes = statistics.classes
     if len(classes) < 2:
         seen = f"only class {classes[0]!s}" if len(classes) else "no class"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, require_two_classes
-from streamgda.gaussians import Array, SharedGaussians
+from streamgda.estimators.base import GaussianClassifier
+from streamgda.gaussians import Array, SharedGaussians, Whitening
 from streamgda.statistics import ClassStatistics
 
 
@@ -62,28 +64,27 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GaussianClassifier._parameter_constraints,
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
 
     def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10) -> None:
         self.priors = priors
         self.tol = tol
 
     def _finalise(self, statistics: ClassStatistics) -> SharedGaussians:
-        require_two_classes(statistics)
-        gaussians = SharedGaussians.from_covariance(
-            statistics.means, statistics.overall_mean(), statistics.covariance(), self.tol
-        )
-        if not gaussians.rank:
+        means = statistics.means
+        whitening = Whitening.of(statistics.covariance(), means, self.tol)
+        if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        if gaussians.rank < statistics.n_features:
+        if whitening.rank < statistics.n_features:
             warnings.warn(
-                f"the covariance within the classes has rank {gaussians.rank} of {statistics.n_features}: "
+                f"the covariance within the classes has rank {whitening.rank} of {statistics.n_features}: "
                 "features are constant or collinear. The model works in the range of the covariance",
-                stacklevel=4,
+                stacklevel=5,
             )
-        return gaussians
-
-    def _discriminants(self, X: ArrayLike) -> Array:
-        return self._log_joint(X, self._gaussians.linear_scores)
+        return SharedGaussians(means, statistics.overall_mean(), whitening)
 
     @property
     def priors_(self) -> Array:
@@ -108,13 +109,17 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     @property
     def coef_(self) -> Array:
         """Coefficients of the decision function."""
-        coefficients, _ = self._gaussians.linear_terms()
-        return coefficients[1:] - coefficients[:1] if len(coefficients) == 2 else coefficients
+        return _between_two(self._gaussians.coefficients)
 
     @property
     def intercept_(self) -> Array:
         """Intercepts of the decision function."""
-        coefficients, intercepts = self._gaussians.linear_terms()
+        gaussians = self._gaussians
         with np.errstate(divide="ignore"):
-            intercepts = intercepts - coefficients @ self._gaussians.centre + np.log(self.priors_)
-        return intercepts[1:] - intercepts[:1] if len(intercepts) == 2 else intercepts
+            log_priors = np.log(self.priors_)
+        return _between_two(gaussians.intercepts - gaussians.coefficients @ gaussians.centre + log_priors)
+
+
+def _between_two(terms: Array) -> Array:
+    """For two classes, the one term that tells them apart, as scikit-learn has it."""
+    return terms[1:] - terms[:1] if len(terms) == 2 else terms

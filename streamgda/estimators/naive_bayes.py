@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, require_two_classes
+from streamgda.estimators.base import GaussianClassifier
 from streamgda.gaussians import Array, DiagonalGaussians
 from streamgda.statistics import ClassStatistics
 
@@ -54,13 +56,16 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "diag"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GaussianClassifier._parameter_constraints,
+        "var_smoothing": [Interval(Real, 0, None, closed="left")],
+    }
 
     def __init__(self, *, priors: ArrayLike | None = None, var_smoothing: float = 1e-9) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
 
     def _finalise(self, statistics: ClassStatistics) -> DiagonalGaussians:
-        require_two_classes(statistics)
         variances = statistics.covariance() + self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -72,8 +77,6 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         return DiagonalGaussians(statistics.means, variances)
 
     def _smoothing(self, statistics: ClassStatistics) -> float:
-        if not self.var_smoothing >= 0:
-            raise ValueError(f"var_smoothing must not be negative; got {self.var_smoothing!r}")
         return float(self.var_smoothing * statistics.total_variance().max())
 
     @property

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, require_two_classes
-from streamgda.gaussians import Array, SeparateGaussians, correlation_rank
+from streamgda.estimators.base import GaussianClassifier
+from streamgda.gaussians import Array, SeparateGaussians, Whitening
 from streamgda.statistics import ClassStatistics
 
 
@@ -51,25 +53,28 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "full"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GaussianClassifier._parameter_constraints,
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
 
     def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10) -> None:
         self.priors = priors
         self.tol = tol
 
     def _finalise(self, statistics: ClassStatistics) -> SeparateGaussians:
-        require_two_classes(statistics)
-        means, covariances = statistics.means, statistics.covariance()
-        for k, covariance in enumerate(covariances):
-            n_rows = int(statistics.counts[k])
-            rank = min(correlation_rank(covariance, means[k], self.tol), n_rows - 1)
-            if rank < statistics.n_features:
+        means, whitenings = statistics.means, []
+        for k, covariance in enumerate(statistics.covariance()):
+            whitenings.append(Whitening.of(covariance, means[[k]], self.tol))
+            rank, n_rows = whitenings[k].rank, int(statistics.counts[k])
+            if min(rank, n_rows - 1) < statistics.n_features:
                 raise np.linalg.LinAlgError(
-                    f"class {statistics.classes[k]!s}: the covariance has rank {rank} of "
+                    f"class {statistics.classes[k]!s}: the covariance has rank {min(rank, n_rows - 1)} of "
                     f"{statistics.n_features}, from {n_rows} rows, so its density is not defined; leave out "
                     "constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
                     "GaussianNB"
                 )
-        return SeparateGaussians.from_covariances(means, covariances)
+        return SeparateGaussians(means, whitenings)
 
     @property
     def priors_(self) -> Array:
