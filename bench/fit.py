@@ -66,9 +66,11 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     """The same with the batch and buffer sizes that this project found to be fastest."""
     import pyarrow.parquet as pq
 
+    from streamgda.sources.row_groups import READ_BUFFER, READ_ELEMENTS
+
     def read(path: Path) -> int:
-        parquet = pq.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False)
-        size = (1 << 23) // parquet.metadata.num_columns
+        parquet = pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
+        size = READ_ELEMENTS // parquet.metadata.num_columns
         return sum(batch.num_rows for batch in parquet.iter_batches(size, use_threads=False))
 
     def run() -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from streamgda.blas import single_blas_thread
 from streamgda.covariances import CovarianceType, kind_named
 from streamgda.moments import Workspace
-from streamgda.source import ROWS_PER_TASK, Source, Split
+from streamgda.source import Source, Split, runs
 from streamgda.statistics import ClassStatistics
 
 _FAN_IN = 8
@@ -37,6 +37,7 @@ def accumulate(
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
         None follows Dask's own rule: an active client, else the configured scheduler, else threads.
+        "processes" needs the guard ``if __name__ == "__main__":`` in a script, as all spawning does.
     progress : bool, default=False
         Show rows done, rows per second and the time left, in a terminal or a notebook.
 
@@ -60,50 +61,42 @@ def accumulate(
            [8.]])
     """
     kind_named(covariance_type)
-    groups = list(_group(source.splits()))
+    if not isinstance(source, Source):
+        raise TypeError(
+            f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
+        )
+    groups = list(runs(source.splits(), lambda split: split.n_rows))
     if not groups:
-        raise ValueError(f"there is nothing to accumulate: {source!r} has no rows")
-    statistics = _run(groups, covariance_type, scheduler, progress)
+        raise ValueError(
+            f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
+        )
+    with single_blas_thread:
+        statistics = _compute(_plan(groups, covariance_type), scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
-            f"({statistics.n_dropped} dropped, the others of weight zero)"
+            f"({statistics.n_dropped} dropped, the others filtered out or of weight zero)"
         )
     return statistics
 
 
-def _group(splits: Iterable[Split]) -> Iterator[list[Split]]:
-    """Consecutive splits that together are worth a task."""
-    group: list[Split] = []
-    rows = 0
-    for split in splits:
-        if group and rows + split.n_rows > ROWS_PER_TASK:
-            yield group
-            group, rows = [], 0
-        group.append(split)
-        rows += split.n_rows
-    if group:
-        yield group
+@dataclass(frozen=True)
+class _Plan:
+    """The Dask graph of a pass: its end, and its beginnings with the rows that each reads."""
+
+    root: Any
+    parts: list[Any]
+    rows: list[int]
 
 
-def _run(
-    groups: Sequence[Sequence[Split]], covariance_type: CovarianceType, scheduler: Any, progress: bool
-) -> ClassStatistics:
-    from dask.base import tokenize
+def _plan(groups: Sequence[Sequence[Split]], covariance_type: CovarianceType) -> _Plan:
     from dask.delayed import delayed
 
-    token = tokenize(object(), covariance_type)
-    keys = [f"accumulate-{token}-{i}" for i in range(len(groups))]
-    parts = [
-        delayed(partial(accumulate_splits, group, covariance_type), pure=False)(dask_key_name=key)
-        for key, group in zip(keys, groups, strict=True)
-    ]
-    while len(parts) > 1:
-        parts = [delayed(merge_all)(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
-    rows = {key: sum(split.n_rows for split in group) for key, group in zip(keys, groups, strict=True)}
-    with single_blas_thread, _progress_bar(rows) if progress else nullcontext():
-        statistics: ClassStatistics = parts[0].compute(scheduler=scheduler)
-    return statistics
+    parts = [delayed(partial(accumulate_splits, group, covariance_type), pure=False)() for group in groups]
+    level = parts
+    while len(level) > 1:
+        level = [delayed(merge_all)(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
+    return _Plan(level[0], parts, [sum(split.n_rows for split in group) for group in groups])
 
 
 def accumulate_splits(splits: Iterable[Split], covariance_type: CovarianceType) -> ClassStatistics:
@@ -118,19 +111,47 @@ def accumulate_splits(splits: Iterable[Split], covariance_type: CovarianceType) 
 
 def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
     """One task: the merged statistics of a few parts, in order."""
-    return sum(parts[1:], start=parts[0].copy()) if len(parts) > 1 else parts[0]
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total.merge(part)
+    return total
 
 
-@contextmanager
-def _progress_bar(rows_of_task: dict[str, int]) -> Iterator[None]:
-    """A bar that moves by the rows of each task that ends."""
-    from dask.callbacks import Callback
+def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
+    if not progress:
+        statistics: ClassStatistics = plan.root.compute(scheduler=scheduler)
+        return statistics
+    from dask.base import get_scheduler
     from tqdm.auto import tqdm
 
-    with tqdm(total=sum(rows_of_task.values()), unit=" rows", unit_scale=True) as bar:
+    client = getattr(get_scheduler(scheduler=scheduler), "__self__", None)
+    with tqdm(total=sum(plan.rows), unit=" rows", unit_scale=True) as bar:
+        watched = _compute_here if client is None else partial(_compute_on, client)
+        return watched(plan, scheduler, bar.update)
 
-        def advance(key: Any, *_: Any) -> None:
-            bar.update(rows_of_task.get(key, 0))
 
-        with Callback(posttask=advance):
-            yield
+def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> ClassStatistics:
+    """Run the plan on one of Dask's local schedulers, which tell of each task that ends."""
+    from dask.callbacks import Callback
+
+    rows = {part.key: n_rows for part, n_rows in zip(plan.parts, plan.rows, strict=True)}
+    with Callback(posttask=lambda key, *_: advance(rows.get(key, 0))):
+        statistics: ClassStatistics = plan.root.compute(scheduler=scheduler)
+    return statistics
+
+
+def _compute_on(
+    client: Any, plan: _Plan, scheduler: Any, advance: Callable[[int], object]
+) -> ClassStatistics:
+    """Run the plan on a cluster, whose futures tell; each is let go as soon as it is counted."""
+    from distributed import as_completed
+
+    *parts, root = client.compute([*plan.parts, plan.root])
+    rows = {part.key: n_rows for part, n_rows in zip(parts, plan.rows, strict=True)}
+    waiting = as_completed(parts)
+    del parts
+    for part in waiting:
+        advance(rows[part.key])
+        del part
+    statistics: ClassStatistics = root.result()
+    return statistics

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels
 from streamgda.blocks import Block, Matrix, make_block, name_row, pieces
@@ -23,45 +24,45 @@ def array_blocks(
     Raises
     ------
     ValueError
-        If X is not a matrix of numbers, or lengths differ, or a label is missing or of no known kind.
+        If X is not a matrix of numbers, or lengths differ, or labels are of no known kind.
     """
     names = feature_names or _column_names(X)
-    refuse_text_columns(X)
+    refuse_unreadable(X)
     matrix = _matrix(X)
-    classes, codes = labels.encode(y)
-    weights = None if sample_weight is None else np.asarray(sample_weight)
+    classes, codes, unlabelled = labels.encode(y)
+    weights = None if sample_weight is None else _real(np.asarray(sample_weight), "sample_weight")
     for name, other in (("y", codes), ("sample_weight", weights)):
         if other is not None and other.shape != (len(matrix),):
             raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
-    return (_block(matrix, classes, codes, weights, names, piece) for piece in pieces(*matrix.shape))
-
-
-def _block(
-    matrix: Matrix,
-    classes: labels.Labels,
-    codes: labels.Codes,
-    weights: Any,
-    names: tuple[str, ...] | None,
-    rows: slice,
-) -> Block:
-    seen, numbered = labels.present(classes, codes[rows])
-    return make_block(
-        matrix[rows],
-        seen,
-        numbered,
-        weights=None if weights is None else weights[rows],
-        feature_names=names,
-        row_name=lambda row: name_row(rows.start + row),
+    return (
+        make_block(
+            matrix[piece],
+            *labels.present(classes, codes[piece]),
+            unlabelled=None if unlabelled is None else unlabelled[piece],
+            weights=None if weights is None else weights[piece],
+            feature_names=names,
+            row_name=partial(_name_row, piece.start),
+        )
+        for piece in pieces(*matrix.shape)
     )
 
 
-def refuse_text_columns(X: Any) -> None:
-    """Raise ValueError naming the first column of a data frame that holds text."""
+def _name_row(start: int, row: int) -> str:
+    return name_row(start + row)
+
+
+def refuse_unreadable(X: Any) -> None:
+    """Raise ValueError for masked values, and for a data frame with a column that is not of numbers."""
+    if isinstance(X, np.ma.MaskedArray) and X.mask.any():
+        raise ValueError("features are masked; leave out the rows or columns that are")
     for name in _column_names(X) or ():
         values = np.asarray(X[name][:1])
-        if values.dtype.kind in "UTS" or (values.dtype.kind == "O" and isinstance(values.flat[0], str)):
+        if values.dtype.kind in "UTSMm" or (
+            values.dtype.kind == "O" and isinstance(next(iter(values), 0), str)
+        ):
+            holds = "dates" if values.dtype.kind in "Mm" else "text"
             raise ValueError(
-                f"column {name!r} holds text and cannot be a feature; leave it out, or encode it"
+                f"column {name!r} holds {holds} and cannot be a feature; leave it out, or encode it"
             )
 
 
@@ -74,11 +75,17 @@ def _column_names(X: Any) -> tuple[str, ...] | None:
 
 def _matrix(X: ArrayLike) -> Matrix:
     matrix = np.asarray(X)
-    if matrix.ndim != 2:
+    if matrix.ndim != 2 or not matrix.shape[1]:
         raise ValueError(f"X must have two dimensions, rows and features; got shape {matrix.shape}")
-    if matrix.dtype.kind in "fiub":
-        return matrix
+    return _real(matrix, "X")
+
+
+def _real(values: NDArray[Any], name: str) -> NDArray[Any]:
+    if values.dtype.kind in "fiub":
+        return values
     try:
-        return matrix.astype(np.float64, casting="same_kind" if matrix.dtype.kind == "c" else "unsafe")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"X must hold real numbers; got {matrix.dtype}: {error}") from error
+        if values.dtype.kind not in "OUT":
+            raise TypeError("they are not real numbers")
+        return values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold real numbers; got {values.dtype}: {error}") from error

@@ -106,7 +106,7 @@ class Block:
         value = "NaN or null" if np.isnan(_columns(self.features)[index][row]) else "infinity"
         raise ValueError(
             f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
-            "Mend the data, or leave such rows out with missing='drop' where the data is scanned"
+            "Mend the data or leave out such rows, as a source does with missing='drop'"
         )
 
 
@@ -138,7 +138,7 @@ def make_block(
     elif unlabelled is not None and unlabelled.any():
         raise ValueError(
             f"{row_name(int(np.argmax(unlabelled)))} has no label (null or NaN). "
-            "Mend the data, or leave such rows out with missing='drop'"
+            "Mend the data or leave out such rows, as a source does with missing='drop'"
         )
     keep = ~blank
     if weights is not None:

@@ -53,6 +53,10 @@ class CovarianceKind(ABC):
     def freedom(self, weights: Array, ddof: float) -> Array:
         """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
 
+    def is_symmetric(self, scatter: Array) -> bool:
+        """Whether a scatter from outside is one that an outer product could be, up to rounding."""
+        return bool(np.allclose(scatter, np.swapaxes(scatter, -1, -2)))
+
     def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
         """What this kind keeps of a scatter that another kind kept.
 
@@ -167,6 +171,9 @@ class Diagonal(CovarianceKind):
 
     def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
         scatter[features] = 0.0
+
+    def is_symmetric(self, scatter: Array) -> bool:
+        return True
 
     def freedom(self, weights: Array, ddof: float) -> Array:
         return (weights - ddof)[:, None]

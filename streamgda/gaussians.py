@@ -50,7 +50,7 @@ class Whitening:
         scale = np.sqrt(variances[varying])
         correlations = covariance[np.ix_(varying, varying)] / np.outer(scale, scale)
         values, vectors = scipy.linalg.eigh(correlations, check_finite=False)
-        kept = values > tol
+        kept = values > max(tol, len(values) * np.finfo(np.float64).eps)
         roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
         matrix = np.zeros((len(variances), len(roots)))
         matrix[varying] = vectors / roots / scale[:, None]

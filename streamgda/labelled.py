@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from streamgda.labels import Labels
 from streamgda.moments import Moments, Workspace
 
 _ROUNDING = 1e-8
+_WEIGHT_ROUNDING = 1e-13
+_NO_WEIGHT = 1e-200
 
 
 @dataclass
@@ -51,7 +53,7 @@ class LabelledMoments:
         cls,
         kind: CovarianceKind,
         classes: Labels,
-        counts: NDArray[np.int64],
+        counts: NDArray[Any],
         weights: Array,
         sums: Array,
         outer_sums: Array,
@@ -64,6 +66,7 @@ class LabelledMoments:
             If shapes do not agree, a class stands twice or is empty, or the sums are of no rows.
         """
         _check_sums(kind, classes, counts, weights, sums, outer_sums)
+        counts = counts.astype(np.int64)
         order = np.argsort(classes)
         weights, sums = weights[order], sums[order]
         outer_sums = kind.take(outer_sums, order)
@@ -116,6 +119,15 @@ class LabelledMoments:
             counts[there] = self.counts
         return replace(self, classes=classes, counts=counts, moments=wider)
 
+    def decay(self, factor: float) -> None:
+        """Weigh all by a factor, in place, and forget the classes of which nothing is left."""
+        self.moments.weights *= factor
+        self.moments.scatter *= factor
+        kept = np.flatnonzero(self.moments.weights >= _NO_WEIGHT)
+        if len(kept) < len(self.classes):
+            self.classes, self.counts = self.classes[kept], self.counts[kept]
+            self.moments = self.moments.take(kept)
+
     def without(self, other: LabelledMoments) -> LabelledMoments:
         """The state of the rows that are in this one but not in the other.
 
@@ -144,9 +156,19 @@ class LabelledMoments:
         return other._spread_over(self.classes, self.n_features)
 
     def _check_removable(self, removed: LabelledMoments, counts: NDArray[np.int64]) -> None:
+        self._check_weights(removed, counts)
+        emptied = np.flatnonzero((counts == 0) & (removed.counts > 0))
+        ours, theirs = self.moments.take(emptied), removed.moments.take(emptied)
+        gap = (theirs.means - ours.means) + (theirs.tails - ours.tails)
+        deviation = np.sqrt(ours.diagonal / ours.weights[:, None]) if len(emptied) else 0.0
+        if (np.abs(gap) > _ROUNDING * (np.abs(ours.means) + deviation)).any():
+            raise ValueError("the means of a class differ: these rows never went into the state")
+
+    def _check_weights(self, removed: LabelledMoments, counts: NDArray[np.int64]) -> None:
         weights = self.moments.weights
         left = weights - removed.moments.weights
-        overdrawn = np.where(counts == 0, np.abs(left) > _ROUNDING * weights, left <= _ROUNDING * weights)
+        rounding = _WEIGHT_ROUNDING * weights
+        overdrawn = np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
         for k in np.flatnonzero((counts < 0) | overdrawn):
             raise ValueError(
                 f"class {self.classes[k]!s}: cannot remove {removed.counts[k]} rows of weight "
@@ -174,7 +196,7 @@ class LabelledMoments:
 def _check_sums(
     kind: CovarianceKind,
     classes: Labels,
-    counts: NDArray[np.int64],
+    counts: NDArray[Any],
     weights: Array,
     sums: Array,
     outer_sums: Array,
@@ -184,13 +206,17 @@ def _check_sums(
     expected = kind.zeros(*sums.shape).shape
     if outer_sums.shape != expected:
         raise ValueError(f"outer_sums must have shape {expected} for {kind.name!r}; got {outer_sums.shape}")
+    if not (np.isfinite(weights).all() and np.isfinite(sums).all() and np.isfinite(outer_sums).all()):
+        raise ValueError("weights, sums and outer_sums must be finite")
+    if not kind.is_symmetric(outer_sums):
+        raise ValueError("outer_sums must be symmetric")
     if len(np.unique(classes)) != len(classes):
         raise ValueError("a class stands twice among the sums")
+    if not np.array_equal(counts, np.floor(counts)):
+        raise ValueError("counts must be whole numbers")
     empty = (counts <= 0) | ~(weights > 0)
     if empty.any():
         raise ValueError(f"class {classes[empty][0]!s} has no rows")
-    if not (np.isfinite(weights).all() and np.isfinite(sums).all() and np.isfinite(outer_sums).all()):
-        raise ValueError("weights, sums and outer_sums must be finite")
 
 
 def _settle_scatter(moments: Moments, scale: Array, otherwise: str) -> None:
@@ -199,3 +225,6 @@ def _settle_scatter(moments: Moments, scale: Array, otherwise: str) -> None:
     if not (diagonal >= -_ROUNDING * scale).all():
         raise ValueError(f"a variance would be negative: {otherwise}")
     moments.kind.zero(moments.scatter, diagonal <= 0)
+    bound = moments.kind.outer(np.sqrt(scale))
+    if (np.abs(moments.scatter) > moments.kind.outer(np.sqrt(moments.diagonal)) + _ROUNDING * bound).any():
+        raise ValueError(f"a correlation would exceed 1: {otherwise}")

@@ -28,18 +28,35 @@ def kind_of(labels: Labels) -> str:
     return _KINDS[labels.dtype.kind]
 
 
-def encode(labels: ArrayLike) -> tuple[Labels, Codes]:
+def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     """Turn one label per row into the sorted labels present and a small code per row.
 
     Codes are uint8 or uint16 where they fit: NumPy sorts those by radix, many times faster than
     int64.
 
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+    codes : ndarray of shape (n_rows,)
+    unlabelled : ndarray of bool of shape (n_rows,), or None
+        The rows without a label (null or NaN), which have code 0; None where all have one.
+
     Raises
     ------
     ValueError
-        If a label is missing, is not an integer, a string or a bool, or the kinds are mixed.
+        If labels are not integers, strings or bools, or the kinds are mixed.
     """
-    values = as_labels(labels)
+    values = _one_dimensional(labels)
+    unlabelled = _missing(values)
+    if unlabelled is None:
+        return *_encode(_typed(values)), None
+    classes, seen = _encode(_typed(values[~unlabelled]))
+    codes = np.zeros(len(values), dtype=seen.dtype)
+    codes[~unlabelled] = seen
+    return classes, codes, unlabelled
+
+
+def _encode(values: Labels) -> tuple[Labels, Codes]:
     if values.dtype.kind == "i" and len(values):
         span = int(values.max()) - int(values.min()) + 1
         if span <= _LOOKUP_SPAN:
@@ -65,14 +82,51 @@ def code_dtype(n_classes: int) -> type[np.unsignedinteger[Any] | np.int64]:
 
 
 def as_labels(labels: ArrayLike) -> Labels:
-    """One label per row as an int64, bool or str array.
+    """One label per class as an int64, bool or str array.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing or is not an integer, a string or a bool, or the kinds are mixed.
+    """
+    values = _one_dimensional(labels)
+    if _missing(values) is not None:
+        raise ValueError("a label is missing (null or NaN)")
+    return _typed(values)
+
+
+def _one_dimensional(labels: ArrayLike) -> NDArray[Any]:
+    # NumPy would make strings of all the labels in a list if one of them is a string.
+    values = np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
+    if values.ndim != 1:
+        raise ValueError(f"labels must be one per row, in one dimension; got shape {values.shape}")
+    if isinstance(labels, np.ma.MaskedArray) and labels.mask.any():
+        raise ValueError("labels are masked; leave out the rows that have none")
+    return values.astype(object) if values.dtype.kind == "T" else values
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_] | None:
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+    elif values.dtype.kind == "O":
+        missing = np.fromiter(map(_is_missing, values), dtype=np.bool_, count=len(values))
+    else:
+        return None
+    return missing if missing.any() else None
+
+
+def _is_missing(value: object) -> bool:
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _typed(values: NDArray[Any]) -> Labels:
+    """Labels in the type of their kind.
 
     Whole numbers held as floats, as pandas holds integers in a column that once had a missing
     value, are integers.
     """
-    values = np.asarray(labels)
-    if values.ndim != 1:
-        raise ValueError(f"labels must be one per row, in one dimension; got shape {values.shape}")
     convert = _CONVERSIONS.get(values.dtype.kind)
     if convert is None:
         raise ValueError(f"labels of type {values.dtype} are not classes; use integers, strings or bools")
@@ -87,24 +141,21 @@ def _from_integers(values: NDArray[Any]) -> Labels:
 
 
 def _from_floats(values: NDArray[Any]) -> Labels:
-    _refuse_missing(np.isnan(values))
     fractional = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) >= 2.0**53)
     if fractional.any():
-        row = int(np.argmax(fractional))
         raise ValueError(
-            f"Unknown label type: continuous. Row {row} has label {values[row]!s}; "
-            "classes are integers, strings or bools"
+            f"label {values[fractional][0]!s} is not a class (Unknown label type: continuous); classes are "
+            "integers, strings or bools"
         )
     return values.astype(np.int64)
 
 
 def _from_objects(values: NDArray[Any]) -> Labels:
-    _refuse_missing(np.fromiter((_is_missing(v) for v in values), dtype=bool, count=len(values)))
     kinds = {type(value) for value in values}
     for dtype, types in ((np.str_, (str,)), (np.bool_, (bool, np.bool_)), (np.int64, _INTEGERS)):
         if all(issubclass(kind, types) and (kind is not bool or dtype is np.bool_) for kind in kinds):
-            return values.astype(dtype)
-    if all(issubclass(kind, (float, np.floating, *_INTEGERS)) for kind in kinds):
+            return _cast(values, dtype)
+    if bool not in kinds and all(issubclass(kind, (float, np.floating, *_INTEGERS)) for kind in kinds):
         return _from_floats(values.astype(np.float64))
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise ValueError(
@@ -113,13 +164,14 @@ def _from_objects(values: NDArray[Any]) -> Labels:
     )
 
 
-def _is_missing(value: object) -> bool:
-    return value is None or type(value).__name__ in {"NAType", "NaTType"} or value != value  # noqa: PLR0124
-
-
-def _refuse_missing(missing: NDArray[np.bool_]) -> None:
-    if missing.any():
-        raise ValueError(f"row {int(np.argmax(missing))} has no label (null or NaN)")
+def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:
+    try:
+        cast: Labels = values.astype(dtype)
+    except OverflowError as error:
+        raise ValueError(f"a label does not fit a 64-bit signed integer: {error}") from error
+    if dtype is np.str_ and any(value.endswith("\0") for value in values):
+        raise ValueError("a label ends in a null character, which NumPy's strings cannot hold")
+    return cast
 
 
 _INTEGERS = (int, np.integer)
@@ -129,7 +181,6 @@ _CONVERSIONS = {
     "u": _from_integers,
     "f": _from_floats,
     "U": lambda values: values,
-    "T": lambda values: _from_objects(values.astype(object)),
     "O": _from_objects,
 }
 

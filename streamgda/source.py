@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from streamgda.blocks import Block
 
 ROWS_PER_TASK = 1 << 18
+
+T = TypeVar("T")
 
 
 class Split(ABC):
@@ -31,3 +34,17 @@ class Source(ABC):
 
         Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows.
         """
+
+
+def runs(parts: Iterable[T], n_rows: Callable[[T], int]) -> Iterator[list[T]]:
+    """Consecutive parts that together are worth a task: up to `ROWS_PER_TASK` rows, but at least one part."""
+    run: list[T] = []
+    rows = 0
+    for part in parts:
+        if run and rows + n_rows(part) > ROWS_PER_TASK:
+            yield run
+            run, rows = [], 0
+        run.append(part)
+        rows += n_rows(part)
+    if run:
+        yield run

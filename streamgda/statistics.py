@@ -173,15 +173,20 @@ class ClassStatistics:
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
-        mean, _ = moments.between_classes(self._held.moments)
+        mean, _ = self._between_classes()
         return mean
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        _, between = moments.between_classes(self._held.moments)
+        _, between = self._between_classes()
         within = self._held.moments.diagonal.sum(axis=0)
         total: Array = (within + between) / self._held.moments.weights.sum()
         return total
+
+    def _between_classes(self) -> tuple[Array, Array]:
+        if not self.n_rows:
+            raise ValueError(f"there is no mean of no rows: {self!r}")
+        return moments.between_classes(self._held.moments)
 
     # ------------------------------------------------------------------ rows go in
 
@@ -277,8 +282,8 @@ class ClassStatistics:
         state._held = LabelledMoments.from_sums(
             state._held.kind,
             labels.as_labels(classes),
-            np.asarray(counts, dtype=np.int64),
-            np.asarray(counts if weights is None else weights, dtype=np.float64),
+            np.atleast_1d(counts),
+            np.atleast_1d(np.asarray(counts if weights is None else weights, dtype=np.float64)),
             np.asarray(sums, dtype=np.float64),
             np.asarray(outer_sums, dtype=np.float64),
         )
@@ -350,7 +355,8 @@ class ClassStatistics:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
 
         Called before each batch, it forgets exponentially; ``0.5 ** (days / half_life)`` halves the
-        influence of a row in so many days. Counts go on counting rows.
+        influence of a row in so many days. Counts go on counting rows. A class that has decayed to a
+        weight below 1e-200 is gone.
 
         Raises
         ------
@@ -359,8 +365,7 @@ class ClassStatistics:
         """
         if not 0 < factor <= 1:
             raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
-        self._held.moments.weights *= factor
-        self._held.moments.scatter *= factor
+        self._held.decay(factor)
         self._revision = object()
         return self
 

@@ -65,14 +65,26 @@ def test_processes_give_the_same_bits(folder):
         assert accumulate(source(folder), scheduler="processes") == accumulate(source(folder))
 
 
-def test_an_active_client_is_used_and_gives_the_same_bits(folder):
+def test_an_active_client_is_used_and_gives_the_same_bits(folder, capsys):
     expected = accumulate(source(folder))
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         assert accumulate(source(folder), progress=True) == expected
+        assert "400k/400k" in capsys.readouterr().err
         assert accumulate(source(folder), scheduler=client) == expected
+
+
+def test_an_error_on_a_cluster_arrives_as_it_was_raised(tmp_path):
+    pq.write_table(pa.table({"x": [1.0, np.nan], "y": [0, 1]}), tmp_path / "1.parquet")
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        for progress in (False, True):
+            with pytest.raises(ValueError, match="1.parquet, row group 0, row 1: feature 'x' is NaN"):
+                accumulate(scan_parquet(tmp_path, "y"), scheduler=client, progress=progress)
 
 
 def test_the_configured_scheduler_is_used(folder):
@@ -198,3 +210,8 @@ def test_a_failed_fit_leaves_the_model_as_it_was(folder, tmp_path):
 def test_an_unknown_kind_is_refused_before_anything_is_read(folder):
     with pytest.raises(ValueError, match="must be one of"):
         accumulate(source(folder), "spherical")
+
+
+def test_what_is_no_source_is_refused():
+    with pytest.raises(TypeError, match="only a source .* scan_parquet makes; got str"):
+        accumulate("rows.parquet")

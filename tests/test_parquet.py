@@ -74,8 +74,13 @@ def test_any_filesystem(folder, wrap):
         assert accumulate(source).allclose(expected(slice(301, N)), rtol=1e-12)
 
 
-def test_a_url(folder):
+def test_a_url_of_pyarrows_or_fsspecs(folder):
     assert accumulate(scan_parquet(f"file://{folder}", "y")).n_rows == N
+    with fsspec.open("memory://rows/1.parquet", "wb") as file:
+        pq.write_table(TABLE, file)
+    assert accumulate(scan_parquet("memory://rows", "y")).n_rows == N
+    with pytest.raises(ValueError, match="all be on one filesystem"):
+        scan_parquet(["memory://rows/1.parquet", folder / "a.parquet"], "y")
 
 
 @pytest.mark.parametrize(("target", "features"), [("y", ["u", "v"]), ("part", ["u"]), ("y", ["v", "part"])])
@@ -179,8 +184,15 @@ def test_filters_on_partitions_and_row_groups_skip_what_they_rule_out(tmp_path):
     table = TABLE.append_column("part", pa.array(np.arange(N) // 500)).append_column(
         "t", pa.array(np.arange(N))
     )
-    ds.write_dataset(table, tmp_path, format="parquet", partitioning=["part"], partitioning_flavor="hive",
-                     max_rows_per_group=100, min_rows_per_group=100)  # fmt: skip
+    ds.write_dataset(
+        table,
+        tmp_path,
+        format="parquet",
+        partitioning=["part"],
+        partitioning_flavor="hive",
+        max_rows_per_group=100,
+        min_rows_per_group=100,
+    )
     source = scan_parquet(tmp_path, "y", features=["u", "v"], filters=[("part", "=", 1), ("t", ">=", 750)])
     assert sum(split.n_rows for split in source.splits()) == 300
     assert accumulate(source).allclose(expected(slice(750, N)), rtol=1e-12)
@@ -378,3 +390,68 @@ def test_a_file_that_changes_after_the_plan_is_named(folder, when):
     path.with_suffix(".new").replace(path)
     with pytest.raises(ValueError, match="a.parquet has changed since the pass was planned"):
         list(blocks)
+
+
+def test_a_source_reads_a_file_as_it_is_now(tmp_path):
+    """Not by the footer that an earlier look at it left behind."""
+    path = tmp_path / "1.parquet"
+    pq.write_table(TABLE.slice(0, 100), path)
+    source = scan_parquet(path, "y")
+    pq.write_table(TABLE, path, row_group_size=100)
+    assert accumulate(source).n_rows == N
+    pq.write_table(TABLE.slice(0, 150), path, row_group_size=10)
+    assert accumulate(source).n_rows == 150
+
+
+@pytest.fixture
+def null_partition(tmp_path):
+    for part, start in (("a", 0), ("__HIVE_DEFAULT_PARTITION__", 500)):
+        (tmp_path / f"part={part}").mkdir()
+        pq.write_table(TABLE.slice(start, 500), tmp_path / f"part={part}" / "1.parquet")
+    return tmp_path
+
+
+def test_a_partition_without_a_key_has_no_labels(null_partition):
+    state = accumulate(scan_parquet(null_partition, "part", features=["u"], missing="drop"))
+    assert state.classes.tolist() == ["a"]
+    assert (state.n_rows, state.n_dropped) == (500, 500)
+    with pytest.raises(ValueError, match="1.parquet, row group 0, row 0 has no label"):
+        accumulate(scan_parquet(null_partition, "part", features=["u"]))
+
+
+def test_a_filter_on_a_partition_without_a_key(null_partition):
+    filters = [[("part", "in", ["a"])], [("u", ">", 0.5)]]
+    state = accumulate(scan_parquet(null_partition, "y", features=["u"], filters=filters))
+    assert state.n_rows == pq.read_table(null_partition, filters=filters).num_rows
+
+
+def test_filters_that_cannot_be_evaluated(folder):
+    for filters in (pc.field("u") + 1, [("u", "in", ["x"])]):
+        with pytest.raises(ValueError, match="filters: "):
+            accumulate(scan_parquet(folder, "y", filters=filters))
+
+
+def test_columns_may_differ_in_case_alone(tmp_path):
+    pq.write_table(pa.table({"X": [1.0, 2.0], "x": [3.0, 4.0], "k": [0, 1]}), tmp_path / "1.parquet")
+    assert accumulate(scan_parquet(tmp_path, "k")).means.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0]), pa.array([0])], names=["x", "x", "k"])
+    pq.write_table(table, tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="1.parquet.* duplicate"):
+        scan_parquet(tmp_path, "k", features=["x"])
+
+
+def test_a_dataset_inside_a_hidden_folder_is_not_itself_hidden(tmp_path, monkeypatch):
+    (tmp_path / ".cache" / "rows").mkdir(parents=True)
+    pq.write_table(TABLE, tmp_path / ".cache" / "rows" / "1.parquet")
+    monkeypatch.chdir(tmp_path / ".cache")
+    for filesystem in (None, fsspec.filesystem("file")):
+        assert accumulate(scan_parquet("rows", "y", filesystem=filesystem)).n_rows == N
+
+
+def test_labels_that_numpy_strings_cannot_hold(tmp_path):
+    pq.write_table(pa.table({"x": [1.0, 2.0], "k": ["a\0", "a"]}), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="null character"):
+        accumulate(scan_parquet(tmp_path, "k"))

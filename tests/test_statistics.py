@@ -55,6 +55,9 @@ def test_from_sums_takes_weights():
         ({"outer_sums": np.ones((2, 2))}, r"shape \(2, 2, 2\)"),
         ({"outer_sums": np.zeros((2, 2, 2))}, "cannot be of any rows"),
         ({"outer_sums": np.full((2, 2, 2), np.nan)}, "finite"),
+        ({"outer_sums": np.full((2, 2, 2), 99.0) * [[1, 1], [2, 1]]}, "symmetric"),
+        ({"outer_sums": [[[35.0, 99], [99, 54]]] * 2}, "a correlation would exceed 1"),
+        ({"counts": [3, 1.5]}, "whole numbers"),
         ({"feature_names": ["u"]}, "1 feature names for 2 features"),
     ],
 )
@@ -214,6 +217,17 @@ def test_a_narrow_state_cannot_be_widened():
         ([[1.0], [2.0]], ["a", None], None, "row 1 has no label"),
         ([[1.0], [2.0]], [0, np.nan], None, "row 1 has no label"),
         ([[1.0], [2.0]], pd.array([1, None], dtype="Int64"), None, "row 1 has no label"),
+        ([[1.0], [2.0]], ["a", np.nan], None, "row 1 has no label"),
+        ([[1.0], [2.0]], ["a", 1], None, "int, str"),
+        ([[1.0], [2.0]], [True, 2], None, "bool, int"),
+        ([[1.0], [2.0]], [2**64, 1], None, "64-bit"),
+        ([[1.0], [2.0]], np.ma.array([0, 1], mask=[False, True]), None, "masked"),
+        (np.ma.array([[1.0], [2.0]], mask=[[False], [True]]), [0, 1], None, "masked"),
+        (np.array([["2020-01-01"], ["NaT"]], "M8[s]"), [0, 1], None, "not real numbers"),
+        (pd.DataFrame({"day": pd.to_datetime(["2020-01-01"] * 2)}), [0, 1], None, "'day' holds dates"),
+        ([[10**400], [1]], [0, 1], None, "real numbers"),
+        (np.empty((2, 0)), [0, 1], None, "two dimensions"),
+        ([[1.0], [2.0]], [0, 1], [1j, 1], "not real numbers"),
         ([[1.0], [2.0]], [0.5, 1.5], None, "continuous"),
         ([[1.0], [2.0]], np.array([1, "a"], dtype=object), None, "int, str"),
         ([[1.0], [2.0]], np.array(["2020", "2021"], dtype="M8[Y]"), None, "not classes"),
@@ -288,3 +302,54 @@ def test_features_of_every_type_are_summed_in_float64(dtype, order):
         .update(rows, labels)
         .allclose(ClassStatistics().update(rows.astype(np.float64), labels), rtol=1e-14)
     )
+
+
+def test_bool_and_int_states_are_not_the_same():
+    ints, bools = ClassStatistics().update(X, [0, 0, 0, 1, 1]), ClassStatistics().update(X, Y == "b")
+    assert ints != bools
+    assert not ints.allclose(bools)
+
+
+def test_what_decays_to_nothing_is_gone():
+    s = ClassStatistics().update(X, Y)
+    for _ in range(1100):
+        s.decay(0.5).update(X[3:], Y[3:])
+    assert s.classes.tolist() == ["b"]
+    assert np.isfinite(s.covariance()).all()
+
+
+def test_a_heavy_row_among_light_ones_at_an_offset():
+    rows, weights = np.array([[1e15], [1e15 + 3], [1e15 + 4]]), [1.0, 1e-15, 1e-15]
+    at_once = ClassStatistics().update(rows, [0, 0, 0], weights)
+    one_by_one = ClassStatistics()
+    for i in range(3):
+        one_by_one.update(rows[i : i + 1], [0], weights[i : i + 1])
+    np.testing.assert_allclose(at_once.scatter, [[[2.5e-14]]], rtol=1e-9)
+    np.testing.assert_allclose(one_by_one.scatter, at_once.scatter, rtol=1e-9)
+
+
+def test_a_heavy_row_can_be_taken_out_again():
+    light = ClassStatistics().update([[1.0]], [0])
+    assert ((light + ClassStatistics().update([[2.0]], [0], [1e9])) - light).weights.tolist() == [1e9]
+
+
+def test_rows_like_none_that_went_in_do_not_empty_a_class():
+    for kind in KINDS:
+        other = ClassStatistics(kind).update(X[3:] * 1000 + 5, Y[3:])
+        with pytest.raises(ValueError, match="means of a class differ"):
+            state(kind) - other
+
+
+def test_no_rows_have_no_mean():
+    for summary in (ClassStatistics().overall_mean, ClassStatistics().total_variance):
+        with pytest.raises(ValueError, match="no mean of no rows"):
+            summary()
+
+
+def test_a_constant_feature_has_no_scatter_at_all():
+    rows = np.full((1000, 1), 0.1)
+    for kind in KINDS:
+        s = ClassStatistics(kind)
+        for part in np.array_split(rows, 7):
+            s.update(part, np.zeros(len(part), dtype=int))
+        assert s.scatter.max() == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from os import PathLike
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +17,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda.accumulation import accumulate
-from streamgda.arrays import array_blocks, refuse_text_columns
+from streamgda.arrays import array_blocks, refuse_unreadable
 from streamgda.blocks import Block, rows_per_block
 from streamgda.covariances import CovarianceType
 from streamgda.gaussians import Array, Gaussians
@@ -53,7 +55,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         ----------
         X : array-like of shape (n_rows, n_features), or source
             Rows; or a source such as `scan_parquet` returns, which is read once, out of core, and
-            knows its own target and weights.
+            knows its own target and weights. To choose the scheduler or see progress, `accumulate` it
+            and use `from_statistics`.
         y : array-like of shape (n_rows,), optional
             Integer, string or bool labels. Not given with a source.
         sample_weight : array-like of shape (n_rows,), optional
@@ -72,15 +75,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         if isinstance(X, Source):
             if y is not None or sample_weight is not None:
                 raise ValueError("a source brings its own target and weights; name them where it is scanned")
-            statistics = accumulate(X, self._covariance_type)
-        else:
-            statistics = self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True))
-        return self._adopt(statistics)
+            return self._adopt(accumulate(X, self._covariance_type))
+        with self._features_kept_on_error():
+            return self._adopt(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
     def partial_fit(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -111,11 +113,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             If the batch holds NaN, infinity or a missing label, or its features are not those seen
             before. The model is then as it was.
         """
-        fitted = hasattr(self, "statistics_")
-        blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=not fitted)
-        if fitted:
+        if hasattr(self, "statistics_"):
+            blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=False)
             self.statistics_.update_blocks(blocks)
-        else:
+            return self
+        with self._features_kept_on_error():
+            blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=True)
             self.statistics_ = self._statistics_of(blocks)
         return self
 
@@ -142,8 +145,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         if hasattr(self, "statistics_"):
             self.statistics_.merge(other.statistics_)
         else:
-            self._describe_features(other.statistics_)
             self.statistics_ = other.statistics_.copy()
+        self._describe_features(self.statistics_)
         return self
 
     @classmethod
@@ -167,12 +170,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
     ) -> Iterator[Block]:
+        _refuse_what_is_no_batch(X)
+        refuse_unreadable(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        refuse_text_columns(X)
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         names = getattr(self, "feature_names_in_", None)
-        if not isinstance(y, np.ndarray) or y.ndim != 1:
+        if getattr(y, "ndim", 1) != 1:
             y = column_or_1d(y, warn=True)
         if classes is not None:
             _refuse_other_classes(y, classes)
@@ -190,6 +194,19 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
         return self
+
+    @contextmanager
+    def _features_kept_on_error(self) -> Iterator[None]:
+        """Undo what validation noted of the features of data that was then refused."""
+        noted = ("n_features_in_", "feature_names_in_")
+        before = {name: self.__dict__[name] for name in noted if name in self.__dict__}
+        try:
+            yield
+        except BaseException:
+            for name in noted:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise
 
     def _describe_features(self, statistics: ClassStatistics) -> None:
         self.n_features_in_ = statistics.n_features
@@ -236,7 +253,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             weights = statistics.weights
             shares: Array = weights / weights.sum()
             return shares
-        priors = np.asarray(self.priors, dtype=np.float64)
+        try:
+            priors = np.asarray(self.priors, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"priors must be numbers, one for each class; got {self.priors!r}") from error
         classes = statistics.classes
         if priors.shape != classes.shape:
             raise ValueError(
@@ -249,13 +269,17 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     # ------------------------------------------------------------------ prediction
 
-    def _by_class(self, X: Any, score: Callable[[Array], Array]) -> Array:
+    def _by_class(self, X: Any, score: Literal["log_density", "discriminants"]) -> Array:
         """A score of each row and class with the log prior of the class added: (n, K), block by block."""
+        _refuse_what_is_no_batch(X)
+        check_is_fitted(self)
         X = validate_data(self, X, reset=False)
-        with np.errstate(divide="ignore"):
-            log_priors = np.log(self._class_priors(self.statistics_))
+        score_of = getattr(self._gaussians, score)
         batches = gen_batches(len(X), rows_per_block(X.shape[1]))
-        return np.concatenate([score(X[b].astype(np.float64, copy=False)) + log_priors for b in batches])
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            log_priors = np.log(self._class_priors(self.statistics_))
+            blocks = [score_of(X[b].astype(np.float64, copy=False)) + log_priors for b in batches]
+        return np.concatenate(blocks)
 
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
@@ -288,12 +312,18 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
         The lower, the less the row is like anything seen.
         """
-        density: Array = logsumexp(self._by_class(X, self._gaussians.log_density), axis=1)
+        density: Array = logsumexp(self._by_class(X, "log_density"), axis=1)
         return density
 
     def _discriminants(self, X: ArrayLike) -> Array:
         """Log of p(x, k), up to what all classes have in common."""
-        return self._by_class(X, self._gaussians.discriminants)
+        scores = self._by_class(X, "discriminants")
+        lost = np.isneginf(scores).all(axis=1) | np.isnan(scores).any(axis=1)
+        if lost.any():
+            raise ValueError(
+                f"row {int(np.argmax(lost))} is too far from the classes: squared distances exceed float64"
+            )
+        return scores
 
 
 @dataclass(frozen=True)
@@ -318,7 +348,17 @@ def _require_two_classes(statistics: ClassStatistics) -> None:
         raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
 
 
-def _refuse_other_classes(y: NDArray[Any], classes: ArrayLike) -> None:
-    other = ~np.isin(y, np.asarray(classes))
+def _refuse_what_is_no_batch(X: Any) -> None:
+    if isinstance(X, Source):
+        raise TypeError("rows are needed here, in an array or a frame; a source goes to fit or accumulate")
+    if isinstance(X, str | PathLike):
+        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+
+
+def _refuse_other_classes(y: ArrayLike, classes: ArrayLike) -> None:
+    seen = np.asarray(y)
+    other = ~np.isin(seen, np.asarray(classes))
     if other.any():
-        raise ValueError(f"label {y[other][0]!s} is not among the classes given: {list(np.asarray(classes))}")
+        raise ValueError(
+            f"label {seen[other][0]!s} is not among the classes given: {list(np.asarray(classes))}"
+        )

@@ -32,6 +32,10 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         All that was learnt; of covariance type "diag".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where the data had any.
     class_count_ : ndarray of shape (n_classes,)
         The weight of each class.
     class_prior_ : ndarray of shape (n_classes,)

@@ -32,6 +32,10 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
         All that was learnt; of covariance type "full".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where the data had any.
     priors_ : ndarray of shape (n_classes,)
         Prior probabilities.
     means_ : ndarray of shape (n_classes, n_features)

@@ -13,25 +13,29 @@ from streamgda import labels
 from streamgda.labels import Codes, Labels
 
 
-def is_number(kind: pa.DataType) -> bool:
+def is_number(arrow_type: pa.DataType) -> bool:
     """Whether a column of this type can be a feature or a weight."""
     return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
+        pa.types.is_integer(arrow_type)
+        or pa.types.is_floating(arrow_type)
+        or pa.types.is_boolean(arrow_type)
+        or pa.types.is_decimal(arrow_type)
     )
 
 
-def label_kind(kind: pa.DataType) -> str | None:
+def label_kind(arrow_type: pa.DataType) -> str | None:
     """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
-    if pa.types.is_dictionary(kind):
-        return label_kind(kind.value_type)
-    if pa.types.is_boolean(kind):
+    if pa.types.is_dictionary(arrow_type):
+        return label_kind(arrow_type.value_type)
+    if pa.types.is_boolean(arrow_type):
         return "bool"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
         return "int"
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    is_text = (
+        pa.types.is_string(arrow_type)
+        or pa.types.is_large_string(arrow_type)
+        or pa.types.is_string_view(arrow_type)
+    )
     return "str" if is_text else None
 
 
@@ -49,13 +53,15 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
 
     A row without a label has code 0.
     """
+    if pa.types.is_null(column.type):
+        return labels.no_labels(), np.zeros(len(column), np.uint8), np.ones(len(column), np.bool_)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
     unlabelled = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if unlabelled is None and pa.types.is_integer(column.type):
-        return *labels.encode(column.to_numpy()), None
+        return labels.encode(column.to_numpy())
     encoded = column.dictionary_encode()
     values, ranks = _sorted_labels(encoded.dictionary)
     positions = pc.fill_null(encoded.indices, 0).to_numpy()
@@ -66,4 +72,5 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
 
 def _sorted_labels(dictionary: pa.Array) -> tuple[Labels, Codes]:
     values = np.array(dictionary.to_pylist(), dtype=object)
-    return labels.encode(values if len(values) else [])
+    classes, ranks, _ = labels.encode(values if len(values) else [])
+    return classes, ranks

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 _SUFFIXES = (".parquet", ".parq", ".pq")
@@ -26,6 +27,8 @@ def find_files(path: Path | Sequence[Path], filesystem: Any = None) -> tuple[paf
         If there is no such file or folder, or nothing Parquet is in it.
     """
     if not isinstance(path, str | PathLike):
+        if not isinstance(path, Sequence):
+            raise TypeError(f"path must be a path, a URL or a list of them; got {type(path).__name__}")
         return _find_several(path, filesystem)
     where, name = _resolve(os.fspath(path), filesystem)
     info = where.get_file_info(name)
@@ -42,18 +45,35 @@ def _find_several(paths: Sequence[Path], filesystem: Any) -> tuple[pafs.FileSyst
     found = [find_files(path, filesystem) for path in paths]
     if not found:
         raise FileNotFoundError("the list of Parquet files is empty")
-    return found[0][0], [file for _, files, _ in found for file in files], ""
+    where = found[0][0]
+    if any(other != where for other, _, _ in found):
+        raise ValueError("the files of a dataset must all be on one filesystem")
+    return where, [file for _, files, _ in found for file in files], ""
 
 
 def _resolve(path: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
     if filesystem is None:
-        if "://" in path:
-            where, name = pafs.FileSystem.from_uri(path)
-            return where, name
-        return pafs.LocalFileSystem(), str(pathlib.Path(path).expanduser().absolute())
+        return _from_url(path) if "://" in path else _local(path)
     if not isinstance(filesystem, pafs.FileSystem):
+        path = filesystem._strip_protocol(path)  # fsspec's way to the full path
         filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
     return filesystem, path
+
+
+def _local(path: str) -> tuple[pafs.FileSystem, str]:
+    return pafs.LocalFileSystem(), str(pathlib.Path(path).expanduser().absolute())
+
+
+def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
+    """A filesystem of pyarrow's for the schemes that it knows, else one of fsspec's."""
+    try:
+        where, name = pafs.FileSystem.from_uri(url)
+    except pa.ArrowInvalid:
+        from fsspec.core import url_to_fs
+
+        filesystem, name = url_to_fs(url)
+        where = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+    return where, name
 
 
 def _in_folder(where: pafs.FileSystem, folder: str) -> list[str]:

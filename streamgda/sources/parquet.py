@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.blocks import Missing
-from streamgda.source import ROWS_PER_TASK, Source
+from streamgda.source import Source, runs
 from streamgda.sources import columns
 from streamgda.sources.files import find_files
 from streamgda.sources.roles import Roles
@@ -140,7 +140,11 @@ class ParquetSource(Source):
         with ThreadPoolExecutor(_FOOTER_READERS) as readers:
             return [split for of_file in readers.map(self._splits_of_file, fragments) for split in of_file]
 
-    def _splits_of_file(self, fragment: ds.ParquetFileFragment) -> list[RowGroups]:
+    def _splits_of_file(self, known: ds.ParquetFileFragment) -> list[RowGroups]:
+        # A fragment keeps the footer that it once read; the file may have been rewritten since.
+        fragment = known.format.make_fragment(
+            known.path, self._dataset.filesystem, known.partition_expression
+        )
         version = version_of(self._dataset.filesystem.get_file_info(fragment.path))
         with naming_file(fragment.path):
             schema, metadata = fragment.physical_schema, fragment.metadata
@@ -150,7 +154,7 @@ class ParquetSource(Source):
         rows = {index: metadata.row_group(index).num_rows for index in groups}
         return [
             RowGroups(self._layout, fragment.path, version, tuple(run), sum(rows[i] for i in run), partition)
-            for run in _runs(groups, rows)
+            for run in runs(groups, rows.__getitem__)
         ]
 
     def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
@@ -173,34 +177,22 @@ class ParquetSource(Source):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
 
 
-def _runs(groups: Sequence[int], rows: dict[int, int]) -> Iterator[list[int]]:
-    """Row groups of a file that together are worth a task."""
-    run: list[int] = []
-    for index in groups:
-        if run and sum(rows[i] for i in run) + rows[index] > ROWS_PER_TASK:
-            yield run
-            run = []
-        run.append(index)
-    if run:
-        yield run
-
-
 def _expression(filters: Any) -> ds.Expression | None:
     if filters is None or isinstance(filters, ds.Expression):
         return filters
     return pq.filters_to_expression(filters)
 
 
-def _referenced(expression: ds.Expression | None, schema: pa.Schema) -> tuple[str, ...]:
+def _referenced(expression: ds.Expression | None, schema: pa.Schema) -> pa.Schema:
     """The columns that an expression speaks of: those without which it cannot be evaluated."""
     if expression is None:
-        return ()
+        return pa.schema([])
     try:
         schema.empty_table().filter(expression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+    except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"filters: {error}") from error
-    return tuple(
-        name for i, name in enumerate(schema.names) if not _can_evaluate(expression, schema.remove(i))
+    return pa.schema(
+        [field for i, field in enumerate(schema) if not _can_evaluate(expression, schema.remove(i))]
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from streamgda.source import Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.roles import Roles
 
-_READ_BUFFER = 1 << 16
-_READ_ELEMENTS = 1 << 23
+READ_BUFFER = 1 << 16
+READ_ELEMENTS = 1 << 23
 _ROW = "__row_in_group__"
 
 
@@ -48,12 +47,12 @@ class Layout:
     filesystem: pafs.FileSystem
     roles: Roles
     filter: ds.Expression | None
-    filter_columns: tuple[str, ...]
+    filter_columns: pa.Schema
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read."""
-        return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns)))
+        return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names)))
 
 
 @dataclass(frozen=True)
@@ -69,25 +68,30 @@ class RowGroups(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
-        place, start = -1, 0
-        for index, batch in self._batches():
-            place, start = index, start if index == place else 0
+        self._check_unchanged()
+        with naming_file(self.path):
+            file = self.layout.filesystem.open_input_file(self.path)
+        with file:
+            with naming_file(self.path):
+                parquet = pq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False)
+            for index in self.indices:
+                yield from self._blocks_of_group(parquet, index)
+        self._check_unchanged()
+
+    def _blocks_of_group(self, parquet: pq.ParquetFile, index: int) -> Iterator[Block]:
+        start = 0
+        for batch in self._batches(parquet, index):
             rows = np.arange(start, start + batch.num_rows)
             start += batch.num_rows
             yield from self._blocks_of_batch(index, batch, rows)
             del batch  # or it would be held while the next one is decoded
 
-    def _batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Each row group in as few pieces as memory allows: Arrow decodes long runs faster."""
+    def _batches(self, parquet: pq.ParquetFile, index: int) -> Iterator[pa.RecordBatch]:
+        """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.layout.columns if name not in self.partition]
-        size = max(1, _READ_ELEMENTS // len(self.layout.columns))
-        self._check_unchanged()
-        with naming_file(self.path), self.layout.filesystem.open_input_file(self.path) as file:
-            parquet = pq.ParquetFile(file, buffer_size=_READ_BUFFER, pre_buffer=False)
-            for index in self.indices:
-                batches = parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
-                yield from zip(repeat(index), batches)
-        self._check_unchanged()
+        size = max(1, READ_ELEMENTS // len(self.layout.columns))
+        with naming_file(self.path):
+            yield from parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
 
     def _check_unchanged(self) -> None:
         if version_of(self.layout.filesystem.get_file_info(self.path)) != self.version:
@@ -106,9 +110,14 @@ class RowGroups(Split):
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
         table = pa.Table.from_batches([batch]).append_column(_ROW, pa.array(rows))
-        for name in set(self.layout.filter_columns) & set(self.partition):
-            table = table.append_column(name, pa.array([self.partition[name]] * len(rows)))
-        left = table.filter(self.layout.filter).select([*batch.schema.names, _ROW]).combine_chunks()
+        for field in self.layout.filter_columns:
+            if field.name in self.partition:
+                values = pa.array([self.partition[field.name]] * len(rows), field.type)
+                table = table.append_column(field, values)
+        try:
+            left = table.filter(self.layout.filter).select([*batch.schema.names, _ROW]).combine_chunks()
+        except (pa.ArrowException, TypeError) as error:
+            raise ValueError(f"{self.path}: filters: {error}") from error
         kept = left.column(_ROW).to_numpy()
         batches = left.drop_columns([_ROW]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
