@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+    from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.parquet import scan_parquet
     from streamgda.statistics import ClassStatistics
 
@@ -17,6 +18,7 @@ __all__ = [
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
     "accumulate",
+    "scan_arrow",
     "scan_parquet",
 ]
 
@@ -28,6 +30,7 @@ _HOME_OF = {
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "accumulate": "streamgda.accumulation",
+    "scan_arrow": "streamgda.sources.arrow",
     "scan_parquet": "streamgda.sources.parquet",
 }
 

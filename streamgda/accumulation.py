@@ -86,7 +86,7 @@ class _Plan:
 
     root: Any
     parts: list[Any]
-    rows: list[int]
+    rows: list[int | None]
 
 
 def _plan(groups: Sequence[Sequence[Split]], covariance_type: CovarianceType) -> _Plan:
@@ -96,7 +96,13 @@ def _plan(groups: Sequence[Sequence[Split]], covariance_type: CovarianceType) ->
     level = parts
     while len(level) > 1:
         level = [delayed(merge_all)(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
-    return _Plan(level[0], parts, [sum(split.n_rows for split in group) for group in groups])
+    return _Plan(level[0], parts, [_total(split.n_rows for split in group) for group in groups])
+
+
+def _total(rows: Iterable[int | None]) -> int | None:
+    """The sum, or None where it is not known."""
+    known = list(rows)
+    return None if None in known else sum(n for n in known if n is not None)
 
 
 def accumulate_splits(splits: Iterable[Split], covariance_type: CovarianceType) -> ClassStatistics:
@@ -118,16 +124,20 @@ def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
 
 
 def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
+    statistics: ClassStatistics
     if not progress:
-        statistics: ClassStatistics = plan.root.compute(scheduler=scheduler)
+        statistics = plan.root.compute(scheduler=scheduler)
         return statistics
     from dask.base import get_scheduler
     from tqdm.auto import tqdm
 
     client = getattr(get_scheduler(scheduler=scheduler), "__self__", None)
-    with tqdm(total=sum(plan.rows), unit=" rows", unit_scale=True) as bar:
+    with tqdm(total=_total(plan.rows), unit=" rows", unit_scale=True) as bar:
         watched = _compute_here if client is None else partial(_compute_on, client)
-        return watched(plan, scheduler, bar.update)
+        statistics = watched(plan, scheduler, bar.update)
+        if bar.total is None:
+            bar.update(statistics.n_rows + statistics.n_dropped - bar.n)
+    return statistics
 
 
 def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> ClassStatistics:
@@ -135,7 +145,7 @@ def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object])
     from dask.callbacks import Callback
 
     rows = {part.key: n_rows for part, n_rows in zip(plan.parts, plan.rows, strict=True)}
-    with Callback(posttask=lambda key, *_: advance(rows.get(key, 0))):
+    with Callback(posttask=lambda key, *_: advance(rows.get(key) or 0)):
         statistics: ClassStatistics = plan.root.compute(scheduler=scheduler)
     return statistics
 
@@ -151,7 +161,7 @@ def _compute_on(
     waiting = as_completed(parts)
     del parts
     for part in waiting:
-        advance(rows[part.key])
+        advance(rows[part.key] or 0)
         del part
     statistics: ClassStatistics = root.result()
     return statistics

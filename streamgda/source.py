@@ -14,9 +14,15 @@ T = TypeVar("T")
 
 
 class Split(ABC):
-    """A part of a source that one task reads: small to send, and read once in a pass."""
+    """A part of a source that one task reads, once in a pass.
 
-    n_rows: int
+    Its number of rows is None where only reading it would tell.
+    """
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int | None:
+        """How many rows there are to read."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
@@ -36,15 +42,20 @@ class Source(ABC):
         """
 
 
-def runs(parts: Iterable[T], n_rows: Callable[[T], int]) -> Iterator[list[T]]:
-    """Consecutive parts that together are worth a task: up to `ROWS_PER_TASK` rows, but at least one part."""
+def runs(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:
+    """Consecutive parts that together are worth a task: up to `ROWS_PER_TASK` rows, but at least one part.
+
+    A part of unknown size is a task of its own.
+    """
     run: list[T] = []
     rows = 0
     for part in parts:
-        if run and rows + n_rows(part) > ROWS_PER_TASK:
+        known = n_rows(part)
+        size = ROWS_PER_TASK if known is None else known
+        if run and rows + size > ROWS_PER_TASK:
             yield run
             run, rows = [], 0
         run.append(part)
-        rows += n_rows(part)
+        rows += size
     if run:
         yield run

@@ -55,22 +55,16 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     """
     if pa.types.is_null(column.type):
         return labels.no_labels(), np.zeros(len(column), np.uint8), np.ones(len(column), np.bool_)
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), None, column)
-    unlabelled = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if unlabelled is None and pa.types.is_integer(column.type):
+    if pa.types.is_integer(column.type) and not column.null_count:
         return labels.encode(column.to_numpy())
-    encoded = column.dictionary_encode()
-    values, ranks = _sorted_labels(encoded.dictionary)
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    values = np.empty(len(encoded.dictionary), dtype=object)
+    values[:] = encoded.dictionary.to_pylist()
+    classes, code_of, no_label = labels.encode(values)
+    unlabelled = encoded.indices.is_null().to_numpy(zero_copy_only=False)
     positions = pc.fill_null(encoded.indices, 0).to_numpy()
-    if not len(values):
-        return values, np.zeros(len(positions), dtype=np.uint8), unlabelled
-    return values, ranks[positions], unlabelled
-
-
-def _sorted_labels(dictionary: pa.Array) -> tuple[Labels, Codes]:
-    values = np.array(dictionary.to_pylist(), dtype=object)
-    classes, ranks, _ = labels.encode(values if len(values) else [])
-    return classes, ranks
+    if no_label is not None:
+        unlabelled = unlabelled | no_label[positions]
+    if not len(code_of):
+        code_of = np.zeros(1, dtype=np.uint8)
+    return *labels.present(classes, code_of[positions]), unlabelled if unlabelled.any() else None

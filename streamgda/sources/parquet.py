@@ -153,7 +153,7 @@ class ParquetSource(Source):
         self._check_file(fragment.path, schema, partition)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
         return [
-            RowGroups(self._layout, fragment.path, version, tuple(run), sum(rows[i] for i in run), partition)
+            RowGroups(self._layout, fragment.path, version, {i: rows[i] for i in run}, partition)
             for run in runs(groups, rows.__getitem__)
         ]
 

@@ -62,9 +62,13 @@ class RowGroups(Split):
     layout: Layout
     path: str
     version: Version
-    indices: tuple[int, ...]
-    n_rows: int
+    rows_of_group: Mapping[int, int]
     partition: Mapping[str, Any]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the row groups hold, by the footer."""
+        return sum(self.rows_of_group.values())
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
@@ -74,7 +78,7 @@ class RowGroups(Split):
         with file:
             with naming_file(self.path):
                 parquet = pq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False)
-            for index in self.indices:
+            for index in self.rows_of_group:
                 yield from self._blocks_of_group(parquet, index)
         self._check_unchanged()
 

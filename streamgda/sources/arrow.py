@@ -1,0 +1,279 @@
+"""Arrow data: tables, datasets, and streams of record batches from whatever library makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from streamgda.blocks import Block, Missing, name_row, rows_per_block
+from streamgda.source import ROWS_PER_TASK, Source, Split
+from streamgda.sources.batches import blocks_of_batch
+from streamgda.sources.parquet import ParquetSource
+from streamgda.sources.roles import Roles
+from streamgda.sources.row_groups import naming_file
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def scan_arrow(
+    data: Any,
+    target: str,
+    *,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
+    missing: Missing = "raise",
+) -> Source:
+    """Describe Arrow data, for `accumulate` and the estimators' `fit` to read.
+
+    A table or a dataset is read in parallel. A stream is read in order by one task, in bounded
+    memory, and in this process alone.
+
+    Parameters
+    ----------
+    data : pyarrow Table, RecordBatch, Dataset or RecordBatchReader; or anything with ``__arrow_c_stream__``
+        The latter is a Polars frame, a DuckDB relation, a pandas frame and many more; a Polars
+        LazyFrame will do too. A RecordBatchReader can be read once. All the others can be read again.
+    target : str
+        The column of labels: integers, strings (plain or dictionary-encoded) or bools.
+    features : sequence of str, optional
+        Columns of numbers, in the order wanted; all but the target and the weight, where not given.
+    weight : str, optional
+        A column of sample weights: repetitions of the row, whole or not.
+    missing : {"raise", "drop"}, default="raise"
+        What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
+        weight: an error that names it, or left out and counted in the statistics' `n_dropped`.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    TypeError
+        If the data is none of these.
+    ValueError
+        If a column is missing, has a type that cannot serve, or has two roles.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streamgda import accumulate, scan_arrow
+    >>> table = pa.table({"width": [1.0, 3.0, 8.0], "kind": ["a", "a", "b"]})
+    >>> accumulate(scan_arrow(table, "kind"), "diag").means
+    array([[2.],
+           [8.]])
+    """
+    if isinstance(data, ds.FileSystemDataset) and isinstance(data.format, ds.ParquetFileFormat):
+        return ParquetSource(data, target, features, weight, None, missing)
+    kind, data = _kind_of(data)
+    names = data.schema.names
+    roles = Roles.choose(
+        names, "the data", target=target, features=features, weight=weight, missing=missing, default=names
+    )
+    roles.check_types(data.schema, "the data")
+    return kind(data, roles)
+
+
+def _kind_of(data: Any) -> tuple[type[ArrowSource], Any]:
+    if isinstance(data, pa.RecordBatch):
+        return TableSource, pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return TableSource, data
+    if isinstance(data, ds.Dataset):
+        return DatasetSource, data
+    if isinstance(data, pa.RecordBatchReader):
+        return ReaderSource, data
+    if hasattr(data, "collect_batches"):
+        return StreamSource, _Stream(partial(_read_lazy_frame, data))
+    if hasattr(data, "__arrow_c_stream__"):
+        return StreamSource, _Stream(partial(pa.RecordBatchReader.from_stream, data))
+    raise TypeError(
+        "Arrow data is a Table, a Dataset, a RecordBatchReader or something with __arrow_c_stream__; "
+        f"got {type(data).__name__}"
+    )
+
+
+class ArrowSource(Source):
+    """Arrow data with the roles of its columns; made by `scan_arrow`."""
+
+    def __init__(self, data: Any, roles: Roles) -> None:
+        self._data = data
+        self._roles = roles
+        self.feature_names = roles.features
+
+    def __repr__(self) -> str:
+        return (
+            f"<Arrow {type(self._data).__name__.strip('_')}: {len(self.feature_names)} features, "
+            f"target {self._roles.target!r}>"
+        )
+
+
+class TableSource(ArrowSource):
+    """A table in memory."""
+
+    def splits(self) -> list[TableSlice]:
+        """Slices of the table, whatever its chunks."""
+        starts = range(0, self._data.num_rows, ROWS_PER_TASK)
+        table = self._data.select(list(self._roles.columns))
+        return [TableSlice(table.slice(start, ROWS_PER_TASK), self._roles, start) for start in starts]
+
+
+class DatasetSource(ArrowSource):
+    """A dataset of files that are not Parquet, or of tables."""
+
+    def splits(self) -> list[Fragment]:
+        """The fragments, a split each."""
+        return [Fragment(self._data.schema, fragment, self._roles) for fragment in self._data.get_fragments()]
+
+
+class StreamSource(ArrowSource):
+    """A stream that can be started again."""
+
+    def splits(self) -> list[StreamSplit]:
+        """One: a stream has an order and no parts."""
+        return [StreamSplit(self._data.open, self._roles)]
+
+
+class ReaderSource(ArrowSource):
+    """A stream that can be read once."""
+
+    def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
+        super().__init__(data, roles)
+        self._spent = False
+
+    def splits(self) -> list[StreamSplit]:
+        """One, once.
+
+        Raises
+        ------
+        ValueError
+            The second time.
+        """
+        if self._spent:
+            raise ValueError(
+                "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
+                "a dataset or what the reader was made from to read it again"
+            )
+        self._spent = True
+        return [StreamSplit(lambda: self._data, self._roles)]
+
+
+@dataclass(frozen=True)
+class TableSlice(Split):
+    """Some rows of a table in memory."""
+
+    table: pa.Table
+    roles: Roles
+    start: int
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.table.num_rows)
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut the rows into blocks, whatever the chunks of the table."""
+        return _blocks_of_batches(self.table.to_batches(), self.roles, "the table", self.start)
+
+
+@dataclass(frozen=True)
+class Fragment(Split):
+    """A fragment of a dataset, such as a file of it."""
+
+    schema: pa.Schema
+    fragment: ds.Fragment
+    roles: Roles
+
+    @property
+    def n_rows(self) -> None:
+        """Unknown: to count the rows of a text file is to read it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the fragment in order."""
+        where = getattr(self.fragment, "path", "the dataset")
+        batches = self.fragment.to_batches(
+            schema=self.schema, columns=list(self.roles.columns), use_threads=False, batch_readahead=1
+        )
+        return _blocks_of_batches(_naming(where, batches), self.roles, where)
+
+
+@dataclass(frozen=True)
+class StreamSplit(Split):
+    """All of a stream."""
+
+    open: Callable[[], pa.RecordBatchReader]
+    roles: Roles
+
+    @property
+    def n_rows(self) -> None:
+        """Unknown until the stream ends."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the stream in order."""
+        return _blocks_of_batches(self.open(), self.roles, "the stream")
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be sent to another process, where the stream is not."""
+        raise TypeError(
+            "a stream can be read in this process only: use scheduler='threads' or scheduler='synchronous'"
+        )
+
+
+@dataclass(frozen=True)
+class _Stream:
+    open: Callable[[], pa.RecordBatchReader]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.open().schema
+
+
+def _read_lazy_frame(frame: Any) -> pa.RecordBatchReader:
+    """Batches of a Polars LazyFrame as its engine makes them."""
+    schema = frame.head(0).collect().to_arrow().schema
+    batches = (
+        batch for part in frame.collect_batches() for batch in part.to_arrow().cast(schema).to_batches()
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _naming(where: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    with naming_file(where):
+        yield from batches
+
+
+def _blocks_of_batches(batches: Batches, roles: Roles, where: str, start: int = 0) -> Iterator[Block]:
+    for batch in _rebatched(batches, roles):
+        row_name = partial(_row_of, where, start)
+        yield from blocks_of_batch(batch, roles, where, row_name)
+        start += batch.num_rows
+
+
+def _row_of(where: str, start: int, row: int) -> str:
+    return f"{where}, {name_row(start + row)}"
+
+
+def _rebatched(batches: Batches, roles: Roles) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of a block each, so that how they came makes no difference."""
+    size = rows_per_block(len(roles.features))
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch.select(list(roles.columns)))
+        rows += batch.num_rows
+        while rows >= size:
+            table = pa.Table.from_batches(waiting)
+            yield _one_batch(table.slice(0, size))
+            waiting, rows = table.slice(size).to_batches(), rows - size
+    if rows:
+        yield _one_batch(pa.Table.from_batches(waiting))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    (batch,) = table.combine_chunks().to_batches()
+    return batch

@@ -1,0 +1,240 @@
+"""One contract for every source: the same rows give the same statistics, wherever they come from."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from threadpoolctl import threadpool_limits
+
+from streamgda import ClassStatistics, accumulate, scan_arrow, scan_parquet
+from tests.strategies import KINDS
+
+N = 1000
+RNG = np.random.default_rng(0)
+U, V, W = RNG.normal(size=N), RNG.normal(size=N) + 1e6, RNG.integers(0, 4, size=N)
+CODES = RNG.integers(0, 3, size=N)
+LABELS = {
+    "int": CODES * 7 - 5,
+    "str": np.array(["low", "middle", "high"])[CODES],
+    "bool": CODES > 0,
+}
+
+
+def rows(labels="int", n_rows=N):
+    return pa.table({"u": U, "v": V, "w": W, "y": pa.array(LABELS[labels])}).slice(0, n_rows)
+
+
+def in_memory(table, kind="full", weights=None):
+    X = np.column_stack([table["u"].to_numpy(), table["v"].to_numpy()])
+    y = table["y"].to_numpy(zero_copy_only=False)
+    with threadpool_limits(1, "blas"):
+        return ClassStatistics(kind).update(X, y, weights)
+
+
+def same_bits(a, b):
+    """Equal, but for the names of the features, which not every source has."""
+    return a.allclose(b, rtol=0) and (a.means == b.means).all()
+
+
+class SourceContract:
+    """What a source must do. A subclass says how rows become one."""
+
+    can_be_read_again = True
+
+    def scan(self, table, folder, *, rows_per_chunk=300, weight=None, missing="raise"):
+        """A source of the columns u and v with the target y, stored in chunks of so many rows."""
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_the_statistics_are_those_of_the_rows_in_memory(self, kind, tmp_path):
+        assert accumulate(self.scan(rows(), tmp_path), kind).allclose(in_memory(rows(), kind), rtol=1e-12)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_to_the_last_bit_where_blocks_are_the_same(self, kind, tmp_path):
+        source = self.scan(rows(), tmp_path, rows_per_chunk=N)
+        assert same_bits(accumulate(source, kind), in_memory(rows(), kind))
+
+    @pytest.mark.parametrize("labels", LABELS)
+    def test_labels_of_every_kind(self, labels, tmp_path):
+        state = accumulate(self.scan(rows(labels), tmp_path))
+        assert state.classes.tolist() == sorted(set(LABELS[labels].tolist()))
+        assert state.allclose(in_memory(rows(labels)), rtol=1e-12)
+
+    def test_chunks_of_one_row(self, tmp_path):
+        table = rows(n_rows=40)
+        assert accumulate(self.scan(table, tmp_path, rows_per_chunk=1)).allclose(in_memory(table), rtol=1e-12)
+
+    def test_a_single_class(self, tmp_path):
+        table = rows().set_column(3, "y", pa.array(np.zeros(N, dtype=np.int64)))
+        state = accumulate(self.scan(table, tmp_path))
+        assert state.classes.tolist() == [0]
+        assert state.allclose(in_memory(table), rtol=1e-12)
+
+    def test_weights(self, tmp_path):
+        state = accumulate(self.scan(rows(), tmp_path, weight="w"))
+        assert state.allclose(in_memory(rows(), weights=W), rtol=1e-12)
+
+    def test_missing_values_are_named_or_dropped(self, tmp_path):
+        values = U.copy()
+        values[777] = np.nan
+        table = rows().set_column(0, "u", pa.array(values))
+        with pytest.raises(ValueError, match=r"feature ('u'|0) is NaN"):
+            accumulate(self.scan(table, tmp_path / "a"))
+        state = accumulate(self.scan(table, tmp_path / "b", missing="drop"))
+        assert state.n_dropped == 1
+        kept = table.filter(pa.array(np.arange(N) != 777))
+        assert state.allclose(in_memory(kept), rtol=1e-12)
+
+    def test_reading_again_gives_the_same_bits(self, tmp_path):
+        source = self.scan(rows(), tmp_path)
+        first = accumulate(source)
+        if self.can_be_read_again:
+            assert accumulate(source) == first
+        else:
+            with pytest.raises(ValueError, match="is spent"):
+                accumulate(source)
+
+    def test_no_rows_are_refused(self, tmp_path):
+        with pytest.raises(ValueError, match="nothing to accumulate"):
+            accumulate(self.scan(rows(n_rows=0), tmp_path))
+
+    def test_progress_ends_at_the_number_of_rows(self, tmp_path, capsys):
+        accumulate(self.scan(rows(), tmp_path), progress=True)
+        assert "1.00k" in capsys.readouterr().err
+
+    def test_it_says_what_it_is(self, tmp_path):
+        assert "target" in repr(self.scan(rows(), tmp_path))
+
+
+class TabularContract(SourceContract):
+    """What a source of named columns must do besides."""
+
+    def test_null_labels_are_named_or_dropped(self, tmp_path):
+        column = pa.array([None, *LABELS["str"][1:]])
+        table = rows().set_column(3, "y", column)
+        with pytest.raises(ValueError, match="row 0 has no label"):
+            accumulate(self.scan(table, tmp_path / "a"))
+        state = accumulate(self.scan(table, tmp_path / "b", missing="drop"))
+        assert (state.n_rows, state.n_dropped) == (N - 1, 1)
+
+    def test_dictionaries_that_differ_from_chunk_to_chunk(self, tmp_path):
+        table = rows("str")
+        chunks = [
+            table["y"].slice(start, 300).combine_chunks().dictionary_encode() for start in range(0, N, 300)
+        ]
+        table = table.set_column(3, "y", pa.chunked_array(chunks))
+        assert accumulate(self.scan(table, tmp_path)).allclose(in_memory(rows("str")), rtol=1e-12)
+
+    def test_features_are_named(self, tmp_path):
+        assert self.scan(rows(), tmp_path).feature_names == ("u", "v")
+        assert accumulate(self.scan(rows(), tmp_path)).feature_names == ("u", "v")
+
+
+def chunked(table, rows_per_chunk):
+    """The table in chunks of so many rows, with an empty one among them."""
+    batches = table.combine_chunks().to_batches(max_chunksize=rows_per_chunk)
+    return pa.Table.from_batches([*batches[:1], *table.slice(0, 0).to_batches(), *batches[1:]], table.schema)
+
+
+COLUMNS = {"features": ["u", "v"]}
+
+
+class TestParquet(TabularContract):
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        folder.mkdir(exist_ok=True)
+        pq.write_table(table.slice(0, 0), folder / "0.parquet")
+        pq.write_table(table, folder / "1.parquet", row_group_size=rows_per_chunk)
+        return scan_parquet(folder, "y", **COLUMNS, **options)
+
+
+class TestTable(TabularContract):
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        return scan_arrow(chunked(table, rows_per_chunk), "y", **COLUMNS, **options)
+
+
+class TestParquetDataset(TabularContract):
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        folder.mkdir(exist_ok=True)
+        pq.write_table(table, folder / "1.parquet", row_group_size=rows_per_chunk)
+        return scan_arrow(ds.dataset(folder), "y", **COLUMNS, **options)
+
+
+class TestFeatherDataset(TabularContract):
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        folder.mkdir(exist_ok=True)
+        pa.feather.write_feather(table.slice(0, 0), folder / "0.feather")
+        pa.feather.write_feather(table.combine_chunks(), folder / "1.feather", chunksize=rows_per_chunk)
+        return scan_arrow(ds.dataset(folder, format="feather"), "y", **COLUMNS, **options)
+
+
+class TestReader(TabularContract):
+    can_be_read_again = False
+
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        return scan_arrow(chunked(table, rows_per_chunk).to_reader(), "y", **COLUMNS, **options)
+
+
+class TestPolars(TabularContract):
+    def scan(self, table, folder, **options):
+        options.pop("rows_per_chunk", None)
+        return scan_arrow(pl.from_arrow(table), "y", **COLUMNS, **options)
+
+
+class TestLazyPolars(TabularContract):
+    def scan(self, table, folder, **options):
+        options.pop("rows_per_chunk", None)
+        return scan_arrow(pl.from_arrow(table).lazy().filter(pl.col("v") > 0), "y", **COLUMNS, **options)
+
+
+class TestDuckDB(TabularContract):
+    def scan(self, table, folder, **options):
+        options.pop("rows_per_chunk", None)
+        relation = duckdb.connect().from_arrow(table)
+        return scan_arrow(relation, "y", **COLUMNS, **options)
+
+
+class TestPandas(TabularContract):
+    def scan(self, table, folder, **options):
+        options.pop("rows_per_chunk", None)
+        return scan_arrow(table.to_pandas(), "y", **COLUMNS, **options)
+
+
+def test_a_record_batch():
+    (batch,) = rows().to_batches()
+    assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))
+
+
+def test_a_large_table_is_read_in_parts_with_the_same_bits_on_every_scheduler():
+    rng = np.random.default_rng(0)
+    table = pa.table({"x": rng.normal(size=600_000), "y": rng.integers(0, 2, size=600_000)})
+    source = scan_arrow(table, "y")
+    assert len(source.splits()) == 3
+    assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
+
+
+def test_a_stream_stays_in_its_process():
+    source = scan_arrow(pl.from_arrow(rows()), "y", **COLUMNS)
+    with pytest.raises(TypeError, match="in this process only"):
+        accumulate(source, scheduler="processes")
+
+
+def test_what_is_no_arrow_data_is_refused():
+    with pytest.raises(TypeError, match="something with __arrow_c_stream__; got list"):
+        scan_arrow([1, 2, 3], "y")
+    with pytest.raises(ValueError, match="the data: column 'y' is string and cannot be a feature"):
+        scan_arrow(rows("str"), "u")
+    with pytest.raises(ValueError, match="the data: there is no column 'z'"):
+        scan_arrow(pd.DataFrame({"x": [1.0]}), "z")
+
+
+def test_a_row_of_a_stream_is_named_by_its_place_in_it():
+    values = np.zeros(100_000)
+    values[77_777] = np.inf
+    table = pa.table({"x": values, "y": np.arange(100_000) % 2})
+    with pytest.raises(ValueError, match="the stream, row 77777: feature 'x' is infinity"):
+        accumulate(scan_arrow(table.to_reader(max_chunksize=1000), "y"))
