@@ -66,7 +66,8 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     """The same with the batch and buffer sizes that this project found to be fastest."""
     import pyarrow.parquet as pq
 
-    from streamgda.sources.row_groups import READ_BUFFER, READ_ELEMENTS
+    from streamgda.source import READ_ELEMENTS
+    from streamgda.sources.row_groups import READ_BUFFER
 
     def read(path: Path) -> int:
         parquet = pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)

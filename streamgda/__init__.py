@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.parquet import scan_parquet
+    from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics import ClassStatistics
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "accumulate",
     "scan_arrow",
     "scan_parquet",
+    "scan_zarr",
 ]
 
 __version__ = "0.1.0"
@@ -32,6 +34,7 @@ _HOME_OF = {
     "accumulate": "streamgda.accumulation",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_parquet": "streamgda.sources.parquet",
+    "scan_zarr": "streamgda.sources.zarr",
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels
-from streamgda.blocks import Block, Matrix, make_block, name_row, pieces
+from streamgda.blocks import Block, Matrix, Missing, RowName, make_block, name_row, pieces
 
 
 def array_blocks(
@@ -18,6 +18,9 @@ def array_blocks(
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     feature_names: tuple[str, ...] | None = None,
+    *,
+    missing: Missing = "raise",
+    row_name: RowName = name_row,
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
@@ -41,14 +44,15 @@ def array_blocks(
             unlabelled=None if unlabelled is None else unlabelled[piece],
             weights=None if weights is None else weights[piece],
             feature_names=names,
-            row_name=partial(_name_row, piece.start),
+            missing=missing,
+            row_name=partial(_shifted, row_name, piece.start),
         )
         for piece in pieces(*matrix.shape)
     )
 
 
-def _name_row(start: int, row: int) -> str:
-    return name_row(start + row)
+def _shifted(row_name: RowName, start: int, row: int) -> str:
+    return row_name(start + row)
 
 
 def refuse_unreadable(X: Any) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from streamgda.blocks import Block
 
 ROWS_PER_TASK = 1 << 18
+READ_ELEMENTS = 1 << 23
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class Split(ABC):
 class Source(ABC):
     """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
 
-    feature_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
 
     @abstractmethod
     def splits(self) -> Sequence[Split]:

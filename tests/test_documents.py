@@ -59,7 +59,9 @@ def test_the_public_names_are_there():
         "LinearDiscriminantAnalysis",
         "QuadraticDiscriminantAnalysis",
         "accumulate",
+        "scan_arrow",
         "scan_parquet",
+        "scan_zarr",
     ]
     for name in streamgda.__all__:
         assert getattr(streamgda, name).__doc__

@@ -1,5 +1,8 @@
 """One contract for every source: the same rows give the same statistics, wherever they come from."""
 
+import collections
+import typing
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -9,9 +12,10 @@ import pyarrow.dataset as ds
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import zarr
 from threadpoolctl import threadpool_limits
 
-from streamgda import ClassStatistics, accumulate, scan_arrow, scan_parquet
+from streamgda import ClassStatistics, accumulate, scan_arrow, scan_parquet, scan_zarr
 from tests.strategies import KINDS
 
 N = 1000
@@ -204,6 +208,54 @@ class TestPandas(TabularContract):
         return scan_arrow(table.to_pandas(), "y", **COLUMNS, **options)
 
 
+def write_zarr(table, folder, rows_per_chunk, *, columns_per_chunk=2, label_rows=None, **options):
+    """The table as a group of arrays X, y and w."""
+    group = zarr.open_group(folder, mode="w", zarr_format=options.pop("zarr_format", 3))
+    X = np.column_stack([table["u"].to_numpy(), table["v"].to_numpy()])
+    chunks = (max(1, rows_per_chunk), columns_per_chunk)
+    shards = options.pop("rows_per_shard", None)
+    shards = None if shards is None else (shards, 2)
+    group.create_array("X", shape=X.shape, dtype=X.dtype, chunks=chunks, shards=shards)[:] = X
+    for name in ("y", "w"):
+        values = table[name].to_numpy(zero_copy_only=False)
+        dtype = str if values.dtype == object else values.dtype
+        length = max(1, label_rows or rows_per_chunk)
+        group.create_array(name, shape=values.shape, dtype=dtype, chunks=(length,))[:] = values
+    return group
+
+
+class TestZarr(SourceContract):
+    layout: typing.ClassVar = {}
+
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        write_zarr(table, folder, rows_per_chunk, **self.layout)
+        return scan_zarr(str(folder), **options)
+
+
+class TestZarrFormat2(TestZarr):
+    layout: typing.ClassVar = {"zarr_format": 2}
+
+
+class TestZarrChunkedAlongColumns(TestZarr):
+    layout: typing.ClassVar = {"columns_per_chunk": 1}
+
+
+class TestZarrSharded(TestZarr):
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        write_zarr(table, folder, rows_per_chunk, rows_per_shard=2 * rows_per_chunk)
+        return scan_zarr(folder, **options)
+
+
+class TestZarrMisalignedLabels(TestZarr):
+    layout: typing.ClassVar = {"label_rows": 70}
+
+
+class TestZarrInMemory(TestZarr):
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        store = zarr.storage.MemoryStore()
+        return scan_zarr(write_zarr(table, store, rows_per_chunk), **options)
+
+
 def test_a_record_batch():
     (batch,) = rows().to_batches()
     assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))
@@ -238,3 +290,109 @@ def test_a_row_of_a_stream_is_named_by_its_place_in_it():
     table = pa.table({"x": values, "y": np.arange(100_000) % 2})
     with pytest.raises(ValueError, match="the stream, row 77777: feature 'x' is infinity"):
         accumulate(scan_arrow(table.to_reader(max_chunksize=1000), "y"))
+
+
+# ---------------------------------------------------------------------- what is particular to Zarr
+
+
+class CountingStore(zarr.storage.WrapperStore):
+    """A store that notes the key of each read."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.reads = []
+
+    async def get(self, key, prototype, byte_range=None):
+        self.reads.append((key, byte_range))
+        return await self._store.get(key, prototype, byte_range)
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+@pytest.mark.parametrize("layout", [{}, {"columns_per_chunk": 1}, {"label_rows": 700}, {"zarr_format": 2}])
+def test_each_chunk_is_read_once(tmp_path, layout, scheduler):
+    write_zarr(rows(), tmp_path, 100, **layout)
+    store = CountingStore(zarr.storage.LocalStore(tmp_path, read_only=True))
+    accumulate(scan_zarr(store), scheduler=scheduler)
+    times = collections.Counter(
+        key for key, _ in store.reads if key[0] in "Xy" and "zarr" not in key and "z" not in key
+    )
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert times == dict.fromkeys((name for name in files if name[0] in "Xy" and "z" not in name), 1)
+
+
+def test_each_chunk_in_a_shard_is_read_once(tmp_path):
+    write_zarr(rows(), tmp_path, 100, rows_per_shard=500)
+    store = CountingStore(zarr.storage.LocalStore(tmp_path, read_only=True))
+    accumulate(scan_zarr(store))
+    whole = [key for key, byte_range in store.reads if key.startswith("X/c") and byte_range is None]
+    ranges = [read for read in store.reads if read[0].startswith("X/c") and read[1] is not None]
+    assert len(set(map(str, whole + ranges))) == len(whole + ranges)
+    assert len(whole) == len({key for key, _ in ranges} | set(whole))
+
+
+def test_a_chunk_that_was_never_written_is_zeros(tmp_path):
+    group = write_zarr(rows(), tmp_path, 100)
+    group["X"][300:400] = 0.0
+    assert not (tmp_path / "X" / "c" / "3" / "0").exists()
+    X = np.column_stack([U, V])
+    X[300:400] = 0
+    assert accumulate(scan_zarr(tmp_path)).allclose(ClassStatistics().update(X, LABELS["int"]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("chunk", ["X/c/3/0", "y/c/3"])
+def test_a_chunk_that_vanishes_is_named(tmp_path, chunk):
+    write_zarr(rows(), tmp_path, 100)
+    (split,) = scan_zarr(tmp_path).splits()
+    (tmp_path / chunk).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{chunk} is gone"):
+        list(split.blocks())
+
+
+def test_a_chunk_that_is_damaged_is_named(tmp_path):
+    write_zarr(rows(), tmp_path, 100)
+    (tmp_path / "X" / "c" / "3" / "0").write_bytes(b"no chunk")
+    with pytest.raises(ValueError, match="rows 0 to 1000 cannot be read, a chunk is damaged"):
+        accumulate(scan_zarr(tmp_path))
+
+
+def test_a_group_that_grows_after_the_plan_is_named(tmp_path):
+    group = write_zarr(rows(), tmp_path, 100)
+    (split,) = scan_zarr(tmp_path).splits()
+    for name in ("X", "y", "w"):
+        group[name].resize((N + 1, *group[name].shape[1:]))
+    with pytest.raises(ValueError, match="has changed since the pass was planned"):
+        list(split.blocks())
+
+
+def test_large_arrays_are_read_in_parts_with_the_same_bits_on_every_scheduler(tmp_path):
+    rng = np.random.default_rng(0)
+    group = zarr.open_group(tmp_path, mode="w")
+    X, y = rng.normal(size=(600_000, 2)), rng.integers(0, 2, size=600_000)
+    for name, values in (("X", X), ("y", y)):
+        group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(50_000, 2)[: values.ndim])[
+            :
+        ] = values
+    source = scan_zarr(tmp_path)
+    assert len(source.splits()) == 3
+    state = accumulate(source, scheduler="synchronous")
+    assert accumulate(source, scheduler="threads") == state
+    assert accumulate(source, scheduler="processes") == state
+    assert state.allclose(ClassStatistics().update(X, y))
+
+
+def test_arrays_that_cannot_serve(tmp_path):
+    group = write_zarr(rows(), tmp_path, 100)
+    group.create_array("short", shape=(3,), dtype="int64")
+    group.create_array("complex", shape=(N, 2), dtype="complex128")
+    for options, message in (
+        ({"target": "z"}, "there is no array 'z'; there are 'X', 'complex', 'short', 'w', 'y'"),
+        ({"target": "short"}, "'short' is \\(3,\\)"),
+        ({"target": "X"}, "must be arrays of their own"),
+        ({"features": "w"}, r"must be \(n_rows, n_features\)"),
+        ({"features": "complex"}, "complex128 and cannot be the features"),
+        ({"missing": "ignore"}, "must be 'raise' or 'drop'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            scan_zarr(tmp_path, **options)
+    with pytest.raises(FileNotFoundError):
+        scan_zarr(tmp_path / "nosuch")

@@ -108,7 +108,7 @@ class ArrowSource(Source):
 
     def __repr__(self) -> str:
         return (
-            f"<Arrow {type(self._data).__name__.strip('_')}: {len(self.feature_names)} features, "
+            f"<Arrow {type(self._data).__name__.strip('_')}: {len(self._roles.features)} features, "
             f"target {self._roles.target!r}>"
         )
 

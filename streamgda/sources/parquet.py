@@ -132,7 +132,9 @@ class ParquetSource(Source):
     def __repr__(self) -> str:
         files = self._dataset.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        return f"<Parquet {files[0]}{more}: {len(self.feature_names)} features, target {self.target!r}>"
+        return (
+            f"<Parquet {files[0]}{more}: {len(self._layout.roles.features)} features, target {self.target!r}>"
+        )
 
     def splits(self) -> list[RowGroups]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""

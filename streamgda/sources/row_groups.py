@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.blocks import Block
-from streamgda.source import Split
+from streamgda.source import READ_ELEMENTS, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.roles import Roles
 
 READ_BUFFER = 1 << 16
-READ_ELEMENTS = 1 << 23
 _ROW = "__row_in_group__"
 
 

@@ -1,0 +1,249 @@
+"""Zarr: a group with a matrix of rows and an array of labels, in any store and either format."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.buffer import Buffer
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import BufferPrototype
+from zarr.core.sync import collect_aiterator
+from zarr.storage import StoreLike, WrapperStore
+
+from streamgda.arrays import array_blocks
+from streamgda.blocks import Block, Missing, name_row
+from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, Source, Split
+
+
+def scan_zarr(
+    store: StoreLike | zarr.Group,
+    target: str = "y",
+    *,
+    features: str = "X",
+    weight: str | None = None,
+    missing: Missing = "raise",
+) -> ZarrSource:
+    """Describe a Zarr group, for `accumulate` and the estimators' `fit` to read.
+
+    Formats 2 and 3, sharded or not, with chunks along rows, columns or both. A pass reads each chunk
+    once; where the chunks of the arrays end at different rows, tasks begin at the rows where they meet.
+
+    Parameters
+    ----------
+    store : path, URL, Zarr store or group
+        Where the group is. A URL is opened through fsspec.
+    target : str, default="y"
+        The array of labels, of shape (n_rows,): integers, strings or bools.
+    features : str, default="X"
+        The array of rows, of shape (n_rows, n_features), of any real type.
+    weight : str, optional
+        An array of sample weights, of shape (n_rows,): repetitions of the row, whole or not.
+    missing : {"raise", "drop"}, default="raise"
+        What becomes of a row with a NaN or infinity in a feature, or without a label or a weight: an
+        error that names it, or left out and counted in the statistics' `n_dropped`.
+
+    Returns
+    -------
+    ZarrSource
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no group.
+    ValueError
+        If an array is missing or has a shape or type that cannot serve.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, zarr
+    >>> from streamgda import accumulate, scan_zarr
+    >>> folder = tempfile.mkdtemp()
+    >>> group = zarr.open_group(folder, mode="w")
+    >>> _ = group.create_array("X", data=np.array([[1.0], [3.0], [8.0]]))
+    >>> _ = group.create_array("y", data=np.array([0, 0, 1]))
+    >>> accumulate(scan_zarr(folder), "diag").means
+    array([[2.],
+           [8.]])
+    """
+    if missing not in ("raise", "drop"):
+        raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
+    group = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
+    source = ZarrSource(group.store, group.path, features, target, weight, missing)
+    source.arrays()
+    return source
+
+
+@dataclass(frozen=True)
+class ZarrSource(Source):
+    """A Zarr group with the roles of its arrays; made by `scan_zarr`.
+
+    Attributes
+    ----------
+    store : zarr.abc.store.Store
+        Where the group is.
+    path : str
+        Its path there.
+    features, target, weight : str
+        The names of the arrays.
+    missing : {"raise", "drop"}
+        What becomes of rows in which something is missing.
+    """
+
+    store: Store
+    path: str
+    features: str
+    target: str
+    weight: str | None
+    missing: Missing
+
+    def __repr__(self) -> str:
+        return f"<Zarr {self.where}: features {self.features!r}, target {self.target!r}>"
+
+    @property
+    def where(self) -> str:
+        """What to call the group in an error."""
+        return f"{self.store}/{self.path}".rstrip("/")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays, the features first."""
+        return (self.features, self.target, *(() if self.weight is None else (self.weight,)))
+
+    def arrays(self, store: Store | None = None) -> list[zarr.Array[Any]]:
+        """The arrays as they are now, checked, in the order of `names`."""
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"{self.where}: features, target and weight must be arrays of their own")
+        group = zarr.open_group(self.store if store is None else store, path=self.path, mode="r")
+        arrays = [self._array(group, name) for name in self.names]
+        for name, array in zip(self.names, arrays, strict=True):
+            if array.ndim != (2 if name == self.features else 1) or array.shape[0] != arrays[0].shape[0]:
+                raise ValueError(
+                    f"{self.where}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,); "
+                    f"{self.features!r} is {arrays[0].shape}, {name!r} is {array.shape}"
+                )
+        return arrays
+
+    def _array(self, group: zarr.Group, name: str) -> zarr.Array[Any]:
+        array = group.get(name)
+        if not isinstance(array, zarr.Array):
+            known = ", ".join(sorted(repr(key) for key in group.array_keys()))
+            raise ValueError(f"{self.where}: there is no array {name!r}; there are {known or 'none'}")
+        if array.dtype.kind not in ("biuf" if name == self.features else "biufUTO"):
+            role = "the features" if name == self.features else "a target or weight"
+            raise ValueError(f"{self.where}: array {name!r} is {array.dtype} and cannot be {role}")
+        return array
+
+    def splits(self) -> list[ZarrRows]:
+        """Ranges of rows that begin where the chunks of all the arrays do."""
+        arrays = self.arrays()
+        n_rows = arrays[0].shape[0]
+        step = math.lcm(*(array.chunks[0] for array in arrays))
+        size = max(step, ROWS_PER_TASK // step * step)
+        stored = set(collect_aiterator(self.store.list_prefix(self.path)))
+        bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+        shapes = tuple(array.shape for array in arrays)
+        return [
+            ZarrRows(self, shapes, start, stop, stored & _keys_of_rows(arrays, start, stop))
+            for start, stop in bounds
+        ]
+
+
+@dataclass(frozen=True)
+class ZarrRows(Split):
+    """A range of rows, and the chunks that were there when the pass was planned.
+
+    Zarr reads a chunk that is not there as the fill value, so one that has vanished must be told from
+    one that was never written.
+    """
+
+    source: ZarrSource
+    shapes: tuple[tuple[int, ...], ...]
+    start: int
+    stop: int
+    stored: AbstractSet[str]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self.stop - self.start
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, slab by slab, each slab a whole number of chunks of the features."""
+        matrix, *columns = self._arrays()
+        with self._naming_damage():
+            labels, *weights = [np.asarray(column[self.start : self.stop]) for column in columns]
+        slab = matrix.chunks[0] * max(1, READ_ELEMENTS // (matrix.chunks[0] * matrix.shape[1]))
+        for start in range(self.start, self.stop, slab):
+            here = slice(start - self.start, start - self.start + slab)
+            with self._naming_damage():
+                rows = np.asarray(matrix[start : min(start + slab, self.stop)])
+            weight = weights[0][here] if weights else None
+            yield from array_blocks(
+                rows,
+                labels[here],
+                weight,
+                missing=self.source.missing,
+                row_name=partial(_row_of, self.source.where, start),
+            )
+
+    def _arrays(self) -> list[zarr.Array[Any]]:
+        arrays = self.source.arrays(_WatchedStore(self.source.store, self.stored))
+        if tuple(array.shape for array in arrays) != self.shapes:
+            raise ValueError(
+                f"{self.source.where} has changed since the pass was planned; start the pass again"
+            )
+        return arrays
+
+    @contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # a codec may raise anything
+            raise ValueError(
+                f"{self.source.where}: rows {self.start} to {self.stop} cannot be read, "
+                f"a chunk is damaged: {error}"
+            ) from error
+
+
+def _row_of(where: str, start: int, row: int) -> str:
+    return f"{where}, {name_row(start + row)}"
+
+
+def _keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> AbstractSet[str]:
+    """The keys of the stored objects (chunks, or shards of them) that hold these rows."""
+    return {key for array in arrays for key in _keys_of_array(array, start, stop)}
+
+
+def _keys_of_array(array: zarr.Array[Any], start: int, stop: int) -> Iterator[str]:
+    objects = array.shards or array.chunks
+    first, *others = (range(-(-length // size)) for length, size in zip(array.shape, objects, strict=True))
+    rows = first[start // objects[0] : -(-stop // objects[0])]
+    for coordinates in itertools.product(rows, *others):
+        yield f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"
+
+
+class _WatchedStore(WrapperStore[Store]):
+    """A store in which none of the chunks that were seen may have vanished."""
+
+    def __init__(self, store: Store, seen: AbstractSet[str] = frozenset()) -> None:
+        super().__init__(store)
+        self._seen = seen
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        found = await self._store.get(key, prototype, byte_range)
+        if found is None and key in self._seen:
+            raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
+        return found
