@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.sources.arrow import scan_arrow
+    from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics import ClassStatistics
@@ -20,6 +21,7 @@ __all__ = [
     "QuadraticDiscriminantAnalysis",
     "accumulate",
     "scan_arrow",
+    "scan_dask",
     "scan_parquet",
     "scan_zarr",
 ]
@@ -33,6 +35,7 @@ _HOME_OF = {
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "accumulate": "streamgda.accumulation",
     "scan_arrow": "streamgda.sources.arrow",
+    "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",
     "scan_zarr": "streamgda.sources.zarr",
 }

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamgda.blas import single_blas_thread
 from streamgda.covariances import CovarianceType, kind_named
 from streamgda.moments import Workspace
 from streamgda.source import Source, Split, runs
 from streamgda.statistics import ClassStatistics
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 _FAN_IN = 8
 
@@ -65,7 +68,7 @@ def accumulate(
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
         )
-    groups = list(runs(source.splits(), lambda split: split.n_rows))
+    groups = list(runs(source.splits(), _rows_of))
     if not groups:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
@@ -84,19 +87,35 @@ def accumulate(
 class _Plan:
     """The Dask graph of a pass: its end, and its beginnings with the rows that each reads."""
 
-    root: Any
-    parts: list[Any]
+    root: Delayed
+    parts: list[Delayed]
     rows: list[int | None]
 
 
-def _plan(groups: Sequence[Sequence[Split]], covariance_type: CovarianceType) -> _Plan:
+def _plan(groups: Sequence[Sequence[Split | Delayed]], covariance_type: CovarianceType) -> _Plan:
     from dask.delayed import delayed
 
-    parts = [delayed(partial(accumulate_splits, group, covariance_type), pure=False)() for group in groups]
+    parts = [_part(group, covariance_type) for group in groups]
     level = parts
     while len(level) > 1:
         level = [delayed(merge_all)(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
-    return _Plan(level[0], parts, [_total(split.n_rows for split in group) for group in groups])
+    return _Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
+
+
+def _part(group: Sequence[Split | Delayed], covariance_type: CovarianceType) -> Delayed:
+    from dask.delayed import delayed
+
+    known = [split for split in group if isinstance(split, Split)]
+    part: Delayed
+    if len(known) == len(group):  # then Dask need not look for Delayed objects in them
+        part = delayed(partial(accumulate_splits, known, covariance_type), pure=False)()
+    else:
+        part = delayed(accumulate_splits, pure=False)(group, covariance_type)
+    return part
+
+
+def _rows_of(split: Split | Delayed) -> int | None:
+    return split.n_rows if isinstance(split, Split) else None
 
 
 def _total(rows: Iterable[int | None]) -> int | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from streamgda.blocks import Block
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 ROWS_PER_TASK = 1 << 18
 READ_ELEMENTS = 1 << 23
@@ -36,10 +39,11 @@ class Source(ABC):
     feature_names: tuple[str, ...] | None = None
 
     @abstractmethod
-    def splits(self) -> Sequence[Split]:
+    def splits(self) -> Sequence[Split | Delayed]:
         """The parts of the source, in order: a pure function of the data, whoever reads them.
 
-        Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows.
+        Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows. What Dask has yet
+        to compute is a Delayed that becomes a split.
         """
 
 

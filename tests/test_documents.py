@@ -60,6 +60,7 @@ def test_the_public_names_are_there():
         "QuadraticDiscriminantAnalysis",
         "accumulate",
         "scan_arrow",
+        "scan_dask",
         "scan_parquet",
         "scan_zarr",
     ]

@@ -3,6 +3,9 @@
 import collections
 import typing
 
+import dask
+import dask.array as da
+import dask.dataframe as dd
 import duckdb
 import numpy as np
 import pandas as pd
@@ -15,7 +18,7 @@ import pytest
 import zarr
 from threadpoolctl import threadpool_limits
 
-from streamgda import ClassStatistics, accumulate, scan_arrow, scan_parquet, scan_zarr
+from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet, scan_zarr
 from tests.strategies import KINDS
 
 N = 1000
@@ -256,6 +259,50 @@ class TestZarrInMemory(TestZarr):
         return scan_zarr(write_zarr(table, store, rows_per_chunk), **options)
 
 
+def partitioned(table, rows_per_chunk):
+    """The table as a dask DataFrame with partitions of so many rows, and empty ones among them."""
+    frame = table.to_pandas()
+    frames = [frame.iloc[start : start + rows_per_chunk] for start in range(0, len(frame), rows_per_chunk)]
+    frames = [*frames[:1], frame.iloc[:0], *frames[1:]]
+    return dd.from_delayed([dask.delayed(part) for part in frames], meta=frame.iloc[:0])
+
+
+class TestDaskFrame(TabularContract):
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        return scan_dask(partitioned(table, rows_per_chunk), "y", **COLUMNS, **options)
+
+
+class TestDaskArrays(SourceContract):
+    chunk_of_labels = None
+
+    def scan(self, table, folder, *, rows_per_chunk=300, weight=None, **options):
+        X = np.column_stack([table["u"].to_numpy(), table["v"].to_numpy()])
+        y = table["y"].to_numpy(zero_copy_only=False)
+        length = self.chunk_of_labels or rows_per_chunk
+        X, y = da.from_array(X, chunks=(rows_per_chunk, 1)), da.from_array(y, chunks=length)
+        w = None if weight is None else da.from_array(table[weight].to_numpy(), chunks=length)
+        return scan_dask(X, y, weight=w, **options)
+
+
+class TestDaskArraysOfOtherChunks(TestDaskArrays):
+    chunk_of_labels = 77
+
+
+class TestDaskArraysOfUnknownLength(SourceContract):
+    def scan(self, table, folder, *, rows_per_chunk=300, weight=None, **options):
+        frame = partitioned(table, rows_per_chunk)
+        w = None if weight is None else frame[weight].values
+        y = frame["y"].astype(object) if frame["y"].dtype == "str" else frame["y"]
+        return scan_dask(frame[["u", "v"]].values, y.values, weight=w, **options)
+
+
+class TestDaskFrameAndSeries(SourceContract):
+    def scan(self, table, folder, *, rows_per_chunk=300, weight=None, **options):
+        frame = partitioned(table, rows_per_chunk)
+        w = None if weight is None else frame[weight]
+        return scan_dask(frame[["u", "v"]], frame["y"], weight=w, **options)
+
+
 def test_a_record_batch():
     (batch,) = rows().to_batches()
     assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))
@@ -396,3 +443,53 @@ def test_arrays_that_cannot_serve(tmp_path):
             scan_zarr(tmp_path, **options)
     with pytest.raises(FileNotFoundError):
         scan_zarr(tmp_path / "nosuch")
+
+
+# ---------------------------------------------------------------------- what is particular to Dask
+
+
+def test_rows_and_labels_that_do_not_fit():
+    X, y = da.zeros((100, 2), chunks=(10, 2)), da.zeros(100, chunks=10, dtype=int)
+    for rows_, labels, message in (
+        (X, y[:90], "100 rows, and 90 labels"),
+        (X[X[:, 0] == 0], y.rechunk(50), "rows have 10 partitions and what is beside them 2"),
+        (X, X, "two dimensions, and the target and weight one"),
+        (X, "y", "not a name"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            accumulate(scan_dask(rows_, labels))
+    with pytest.raises(TypeError, match="must be Dask collections too"):
+        scan_dask(X, np.zeros(100))
+    with pytest.raises(TypeError, match="dask DataFrame or array is needed; got ndarray"):
+        scan_dask(np.zeros((3, 2)), "y")
+    with pytest.raises(ValueError, match="name the columns of a data frame"):
+        scan_dask(X, y, features=["u"])
+    with pytest.raises(ValueError, match="the data frame: column 'y' is .*string and cannot be a feature"):
+        scan_dask(partitioned(rows("str"), 300), "u")
+
+
+def test_partitions_of_unknown_length_that_do_not_match_are_named():
+    X, y = da.zeros((100, 2), chunks=(50, 2)), da.zeros(100, chunks=50, dtype=int)
+    X = X[da.arange(100, chunks=50) != 70]
+    with pytest.raises(ValueError, match="partition 1: X has 49 rows, y has shape"):
+        accumulate(scan_dask(X, y))
+
+
+def test_a_bad_value_is_named_by_its_partition():
+    frame = rows().to_pandas()
+    frame.loc[777, "u"] = np.inf
+    with pytest.raises(ValueError, match="partition 2, row 177: feature 'u' is infinity"):
+        accumulate(scan_dask(dd.from_pandas(frame, chunksize=300, sort=False), "y", **COLUMNS))
+
+
+def test_each_partition_is_computed_once():
+    seen = []
+
+    def load(i):
+        seen.append(i)
+        return rows().slice(i * 100, 100).to_pandas()
+
+    frame = dd.from_map(load, range(10), meta=rows().to_pandas().iloc[:0])
+    state = accumulate(scan_dask(frame, "y", **COLUMNS), scheduler="threads")
+    assert sorted(seen) == list(range(10))
+    assert state.allclose(in_memory(rows()), rtol=1e-12)

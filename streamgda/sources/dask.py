@@ -1,0 +1,226 @@
+"""Dask collections: data frames by the names of their columns, and rows with labels beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from dask.delayed import Delayed, delayed
+
+from streamgda.arrays import array_blocks
+from streamgda.blocks import Block, Missing, name_row
+from streamgda.source import Source, Split
+from streamgda.sources.batches import blocks_of_batch
+from streamgda.sources.roles import Roles
+
+
+def scan_dask(
+    collection: Any,
+    target: Any,
+    *,
+    features: Sequence[str] | None = None,
+    weight: Any = None,
+    missing: Missing = "raise",
+) -> Source:
+    """Describe a Dask collection, for `accumulate` and the estimators' `fit` to read.
+
+    Each partition is computed where its statistics are taken; the rows are never gathered.
+
+    Parameters
+    ----------
+    collection : dask DataFrame or dask array of shape (n_rows, n_features)
+        Rows. The chunks of an array may cut columns and may be of unknown length.
+    target : str, dask Series or dask array of shape (n_rows,)
+        The column of labels of a data frame, by name; or labels beside the rows, with as many
+        partitions. Where the chunks of arrays differ, the labels are rechunked like the rows.
+    features : sequence of str, optional
+        Columns of a data frame whose target is named; all but the target and the weight by default.
+    weight : str, dask Series or dask array, optional
+        Sample weights, given as the target is.
+    missing : {"raise", "drop"}, default="raise"
+        What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
+        weight: an error that names it, or left out and counted in the statistics' `n_dropped`.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    TypeError
+        If the collection is not one of Dask's.
+    ValueError
+        If a column is missing or cannot serve, or rows and labels are not as many, or their chunks
+        are of unknown length and not as many.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from streamgda import accumulate, scan_dask
+    >>> X = da.from_array(np.array([[1.0], [3.0], [8.0]]), chunks=(2, 1))
+    >>> y = da.from_array(np.array([0, 0, 1]), chunks=3)
+    >>> accumulate(scan_dask(X, y), "diag").means
+    array([[2.],
+           [8.]])
+    """
+    if missing not in ("raise", "drop"):
+        raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
+    if not hasattr(collection, "to_delayed"):
+        raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}")
+    if isinstance(target, str):
+        return _named_columns(collection, target, features, weight, missing)
+    if features is not None:
+        raise ValueError("features name the columns of a data frame whose target is named too")
+    return _rows_and_labels(collection, target, weight, missing)
+
+
+@dataclass(frozen=True)
+class DaskSource(Source):
+    """Partitions that Dask has yet to compute; made by `scan_dask`."""
+
+    description: str
+    partitions: list[Delayed]
+    feature_names: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Dask {self.description}, {len(self.partitions)} partitions>"
+
+    def splits(self) -> list[Delayed]:
+        """The partitions, each of which becomes a split when it is computed."""
+        return self.partitions
+
+
+@dataclass(frozen=True)
+class FramePartition(Split):
+    """A computed partition of a data frame."""
+
+    frame: Any
+    index: int
+    roles: Roles
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.frame)
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut the rows into blocks."""
+        where = f"partition {self.index}"
+        try:
+            batch = pa.RecordBatch.from_pandas(self.frame, preserve_index=False)
+        except (pa.ArrowException, TypeError) as error:
+            raise ValueError(f"{where}: {error}") from error
+        self.roles.check_types(batch.schema, where)
+        yield from blocks_of_batch(batch, self.roles, where, partial(_row_of, self.index))
+
+
+@dataclass(frozen=True)
+class RowsPartition(Split):
+    """Computed rows, their labels and weights."""
+
+    rows: Any
+    labels: Any
+    weights: Any
+    index: int
+    missing: Missing
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut the rows into blocks."""
+        try:
+            yield from array_blocks(
+                self.rows,
+                self.labels,
+                self.weights,
+                missing=self.missing,
+                row_name=partial(_row_of, self.index),
+            )
+        except ValueError as error:
+            prefix = f"partition {self.index}"
+            raise error if prefix in str(error) else ValueError(f"{prefix}: {error}") from error
+
+
+def _row_of(index: int, row: int) -> str:
+    return f"partition {index}, {name_row(row)}"
+
+
+def _named_columns(
+    frame: Any, target: str, features: Sequence[str] | None, weight: str | None, missing: Missing
+) -> DaskSource:
+    if not hasattr(frame, "columns"):
+        raise ValueError("the target of a dask array is an array beside it, not a name")
+    names = list(frame.columns)
+    roles = Roles.choose(
+        names,
+        "the data frame",
+        target=target,
+        features=features,
+        weight=weight,
+        missing=missing,
+        default=names,
+    )
+    kept = list(roles.columns)
+    schema = pa.Schema.from_pandas(frame[kept]._meta_nonempty, preserve_index=False)
+    roles.check_types(schema, "the data frame")
+    partitions = [
+        delayed(partial(FramePartition, index=i, roles=roles))(part)
+        for i, part in enumerate(frame[kept].to_delayed())
+    ]
+    return DaskSource(f"frame, target {target!r}", partitions, roles.features)
+
+
+def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:
+    beside = [labels] if weights is None else [labels, weights]
+    if not all(hasattr(other, "to_delayed") for other in beside):
+        raise TypeError(
+            "the target and the weight of Dask rows must be Dask collections too, or names of columns"
+        )
+    names = tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
+    if names is None:
+        rows, *beside = _aligned(rows, *beside)
+    parts = [_delayed_parts(other) for other in (rows, *beside)]
+    if len({len(part) for part in parts}) > 1:
+        raise ValueError(
+            f"rows have {len(parts[0])} partitions and what is beside them {len(parts[1])}; repartition "
+            "one like the other"
+        )
+    if weights is None:
+        parts.append([None] * len(parts[0]))
+    partitions = [
+        delayed(partial(RowsPartition, index=i, missing=missing))(*part)
+        for i, part in enumerate(zip(*parts, strict=True))
+    ]
+    return DaskSource("rows with a target beside them", partitions, names)
+
+
+def _delayed_parts(collection: Any) -> list[Delayed]:
+    parts = collection.to_delayed()
+    return list(parts.ravel() if hasattr(parts, "ravel") else parts)
+
+
+def _aligned(rows: Any, *beside: Any) -> list[Any]:
+    """The arrays with a chunk of labels for each chunk of rows, which hold all the columns."""
+    if rows.ndim != 2 or any(other.ndim != 1 for other in beside):
+        raise ValueError("rows must have two dimensions, and the target and weight one")
+    rows = rows.rechunk({1: -1})
+    aligned = [rows]
+    for other in beside:
+        if other.chunks[0] == rows.chunks[0] or _is_unknown(rows) or _is_unknown(other):
+            aligned.append(other)
+        elif other.shape[0] != rows.shape[0]:
+            raise ValueError(f"there are {rows.shape[0]} rows, and {other.shape[0]} labels or weights")
+        else:
+            aligned.append(other.rechunk((rows.chunks[0],)))
+    return aligned
+
+
+def _is_unknown(array: Any) -> bool:
+    return any(math.isnan(length) for length in array.chunks[0])
