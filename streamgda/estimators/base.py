@@ -22,6 +22,7 @@ from streamgda.blocks import Block, rows_per_block
 from streamgda.covariances import CovarianceType
 from streamgda.gaussians import Array, Gaussians
 from streamgda.labels import Labels
+from streamgda.lazy import is_dask, lazy_on_dask
 from streamgda.source import Source
 from streamgda.statistics import ClassStatistics
 
@@ -53,12 +54,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features), or source
+        X : array-like of shape (n_rows, n_features), dask array or DataFrame, or source
             Rows; or a source such as `scan_parquet` returns, which is read once, out of core, and
             knows its own target and weights. To choose the scheduler or see progress, `accumulate` it
             and use `from_statistics`.
-        y : array-like of shape (n_rows,), optional
-            Integer, string or bool labels. Not given with a source.
+        y : array-like of shape (n_rows,), dask array or Series, optional
+            Integer, string or bool labels. For a dask DataFrame also the name of its column of labels.
+            Not given with a source.
         sample_weight : array-like of shape (n_rows,), optional
             Repetitions of each row, whole or not. Not given with a source.
 
@@ -76,6 +78,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             if y is not None or sample_weight is not None:
                 raise ValueError("a source brings its own target and weights; name them where it is scanned")
             return self._adopt(accumulate(X, self._covariance_type))
+        if is_dask(X):
+            from streamgda.sources.dask import scan_dask
+
+            return self._adopt(accumulate(scan_dask(X, y, weight=sample_weight), self._covariance_type))
         with self._features_kept_on_error():
             return self._adopt(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
@@ -281,21 +287,25 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             blocks = [score_of(X[b].astype(np.float64, copy=False)) + log_priors for b in batches]
         return np.concatenate(blocks)
 
+    @lazy_on_dask
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
         best: NDArray[np.intp] = self._discriminants(X).argmax(axis=1)
         labels: Labels = self.classes_[best]
         return labels
 
+    @lazy_on_dask
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
         scores = self._discriminants(X)
         return scores - logsumexp(scores, axis=1, keepdims=True)
 
+    @lazy_on_dask
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
+    @lazy_on_dask
     def decision_function(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior, up to what all classes have in common.
 
@@ -307,6 +317,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         scores = self._discriminants(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
+    @lazy_on_dask
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 
@@ -349,6 +360,8 @@ def _require_two_classes(statistics: ClassStatistics) -> None:
 
 
 def _refuse_what_is_no_batch(X: Any) -> None:
+    if is_dask(X):
+        raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
     if isinstance(X, Source):
         raise TypeError("rows are needed here, in an array or a frame; a source goes to fit or accumulate")
     if isinstance(X, str | PathLike):

@@ -186,7 +186,7 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
     names = tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
     if names is None:
         rows, *beside = _aligned(rows, *beside)
-    parts = [_delayed_parts(other) for other in (rows, *beside)]
+    parts: list[list[Any]] = [_delayed_parts(other) for other in (rows, *beside)]
     if len({len(part) for part in parts}) > 1:
         raise ValueError(
             f"rows have {len(parts[0])} partitions and what is beside them {len(parts[1])}; repartition "

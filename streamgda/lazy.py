@@ -1,0 +1,66 @@
+"""Dask collections in, lazy Dask collections out: a method on rows, put on every partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+
+def is_dask(rows: Any) -> bool:
+    """Whether rows are a Dask collection."""
+    return hasattr(rows, "__dask_graph__")
+
+
+def lazy_on_dask(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
+    """Let a method of a fitted model that scores rows take Dask rows too, and then return Dask scores.
+
+    A dask array gives a dask array. A dask DataFrame gives a dask Series, or a DataFrame with a column
+    for each class, with the index of the rows.
+    """
+
+    @wraps(method)
+    def on_rows(model: Any, X: Any) -> Any:
+        if not is_dask(X):
+            return method(model, X)
+        score = partial(method, model)
+        return _on_frame(score, model, X) if hasattr(X, "map_partitions") else _on_array(score, model, X)
+
+    return on_rows
+
+
+def _on_array(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
+    like = score(_typical_row(model))[:0]
+    X = X.rechunk({1: -1})
+    if like.ndim == 1:
+        return X.map_blocks(partial(_scored, score, like), drop_axis=1, dtype=like.dtype, meta=like)
+    chunks = (X.chunks[0], (like.shape[1],))
+    return X.map_blocks(partial(_scored, score, like), chunks=chunks, dtype=like.dtype, meta=like)
+
+
+def _on_frame(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
+    frame = X._meta_nonempty.iloc[:1]
+    frame = frame.assign(**dict(zip(frame.columns, _typical_row(model)[0], strict=True)))
+    like = score(frame)[:0]
+    labelled = partial(_framed, partial(_scored, score, like), model.classes_)
+    return X.map_partitions(labelled, meta=labelled(X._meta))
+
+
+def _typical_row(model: Any) -> Any:
+    return model.statistics_.overall_mean()[None, :]
+
+
+def _scored(score: Callable[[Any], Any], like: Any, rows: Any) -> Any:
+    """The scores of a partition, which may have no rows."""
+    return score(rows) if len(rows) else like
+
+
+def _framed(score: Callable[[Any], Any], classes: Any, rows: Any) -> Any:
+    import pandas as pd
+
+    scores = score(rows)
+    if scores.ndim == 1:
+        return pd.Series(scores, index=rows.index)
+    return pd.DataFrame(scores, index=rows.index, columns=classes)
