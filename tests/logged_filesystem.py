@@ -1,7 +1,8 @@
-"""A pyarrow filesystem over local files that notes every byte range that is read."""
+"""A pyarrow filesystem over local files that notes every byte range that is read, from any process."""
 
 import io
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,26 +10,41 @@ import pyarrow.fs as pafs
 
 
 class _NotedFile(io.FileIO):
-    def __init__(self, path, reads):
+    def __init__(self, path, log):
         super().__init__(path)
-        self._path, self._reads = path, reads
+        self._path, self._log = path, log
 
     def read(self, size=-1):
         start = self.tell()
         content = super().read(size)
-        self._reads.append((os.fspath(self._path), start, len(content)))
+        note(self._log, f"{self._path}\t{start}\t{len(content)}")
         return content
 
     def __del__(self):
         self.close()
 
 
-class NotingHandler(pafs.FileSystemHandler):
-    """Delegates to the local filesystem and keeps (path, start, length) of each read in `reads`."""
+def note(log, line):
+    """Append a line to a log that several processes write to."""
+    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(handle, f"{line}\n".encode())
+    os.close(handle)
 
-    def __init__(self):
-        self.reads = []
+
+class NotingHandler(pafs.FileSystemHandler):
+    """Delegates to the local filesystem and logs each read; may take its time to open a file."""
+
+    def __init__(self, log, delay=0.0):
+        self.log, self.delay = str(log), delay
         self._local = pafs.LocalFileSystem()
+
+    @property
+    def reads(self):
+        """(path, start, length) of each read."""
+        lines = Path(self.log).read_text().splitlines()
+        return [
+            (path, int(start), int(length)) for path, start, length in (line.split("\t") for line in lines)
+        ]
 
     def get_type_name(self):
         return "noting"
@@ -43,7 +59,8 @@ class NotingHandler(pafs.FileSystemHandler):
         return self._local.get_file_info(selector)
 
     def open_input_file(self, path):
-        return pa.PythonFile(_NotedFile(Path(path), self.reads), mode="r")
+        time.sleep(self.delay)
+        return pa.PythonFile(_NotedFile(Path(path), self.log), mode="r")
 
     def _refuse(self, *args):
         raise OSError("this filesystem is for reading")

@@ -1,7 +1,10 @@
 """The pass: the same bits wherever it runs, each row group read once, memory bounded, progress shown."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import dask
@@ -65,26 +68,51 @@ def test_processes_give_the_same_bits(folder):
         assert accumulate(source(folder), scheduler="processes") == accumulate(source(folder))
 
 
-def test_an_active_client_is_used_and_gives_the_same_bits(folder, capsys):
-    expected = accumulate(source(folder))
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        assert accumulate(source(folder), progress=True) == expected
-        assert "400k/400k" in capsys.readouterr().err
-        assert accumulate(source(folder), scheduler=client) == expected
+@pytest.fixture(scope="module")
+def client():
+    """A cluster of two worker processes over TCP."""
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, protocol="tcp://", dashboard_address=":0"
+    )
+    with cluster, Client(cluster) as client:
+        yield client
 
 
-def test_an_error_on_a_cluster_arrives_as_it_was_raised(tmp_path):
+def test_an_active_client_is_used_and_gives_the_same_bits(folder, client, capsys):
+    expected = accumulate(source(folder), scheduler="synchronous")
+    assert accumulate(source(folder), progress=True) == expected
+    assert "400k/400k" in capsys.readouterr().err
+    assert accumulate(source(folder), scheduler=client) == expected
+    ran = client.run(lambda dask_worker: [key for key, *_ in dask_worker.state.log])
+    assert all(ran.values())
+
+
+def test_an_error_on_a_cluster_arrives_as_it_was_raised(tmp_path, client):
     pq.write_table(pa.table({"x": [1.0, np.nan], "y": [0, 1]}), tmp_path / "1.parquet")
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        for progress in (False, True):
-            with pytest.raises(ValueError, match="1.parquet, row group 0, row 1: feature 'x' is NaN"):
-                accumulate(scan_parquet(tmp_path, "y"), scheduler=client, progress=progress)
+    for progress in (False, True):
+        with pytest.raises(ValueError, match="1.parquet, row group 0, row 1: feature 'x' is NaN"):
+            accumulate(scan_parquet(tmp_path, "y"), scheduler=client, progress=progress)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_worker_killed_in_the_middle_changes_nothing(folder, tmp_path, progress):
+    """SIGKILL while tasks run and results wait on the worker: the same bits, no row twice or lost."""
+    expected = accumulate(source(folder), scheduler="synchronous")
+    log = tmp_path / "reads"
+    slow = source(folder, filesystem=pafs.PyFileSystem(NotingHandler(log, delay=0.2)))
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
+    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+        victim = client.run(os.getpid).popitem()[1]
+        planned = len(log.read_text().splitlines())
+        passing = background.submit(accumulate, slow, scheduler=client, progress=progress)
+        while len(log.read_text().splitlines()) < planned + 40:
+            time.sleep(0.01)
+        assert not passing.done()
+        os.kill(victim, signal.SIGKILL)
+        state = passing.result(timeout=60)
+    assert state == expected
+    assert state.n_rows == N_ROWS
 
 
 def test_the_configured_scheduler_is_used(folder):
@@ -99,12 +127,15 @@ def test_the_configured_scheduler_is_used(folder):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
-def test_each_row_group_is_read_once_and_no_other_column_at_all(folder, scheduler):
-    handler = NotingHandler()
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
+def test_each_row_group_is_read_once_and_no_other_column_at_all(folder, scheduler, tmp_path, request):
+    if scheduler == "distributed":
+        scheduler = request.getfixturevalue("client")
+    handler = NotingHandler(tmp_path / "reads")
     accumulate(source(folder, filesystem=pafs.PyFileSystem(handler)), scheduler=scheduler)
     for path in folder.iterdir():
         times = times_read(path, handler)
+        assert times[:-FOOTER].any() or len(times) < 2 * FOOTER
         for chunk in chunks(pq.read_metadata(path)):
             data = slice(chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
             assert set(times[:-FOOTER][data]) <= ({0} if chunk.path_in_schema == "unused" else {1})
@@ -128,8 +159,8 @@ def chunks(metadata):
             yield metadata.row_group(group).column(column)
 
 
-def test_a_plan_reads_footers_alone(folder):
-    handler = NotingHandler()
+def test_a_plan_reads_footers_alone(folder, tmp_path):
+    handler = NotingHandler(tmp_path / "reads")
     source(folder, filesystem=pafs.PyFileSystem(handler)).splits()
     for path in folder.iterdir():
         times = times_read(path, handler)
