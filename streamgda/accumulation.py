@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
 _FAN_IN = 8
+_FAN_IN_OF_WIDE_STATES = 2
+_WIDE = 90
 
 
 def accumulate(
@@ -74,7 +76,7 @@ def accumulate(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
     with single_blas_thread:
-        statistics = _compute(_plan(groups, covariance_type), scheduler, progress)
+        statistics = _compute(_plan(groups, covariance_type, _fan_in(source)), scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
@@ -92,13 +94,22 @@ class _Plan:
     rows: list[int | None]
 
 
-def _plan(groups: Sequence[Sequence[Split | Delayed]], covariance_type: CovarianceType) -> _Plan:
+def _fan_in(source: Source) -> int:
+    """How many states are merged at once.
+
+    Dask goes depth first, so what waits to be merged is about a merge's worth for each level of the tree,
+    however many splits there are. Where states may be large, it is to be little.
+    """
+    return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else _FAN_IN
+
+
+def _plan(groups: Sequence[Sequence[Split | Delayed]], covariance_type: CovarianceType, fan_in: int) -> _Plan:
     from dask.delayed import delayed
 
     parts = [_part(group, covariance_type) for group in groups]
     level = parts
     while len(level) > 1:
-        level = [delayed(merge_all)(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
+        level = [delayed(merge_all)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return _Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
 
 

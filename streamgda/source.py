@@ -38,6 +38,11 @@ class Source(ABC):
 
     feature_names: tuple[str, ...] | None = None
 
+    @property
+    def n_features(self) -> int | None:
+        """How many features a row has, where that is known before it is read."""
+        return None if self.feature_names is None else len(self.feature_names)
+
     @abstractmethod
     def splits(self) -> Sequence[Split | Delayed]:
         """The parts of the source, in order: a pure function of the data, whoever reads them.

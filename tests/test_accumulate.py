@@ -1,5 +1,6 @@
 """The pass: the same bits wherever it runs, each row group read once, memory bounded, progress shown."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -15,9 +16,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from dask.callbacks import Callback
 from distributed import Client, LocalCluster
 
 from streamgda import ClassStatistics, QuadraticDiscriminantAnalysis, accumulate, scan_parquet
+from streamgda.source import Source
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -246,3 +249,26 @@ def test_an_unknown_kind_is_refused_before_anything_is_read(folder):
 def test_what_is_no_source_is_refused():
     with pytest.raises(TypeError, match="only a source .* scan_parquet makes; got str"):
         accumulate("rows.parquet")
+
+
+@pytest.mark.parametrize(("width", "most"), [(2, 8 * 3 + 2), (100, 2 * 8 + 2)])
+def test_what_waits_to_be_merged_does_not_grow_with_the_splits(tmp_path, width, most):
+    """200 tasks, two threads: a merge's worth of states for each level of the tree, and one for each thread."""
+    table = pa.table({**{f"x{j}": np.zeros(2) for j in range(width)}, "y": [0, 1]})
+    pq.write_table(table, tmp_path / "1.parquet")
+    (split,) = scan_parquet(tmp_path, "y").splits()
+    held = []
+
+    class Repeated(Source):
+        n_features = width
+
+        def splits(self):
+            return [dataclasses.replace(split, rows_of_group={0: 1 << 18}) for _ in range(200)]
+
+    def count(key, result, dsk, state, worker):
+        held.append(sum(isinstance(value, ClassStatistics) for value in state["cache"].values()))
+
+    with Callback(posttask=count), dask.config.set(num_workers=2):
+        assert accumulate(Repeated(), scheduler="threads").n_rows == 400
+    assert len(held) > 200
+    assert max(held) <= most

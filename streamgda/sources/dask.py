@@ -85,6 +85,12 @@ class DaskSource(Source):
     description: str
     partitions: list[Delayed]
     feature_names: tuple[str, ...] | None = None
+    width: int | None = None
+
+    @property
+    def n_features(self) -> int | None:
+        """How many features a row has, where that is known before it is read."""
+        return self.width
 
     def __repr__(self) -> str:
         return f"<Dask {self.description}, {len(self.partitions)} partitions>"
@@ -174,7 +180,7 @@ def _named_columns(
         delayed(partial(FramePartition, index=i, roles=roles))(part)
         for i, part in enumerate(frame[kept].to_delayed())
     ]
-    return DaskSource(f"frame, target {target!r}", partitions, roles.features)
+    return DaskSource(f"frame, target {target!r}", partitions, roles.features, len(roles.features))
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:
@@ -198,7 +204,7 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
         delayed(partial(RowsPartition, index=i, missing=missing))(*part)
         for i, part in enumerate(zip(*parts, strict=True))
     ]
-    return DaskSource("rows with a target beside them", partitions, names)
+    return DaskSource("rows with a target beside them", partitions, names, int(rows.shape[1]))
 
 
 def _delayed_parts(collection: Any) -> list[Delayed]:

@@ -109,6 +109,11 @@ class ZarrSource(Source):
         return f"<Zarr {self.where}: features {self.features!r}, target {self.target!r}>"
 
     @property
+    def n_features(self) -> int:
+        """How many features a row has."""
+        return int(self.arrays()[0].shape[1])
+
+    @property
     def where(self) -> str:
         """What to call the group in an error."""
         return f"{self.store}/{self.path}".rstrip("/")
