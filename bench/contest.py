@@ -73,7 +73,7 @@ def contest(contenders: Sequence[Contender], repeats: int) -> dict[str, Result]:
     racers: list[tuple[Contender, Connection, Any]] = []
     for contender in tqdm(contenders, desc="setting up", leave=False):
         here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(contender, there), daemon=True)
+        process = context.Process(target=_serve, args=(contender, there))
         process.start()
         here.recv()
         racers.append((contender, here, process))

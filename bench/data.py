@@ -41,6 +41,25 @@ def _write(folder: Path, rows: int, features: int, classes: int) -> None:
         pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=["y"])
 
 
+def make_layout(folder: Path, *, files: int, rows_per_file: int, features: int, classes: int = 10) -> Path:
+    """Write so many files of one row group each, if that is not done already."""
+    target = folder / f"{files}-files-{rows_per_file}x{features}"
+    if not target.exists():
+        unfinished = target.with_name(f"{target.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        rng = np.random.default_rng(0)
+        for i in tqdm(range(files), desc=f"making {files:,} files", leave=False):
+            y = rng.integers(0, classes, size=rows_per_file)
+            columns = {f"x{j}": rng.normal(size=rows_per_file) + y for j in range(features)}
+            table = pa.table({**columns, "y": y})
+            pq.write_table(
+                table, unfinished / f"{i:04}.parquet", row_group_size=rows_per_file, use_dictionary=["y"]
+            )
+        unfinished.rename(target)
+    return target
+
+
 def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """The rows as a matrix and the labels, as one would load them for scikit-learn."""
     table = pq.read_table(folder)

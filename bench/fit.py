@@ -210,23 +210,19 @@ def goals_table(results: dict[str, Result]) -> str:
     """The ratios that were to be reached, and whether they were."""
     time = {name: result.median for name, result in results.items()}
 
-    def at_most(what: str, value: float, goal: float) -> tuple[str, str, str, str]:
-        return what, f"{value:.2f}", f"≤ {goal}", "reached" if value <= goal else "not reached"
-
-    def at_least(what: str, value: float, goal: float) -> tuple[str, str, str, str]:
-        return what, f"{value:.2f}", f"≥ {goal}", "reached" if value >= goal else "not reached"
-
     full, tied, diag = (time[OURS[kind]] for kind in ("full", "tied", "diag"))
     rows = [
-        at_most("full ÷ (dataset scan + BLAS)", full / (time[SCAN_DATASET] + time[BLAS]), 1.5),
-        at_most("full ÷ (row-group scan + BLAS)", full / (time[SCAN_GROUPS] + time[BLAS]), 1.5),
-        at_most("full ÷ (scan read as streamgda reads + BLAS)", full / (time[SCAN_TUNED] + time[BLAS]), 1.5),
-        at_least("scikit-learn QDA fit ÷ full", time[SKLEARN["QDA"]] / full, 8),
-        at_least("scikit-learn LDA lsqr ÷ tied", time[SKLEARN["lsqr"]] / tied, 4),
-        at_least("scikit-learn GaussianNB partial_fit ÷ diag", time[SKLEARN["partial_fit"]] / diag, 2),
-        at_least("Polars ÷ diag", time[POLARS] / diag, 1),
-        at_least("DuckDB avg and var_pop ÷ diag", time[DUCKDB_VARIANCE] / diag, 1),
-        at_least("DuckDB covar_pop ÷ full", time[DUCKDB_COVARIANCE] / full, 1),
+        report.at_most("full ÷ (dataset scan + BLAS)", full / (time[SCAN_DATASET] + time[BLAS]), 1.5),
+        report.at_most("full ÷ (row-group scan + BLAS)", full / (time[SCAN_GROUPS] + time[BLAS]), 1.5),
+        report.at_most(
+            "full ÷ (scan read as streamgda reads + BLAS)", full / (time[SCAN_TUNED] + time[BLAS]), 1.5
+        ),
+        report.at_least("scikit-learn QDA fit ÷ full", time[SKLEARN["QDA"]] / full, 8),
+        report.at_least("scikit-learn LDA lsqr ÷ tied", time[SKLEARN["lsqr"]] / tied, 4),
+        report.at_least("scikit-learn GaussianNB partial_fit ÷ diag", time[SKLEARN["partial_fit"]] / diag, 2),
+        report.at_least("Polars ÷ diag", time[POLARS] / diag, 1),
+        report.at_least("DuckDB avg and var_pop ÷ diag", time[DUCKDB_VARIANCE] / diag, 1),
+        report.at_least("DuckDB covar_pop ÷ full", time[DUCKDB_COVARIANCE] / full, 1),
     ]
     return report.table(["ratio of medians", "measured", "goal", ""], rows)
 

@@ -22,6 +22,16 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return tabulate(rows, headers, tablefmt="github", colalign=["left"] + ["right"] * (len(headers) - 1))
 
 
+def at_most(what: str, value: float, goal: float) -> tuple[str, str, str, str]:
+    """A row that says whether a ratio stayed at or below a goal."""
+    return what, f"{value:.2f}", f"≤ {goal}", "reached" if value <= goal else "not reached"
+
+
+def at_least(what: str, value: float, goal: float) -> tuple[str, str, str, str]:
+    """A row that says whether a ratio reached a goal."""
+    return what, f"{value:.2f}", f"≥ {goal}", "reached" if value >= goal else "not reached"
+
+
 def machine() -> str:
     """What it was measured on: processor, cores, memory, versions and date."""
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())

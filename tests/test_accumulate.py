@@ -253,7 +253,7 @@ def test_what_is_no_source_is_refused():
 
 @pytest.mark.parametrize(("width", "most"), [(2, 8 * 3 + 2), (100, 2 * 8 + 2)])
 def test_what_waits_to_be_merged_does_not_grow_with_the_splits(tmp_path, width, most):
-    """200 tasks, two threads: a merge's worth of states for each level of the tree, and one for each thread."""
+    """200 tasks, two threads: a merge's worth of states for each level of the tree, one for each thread."""
     table = pa.table({**{f"x{j}": np.zeros(2) for j in range(width)}, "y": [0, 1]})
     pq.write_table(table, tmp_path / "1.parquet")
     (split,) = scan_parquet(tmp_path, "y").splits()

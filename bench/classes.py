@@ -1,0 +1,67 @@
+"""LDA of very many classes, from Parquet: memory.
+
+Run as ``python -m bench.classes``. Full statistics of 20,000 classes and 400 features would be 26 GB, and
+scikit-learn's LDA needed 100 GB (scikit-learn #10898); the pooled scatter is 1.3 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import data, report
+from bench.contest import Contender, contest, limit_threads
+
+
+def fit_lda(folder: Path) -> Callable[[], Any]:
+    """The fit, finalisation and the prediction of a few rows."""
+    import numpy as np
+    import pyarrow.dataset as ds
+
+    from streamgda import LinearDiscriminantAnalysis, scan_parquet
+
+    some = ds.dataset(folder).head(100)
+    rows = np.column_stack([some[name].to_numpy() for name in some.column_names if name != "y"])
+
+    def run() -> Any:
+        model = LinearDiscriminantAnalysis().fit(scan_parquet(folder, "y"))
+        del model.feature_names_in_
+        return model.predict(rows)
+
+    return run
+
+
+def main() -> None:
+    """Measure and keep the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--features", type=int, default=400)
+    parser.add_argument("--classes", type=int, default=20_000)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
+    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    options = parser.parse_args()
+    limit_threads(options.threads)
+    folder = data.make(options.data, options.rows, options.features, options.classes)
+    name = "streamgda: LDA, fit from Parquet"
+    result = contest([Contender(name, fit_lda, (folder,))], options.repeats)[name]
+    rows = [
+        (
+            name,
+            f"{result.median:.1f}",
+            f"{result.peak:.0f}",
+            "reached" if result.peak <= 2000 else "not reached",
+        )
+    ]
+    title = f"## bench.classes: {options.rows:,} × {options.features} float64, {options.classes:,} classes"
+    table = report.table(["", "median s", "peak MB above the interpreter's", "goal ≤ 2,000"], rows)
+    report.publish("classes", f"{title}\n\n{table}", keep=not options.print_only)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""What Dask costs, and what other libraries on Dask or Spark take for the same data.
+
+Run as ``python -m bench.dask``. Every contender has the same two cores. The cluster, the Spark session
+and dask-ml's arrays are set up before the clock runs; planning a pass is in its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench import data, report
+from bench.contest import Contender, Result, contest, limit_threads
+from bench.fit import BLAS, SCAN_GROUPS, blas_products, scan_row_groups
+
+LOOP = "streamgda: plain loop over the blocks, 1 thread"
+SYNCHRONOUS = "streamgda: Dask graph, 1 thread"
+THREADS = "streamgda: Dask graph, 2 threads"
+CLUSTER = "streamgda: cluster, 2 processes of 1 thread"
+DIAG = "streamgda: diag statistics, 2 threads"
+ZARR = "streamgda: Zarr, 2 threads"
+ZARR_READ = "Zarr: bare read of the chunks, 2 threads"
+DASK_ML = "dask-ml: GaussianNB, from Zarr"
+DASK_FRAME = "dask.dataframe: mean and var per class, from Parquet"
+SPARK = "Spark MLlib: GaussianNB, local[2], from Parquet"
+
+
+def plain_loop(folder: Path) -> Callable[[], Any]:
+    """The same splits, blocks and merges, one after the other, without Dask."""
+    from streamgda import scan_parquet
+    from streamgda.accumulation import accumulate_splits, merge_all
+    from streamgda.blas import single_blas_thread
+
+    def run() -> Any:
+        splits = scan_parquet(folder, "y").splits()
+        with single_blas_thread:
+            return merge_all([accumulate_splits([split], "full") for split in splits])
+
+    return run
+
+
+def dask_pass(folder: Path, kind: Any, scheduler: str) -> Callable[[], Any]:
+    """A pass on one of Dask's local schedulers."""
+    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet"):
+        importlib.import_module(module)
+    from streamgda import accumulate, scan_parquet
+
+    return lambda: accumulate(scan_parquet(folder, "y"), kind, scheduler=scheduler)
+
+
+def cluster_pass(folder: Path, processes: int) -> Callable[[], Any]:
+    """A pass on worker processes."""
+    from distributed import Client, LocalCluster
+
+    from streamgda import accumulate, scan_parquet
+
+    cluster = LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=":0")
+    client = Client(cluster)
+    return lambda: accumulate(scan_parquet(folder, "y"), scheduler=client)
+
+
+def zarr_pass(folder: Path) -> Callable[[], Any]:
+    """A pass over the same rows in Zarr."""
+    from streamgda import accumulate, scan_zarr
+
+    return lambda: accumulate(scan_zarr(folder), scheduler="threads")
+
+
+def zarr_read(folder: Path, threads: int) -> Callable[[], Any]:
+    """The same chunks read and thrown away."""
+    import zarr
+
+    def read(start: int) -> int:
+        group = zarr.open_group(folder, mode="r")
+        stop = start + group["X"].chunks[0]
+        return len(group["X"][start:stop]) + len(group["y"][start:stop])
+
+    def run() -> int:
+        array = zarr.open_group(folder, mode="r")["X"]
+        with ThreadPoolExecutor(threads) as pool:
+            return sum(pool.map(read, range(0, array.shape[0], array.chunks[0])))
+
+    return run
+
+
+def dask_ml(folder: Path, classes: int) -> Callable[[], Any]:
+    """dask-ml's GaussianNB; its fit is lazy, so its parameters are computed."""
+    import dask
+    import dask.array as da
+    from dask_ml.naive_bayes import GaussianNB
+
+    X, y = da.from_zarr(folder / "X"), da.from_zarr(folder / "y")
+
+    def run() -> Any:
+        model = GaussianNB(classes=range(classes)).fit(X, y)
+        return dask.compute(model.theta_, model.sigma_)
+
+    return run
+
+
+def dask_frame(folder: Path) -> Callable[[], Any]:
+    """What one would write with dask.dataframe."""
+    import dask.dataframe as dd
+
+    return lambda: dd.read_parquet(folder).groupby("y").agg(["mean", "var"]).compute(scheduler="threads")
+
+
+def spark(folder: Path, features: int, threads: int) -> Callable[[], Any]:
+    """Spark's GaussianNB."""
+    from pyspark.ml.classification import NaiveBayes
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master(f"local[{threads}]")
+        .config("spark.driver.memory", "6g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    assembler = VectorAssembler(inputCols=[f"x{j}" for j in range(features)], outputCol="features")
+    rows = assembler.transform(session.read.parquet(str(folder))).select("features", "y")
+    return lambda: NaiveBayes(modelType="gaussian", labelCol="y").fit(rows)
+
+
+def as_zarr(parquet: Path, rows_per_chunk: int = 65_536) -> Path:
+    """The same rows as a Zarr group, uncompressed: random digits do not compress."""
+    import zarr
+
+    target = parquet.with_name(f"{parquet.name}.zarr")
+    if not target.exists():
+        X, y = data.load(parquet)
+        unfinished = target.with_name(f"{target.name}.unfinished")
+        group = zarr.open_group(unfinished, mode="w")
+        for name, values in (("X", X), ("y", y)):
+            chunks = (rows_per_chunk, *values.shape[1:])
+            group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=None)[
+                :
+            ] = values
+        unfinished.rename(target)
+    return target
+
+
+def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
+    """All that the table compares."""
+    rows, features, classes, threads = options.rows, options.features, options.classes, options.threads
+    group = as_zarr(folder)
+    found = [
+        Contender(SCAN_GROUPS, scan_row_groups, (folder, threads)),
+        Contender(BLAS, blas_products, (folder, rows, features, classes, threads)),
+        Contender(LOOP, plain_loop, (folder,)),
+        Contender(SYNCHRONOUS, dask_pass, (folder, "full", "synchronous")),
+        Contender(THREADS, dask_pass, (folder, "full", "threads")),
+        Contender(CLUSTER, cluster_pass, (folder, threads)),
+        Contender(ZARR_READ, zarr_read, (group, threads)),
+        Contender(ZARR, zarr_pass, (group,)),
+        Contender(DIAG, dask_pass, (folder, "diag", "threads")),
+        Contender(DASK_ML, dask_ml, (group, classes)),
+        Contender(DASK_FRAME, dask_frame, (folder,)),
+    ]
+    if shutil.which("java"):
+        found.append(Contender(SPARK, spark, (folder, features, threads)))
+    return found
+
+
+def times_table(results: dict[str, Result]) -> str:
+    """Every contender: median and spread."""
+    rows = [
+        (name, f"{result.median:.3f}", f"{min(result.seconds):.3f}–{max(result.seconds):.3f}")
+        for name, result in results.items()
+    ]
+    return report.table(["contender", "median s", "min–max s"], rows)
+
+
+def goals_table(results: dict[str, Result]) -> str:
+    """The ratios that were to be reached, and whether they were."""
+    time = {name: result.median for name, result in results.items()}
+    rows = [
+        report.at_most("graph ÷ plain loop, 1 thread", time[SYNCHRONOUS] / time[LOOP], 1.1),
+        report.at_least("2 threads ÷ cluster of 2 processes", time[THREADS] / time[CLUSTER], 0.85),
+        report.at_most("Zarr ÷ (bare read + BLAS)", time[ZARR] / (time[ZARR_READ] + time[BLAS]), 1.5),
+        *(
+            report.at_least(f"{name.split(':')[0]} ÷ diag", time[name] / time[DIAG], 1)
+            for name in (DASK_ML, DASK_FRAME, SPARK)
+            if name in time
+        ),
+    ]
+    return report.table(["ratio of medians", "measured", "goal", ""], rows)
+
+
+def scale_table(options: argparse.Namespace) -> str:
+    """Rows per second for more and more rows."""
+    rows = []
+    for millions in options.scale:
+        folder = data.make(options.data, int(millions * 1e6), options.features, options.classes)
+        name = f"{millions:g} million"
+        contender = Contender(name, dask_pass, (folder, "full", "threads"))
+        result = contest([contender], options.repeats)[name]
+        rows.append((name, f"{result.median:.3f}", f"{millions / result.median:.2f}", f"{result.peak:.0f}"))
+    return report.table(["rows", "median s", "million rows/s", "peak MB above the interpreter's"], rows)
+
+
+def layouts_table(folder: Path, options: argparse.Namespace) -> str:
+    """The time of a row in layouts that are hard to read, beside the standard one and a bare scan of each."""
+    many = data.make_layout(options.data, files=options.files, rows_per_file=1000, features=options.features)
+    one = data.make_layout(
+        options.data, files=1, rows_per_file=options.rows_in_one, features=options.features
+    )
+    layouts = {
+        "standard": (folder, options.rows),
+        f"{options.files:,} files of 1,000 rows": (many, options.files * 1000),
+        f"1 row group of {options.rows_in_one:,} rows": (one, options.rows_in_one),
+    }
+    found = []
+    for name, (path, _) in layouts.items():
+        found.append(Contender(name, dask_pass, (path, "full", "threads")))
+        found.append(Contender(f"{name}: scan", scan_row_groups, (path, options.threads)))
+    results = contest(found, options.repeats)
+    standard = results["standard"].median / options.rows
+    rows = []
+    for name, (_, n_rows) in layouts.items():
+        per_row = results[name].median / n_rows
+        scan = results[f"{name}: scan"].median / n_rows
+        peak = f"{results[name].peak:.0f}"
+        rows.append((name, f"{1e9 * per_row:.0f}", f"{1e9 * scan:.0f}", f"{per_row / standard:.2f}", peak))
+    headers = ["layout", "ns per row", "bare pyarrow scan, ns per row", "÷ standard (goal ≤ 2)", "peak MB"]
+    return report.table(headers, rows)
+
+
+def main() -> None:
+    """Run the contest and keep its tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--features", type=int, default=50)
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--scale", type=float, nargs="*", default=[1, 4, 16], help="millions of rows")
+    parser.add_argument("--files", type=int, default=1000, help="small files")
+    parser.add_argument("--rows-in-one", type=int, default=5_000_000, help="rows of the one large row group")
+    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
+    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    options = parser.parse_args()
+    limit_threads(options.threads)
+    folder = data.make(options.data, options.rows, options.features, options.classes)
+    results = contest(contenders(folder, options), options.repeats)
+    size = (
+        f"{options.rows:,} × {options.features} float64, {options.classes} classes, {options.threads} threads"
+    )
+    sections = [
+        f"## bench.dask: {size}",
+        times_table(results),
+        *([] if SPARK in results else ["Spark was skipped: no Java was found."]),
+        goals_table(results),
+        "More and more rows:",
+        scale_table(options),
+        "Layouts:",
+        layouts_table(folder, options),
+    ]
+    report.publish("dask", "\n\n".join(sections), keep=not options.print_only)
+
+
+if __name__ == "__main__":
+    main()
