@@ -188,7 +188,8 @@ def _compute_on(
 
     *parts, root = client.compute([*plan.parts, plan.root])
     rows = {part.key: n_rows for part, n_rows in zip(parts, plan.rows, strict=True)}
-    waiting = as_completed(parts)
+    with client.as_current():
+        waiting = as_completed(parts)
     del parts
     for part in waiting:
         advance(rows[part.key] or 0)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -19,3 +20,13 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("STREAMGDA_DATA is not set")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def client():
+    """A cluster of two worker processes over TCP."""
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, protocol="tcp://", dashboard_address=":0"
+    )
+    with cluster, Client(cluster, set_as_default=False) as client:
+        yield client

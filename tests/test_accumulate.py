@@ -71,19 +71,10 @@ def test_processes_give_the_same_bits(folder):
         assert accumulate(source(folder), scheduler="processes") == accumulate(source(folder))
 
 
-@pytest.fixture(scope="module")
-def client():
-    """A cluster of two worker processes over TCP."""
-    cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, protocol="tcp://", dashboard_address=":0"
-    )
-    with cluster, Client(cluster) as client:
-        yield client
-
-
 def test_an_active_client_is_used_and_gives_the_same_bits(folder, client, capsys):
     expected = accumulate(source(folder), scheduler="synchronous")
-    assert accumulate(source(folder), progress=True) == expected
+    with client.as_current():
+        assert accumulate(source(folder), progress=True) == expected
     assert "400k/400k" in capsys.readouterr().err
     assert accumulate(source(folder), scheduler=client) == expected
     ran = client.run(lambda dask_worker: [key for key, *_ in dask_worker.state.log])

@@ -18,17 +18,19 @@ def run(*arguments, **options):
     ).stdout
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
 def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
     document = Sybil([PythonCodeBlockParser()]).parse(ROOT / "README.md")
     monkeypatch.chdir(tmp_path)
+    document.namespace["__name__"] = "__main__"
     examples = list(document.examples())
-    assert len(examples) >= 5
+    assert len(examples) >= 9
     for example in examples:
         example.evaluate()
     printed = capsys.readouterr().out
     assert "['setosa' 'virginica']" in printed
     assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
-    assert printed.count("True") == 2
+    assert printed.count("True") == 3
 
 
 def test_the_quickstart_reports_three_models(tmp_path):

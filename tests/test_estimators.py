@@ -1,6 +1,7 @@
 """The estimators against scikit-learn and scipy.stats, on data cut in any way; and how they are used."""
 
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -466,3 +467,20 @@ def test_collinear_features_are_found_at_any_tolerance():
     for tol in (0.0, 1e-20):
         with pytest.raises(np.linalg.LinAlgError, match="class 0: the covariance has rank 2 of 3"):
             QuadraticDiscriminantAnalysis(tol=tol).fit(np.column_stack([X, X.sum(axis=1)]), y)
+
+
+def test_lda_of_many_classes_keeps_one_matrix(tmp_path):
+    """5,000 classes × 60 features: a matrix for each class would be 144 MB (scikit-learn #10898)."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(20_000) % 5_000)
+    table = pa.table({**{f"x{j}": rng.normal(size=20_000) + y for j in range(60)}, "y": y})
+    pq.write_table(table, tmp_path / "1.parquet")
+    source = scan_parquet(tmp_path, "y")
+    tracemalloc.start()
+    try:
+        model = LinearDiscriminantAnalysis().fit(source)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(model.classes_) == 5_000
+    assert peak < 80e6

@@ -19,6 +19,7 @@ import zarr
 from threadpoolctl import threadpool_limits
 
 from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet, scan_zarr
+from tests.logged_filesystem import note
 from tests.strategies import KINDS
 
 N = 1000
@@ -52,6 +53,7 @@ class SourceContract:
     """What a source must do. A subclass says how rows become one."""
 
     can_be_read_again = True
+    can_leave_the_process = True
 
     def scan(self, table, folder, *, rows_per_chunk=300, weight=None, missing="raise"):
         """A source of the columns u and v with the target y, stored in chunks of so many rows."""
@@ -105,6 +107,19 @@ class SourceContract:
         else:
             with pytest.raises(ValueError, match="is spent"):
                 accumulate(source)
+
+    @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
+    def test_every_scheduler_gives_the_same_bits(self, scheduler, tmp_path, request):
+        if scheduler == "distributed":
+            scheduler = request.getfixturevalue("client")
+        elsewhere = scheduler not in ("synchronous", "threads")
+        source = self.scan(rows(), tmp_path / "a", rows_per_chunk=77)
+        if elsewhere and not self.can_leave_the_process:
+            with pytest.raises(Exception, match="in this process only|[Ss]erialize"):
+                accumulate(source, scheduler=scheduler)
+        else:
+            again = self.scan(rows(), tmp_path / "b", rows_per_chunk=77)
+            assert accumulate(source, scheduler=scheduler) == accumulate(again, scheduler="synchronous")
 
     def test_no_rows_are_refused(self, tmp_path):
         with pytest.raises(ValueError, match="nothing to accumulate"):
@@ -179,33 +194,37 @@ class TestFeatherDataset(TabularContract):
         return scan_arrow(ds.dataset(folder, format="feather"), "y", **COLUMNS, **options)
 
 
-class TestReader(TabularContract):
+class StreamContract(TabularContract):
+    can_leave_the_process = False
+
+
+class TestReader(StreamContract):
     can_be_read_again = False
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         return scan_arrow(chunked(table, rows_per_chunk).to_reader(), "y", **COLUMNS, **options)
 
 
-class TestPolars(TabularContract):
+class TestPolars(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
         return scan_arrow(pl.from_arrow(table), "y", **COLUMNS, **options)
 
 
-class TestLazyPolars(TabularContract):
+class TestLazyPolars(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
         return scan_arrow(pl.from_arrow(table).lazy().filter(pl.col("v") > 0), "y", **COLUMNS, **options)
 
 
-class TestDuckDB(TabularContract):
+class TestDuckDB(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
         relation = duckdb.connect().from_arrow(table)
         return scan_arrow(relation, "y", **COLUMNS, **options)
 
 
-class TestPandas(TabularContract):
+class TestPandas(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
         return scan_arrow(table.to_pandas(), "y", **COLUMNS, **options)
@@ -342,39 +361,63 @@ def test_a_row_of_a_stream_is_named_by_its_place_in_it():
 # ---------------------------------------------------------------------- what is particular to Zarr
 
 
-class CountingStore(zarr.storage.WrapperStore):
-    """A store that notes the key of each read."""
+class NotingStore(zarr.storage.WrapperStore):
+    """A store that logs each read, from any process."""
 
-    def __init__(self, store):
+    def __init__(self, store, log):
         super().__init__(store)
-        self.reads = []
+        self.log = log
+
+    def _with_store(self, store):
+        return NotingStore(store, self.log)
+
+    @property
+    def reads(self):
+        """(key, byte range) of each read of a chunk."""
+        lines = [line.split("\t") for line in self.log.read_text().splitlines()]
+        return [
+            (key, byte_range) for key, byte_range in lines if key.startswith(("X/", "y/")) and is_chunk(key)
+        ]
 
     async def get(self, key, prototype, byte_range=None):
-        self.reads.append((key, byte_range))
+        note(self.log, f"{key}\t{byte_range}")
         return await self._store.get(key, prototype, byte_range)
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def is_chunk(key):
+    return not key.endswith(("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"))
+
+
+def chunk_files(folder):
+    """The keys of all the chunks of X and y."""
+    files = (path for name in "Xy" for path in (folder / name).rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(folder))
+        for path in files
+        if path.name not in ("zarr.json", ".zarray", ".zattrs")
+    }
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
 @pytest.mark.parametrize("layout", [{}, {"columns_per_chunk": 1}, {"label_rows": 700}, {"zarr_format": 2}])
-def test_each_chunk_is_read_once(tmp_path, layout, scheduler):
-    write_zarr(rows(), tmp_path, 100, **layout)
-    store = CountingStore(zarr.storage.LocalStore(tmp_path, read_only=True))
+def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
+    if scheduler == "distributed":
+        scheduler = request.getfixturevalue("client")
+    write_zarr(rows(), tmp_path / "group", 100, **layout)
+    store = NotingStore(zarr.storage.LocalStore(tmp_path / "group", read_only=True), tmp_path / "log")
     accumulate(scan_zarr(store), scheduler=scheduler)
-    times = collections.Counter(
-        key for key, _ in store.reads if key[0] in "Xy" and "zarr" not in key and "z" not in key
+    assert collections.Counter(key for key, _ in store.reads) == dict.fromkeys(
+        chunk_files(tmp_path / "group"), 1
     )
-    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert times == dict.fromkeys((name for name in files if name[0] in "Xy" and "z" not in name), 1)
 
 
 def test_each_chunk_in_a_shard_is_read_once(tmp_path):
-    write_zarr(rows(), tmp_path, 100, rows_per_shard=500)
-    store = CountingStore(zarr.storage.LocalStore(tmp_path, read_only=True))
+    write_zarr(rows(), tmp_path / "group", 100, rows_per_shard=500)
+    store = NotingStore(zarr.storage.LocalStore(tmp_path / "group", read_only=True), tmp_path / "log")
     accumulate(scan_zarr(store))
-    whole = [key for key, byte_range in store.reads if key.startswith("X/c") and byte_range is None]
-    ranges = [read for read in store.reads if read[0].startswith("X/c") and read[1] is not None]
-    assert len(set(map(str, whole + ranges))) == len(whole + ranges)
-    assert len(whole) == len({key for key, _ in ranges} | set(whole))
+    assert set(collections.Counter(store.reads).values()) == {1}
+    whole = {key for key, byte_range in store.reads if byte_range == "None"}
+    assert not whole & {key for key, byte_range in store.reads if byte_range != "None"}
 
 
 def test_a_chunk_that_was_never_written_is_zeros(tmp_path):
@@ -482,14 +525,29 @@ def test_a_bad_value_is_named_by_its_partition():
         accumulate(scan_dask(dd.from_pandas(frame, chunksize=300, sort=False), "y", **COLUMNS))
 
 
-def test_each_partition_is_computed_once():
-    seen = []
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
+def test_each_partition_is_computed_once(tmp_path, scheduler, request):
+    if scheduler == "distributed":
+        scheduler = request.getfixturevalue("client")
+    log = tmp_path / "log"
 
     def load(i):
-        seen.append(i)
+        note(log, str(i))
         return rows().slice(i * 100, 100).to_pandas()
 
     frame = dd.from_map(load, range(10), meta=rows().to_pandas().iloc[:0])
-    state = accumulate(scan_dask(frame, "y", **COLUMNS), scheduler="threads")
-    assert sorted(seen) == list(range(10))
+    state = accumulate(scan_dask(frame, "y", **COLUMNS), scheduler=scheduler)
+    assert sorted(log.read_text().split()) == sorted(map(str, range(10)))
     assert state.allclose(in_memory(rows()), rtol=1e-12)
+
+
+def test_each_batch_of_a_stream_is_taken_once():
+    table, taken = rows(), []
+
+    def batches():
+        for batch in table.to_batches(max_chunksize=10):
+            taken.append(batch.num_rows)
+            yield batch
+
+    accumulate(scan_arrow(pa.RecordBatchReader.from_batches(table.schema, batches()), "y", **COLUMNS))
+    assert len(taken) == N / 10

@@ -112,7 +112,7 @@ class ParquetSource(Source):
         missing: Missing,
     ) -> None:
         self._dataset = dataset
-        stored = next(dataset.get_fragments()).physical_schema
+        stored = self._stored = next(dataset.get_fragments()).physical_schema
         roles = Roles.choose(
             dataset.schema.names,
             dataset.files[0],
@@ -167,6 +167,8 @@ class ParquetSource(Source):
         return [group.id for part in kept for group in part.row_groups]
 
     def _check_file(self, path: str, schema: pa.Schema, partition: dict[str, Any]) -> None:
+        if schema.equals(self._stored):
+            return  # as in most files, and what could be wrong with the first one has been seen
         for name in self._layout.columns:
             if name not in partition and name not in schema.names:
                 raise ValueError(

@@ -82,10 +82,11 @@ class Roles:
 
         Columns that the schema lacks are passed over.
         """
+        names = schema.names
         for name in self.columns:
-            if schema.names.count(name) > 1:
+            if names.count(name) > 1:
                 raise ValueError(f"{where}: there is more than one column {name!r}")
-        held = {name: schema.field(name).type for name in self.columns if name in schema.names}
+        held = {name: schema.field(name).type for name in self.columns if name in names}
         usable = [name for name in self.features if name in held and columns.is_number(held[name])]
         for name in self.features:
             if name in held and name not in usable:
