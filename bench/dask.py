@@ -60,6 +60,7 @@ def cluster_pass(folder: Path, processes: int) -> Callable[[], Any]:
 
     from streamgda import accumulate, scan_parquet
 
+    limit_threads(1)  # each worker has one; together they have as many as the others
     cluster = LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=":0")
     client = Client(cluster)
     return lambda: accumulate(scan_parquet(folder, "y"), scheduler=client)

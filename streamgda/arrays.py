@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels
-from streamgda.blocks import Block, Matrix, Missing, RowName, make_block, name_row, pieces
+from streamgda.blocks import Block, Matrix, Missing, RowName, cut_into_blocks, name_row
 
 
 def array_blocks(
@@ -37,22 +36,16 @@ def array_blocks(
     for name, other in (("y", codes), ("sample_weight", weights)):
         if other is not None and other.shape != (len(matrix),):
             raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
-    return (
-        make_block(
-            matrix[piece],
-            *labels.present(classes, codes[piece]),
-            unlabelled=None if unlabelled is None else unlabelled[piece],
-            weights=None if weights is None else weights[piece],
-            feature_names=names,
-            missing=missing,
-            row_name=partial(_shifted, row_name, piece.start),
-        )
-        for piece in pieces(*matrix.shape)
+    return cut_into_blocks(
+        matrix,
+        classes,
+        codes,
+        unlabelled=unlabelled,
+        weights=weights,
+        feature_names=names,
+        missing=missing,
+        row_name=row_name,
     )
-
-
-def _shifted(row_name: RowName, start: int, row: int) -> str:
-    return row_name(start + row)
 
 
 def refuse_unreadable(X: Any) -> None:

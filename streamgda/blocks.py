@@ -7,7 +7,8 @@ or weighted is decided here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -36,10 +37,9 @@ def rows_per_block(n_features: int) -> int:
     return max(_FEWEST_ROWS, min(_MOST_ROWS, 1 << (max(rows, 1).bit_length() - 1)))
 
 
-def pieces(n_rows: int, n_features: int) -> Iterator[slice]:
-    """The slices that cut so many rows into blocks; none for no rows."""
-    size = rows_per_block(n_features)
-    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+def rows_of(where: str, start: int = 0) -> RowName:
+    """How the rows of a place, such as a file, are named in an error, counted from `start`."""
+    return lambda row: f"{where}, {name_row(start + row)}"
 
 
 def name_row(row: int) -> str:
@@ -110,7 +110,7 @@ class Block:
         )
 
 
-def make_block(
+def cut_into_blocks(
     features: Features,
     classes: Labels,
     codes: Codes,
@@ -120,31 +120,62 @@ def make_block(
     feature_names: tuple[str, ...] | None = None,
     missing: Missing = "raise",
     row_name: RowName = name_row,
-) -> Block:
-    """Check labels and weights, and leave out the rows that do not count.
+) -> Iterator[Block]:
+    """Cut rows into blocks, check labels and weights, and leave out the rows that do not count.
 
     A row of weight zero is no row at all. With ``missing="drop"``, rows with a NaN or an infinity
     in a feature, or without a label or a weight, are left out and counted.
+
+    Parameters
+    ----------
+    features, classes, codes, weights, feature_names, row_name
+        As for a block, of any number of rows; codes may leave classes out.
+    unlabelled : ndarray of bool of shape (n_rows,), optional
+        The rows that have no label.
+    missing : {"raise", "drop"}
+        What becomes of rows in which something is missing.
 
     Raises
     ------
     ValueError
         If a label is missing and `missing` is "raise", or a weight is missing, negative or infinite.
     """
-    blank = np.zeros(len(codes), dtype=np.bool_) if unlabelled is None else unlabelled
+    n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
+    size = rows_per_block(n_features)
+    for start in range(0, len(codes), size):
+        rows = slice(start, start + size)
+        block = Block(
+            _rows(features, rows),
+            *labels.present(classes, codes[rows]),
+            weights=None if weights is None else weights[rows],
+            feature_names=feature_names,
+            row_name=partial(_name_after, row_name, start),
+        )
+        yield _checked(block, None if unlabelled is None else unlabelled[rows], missing)
+
+
+def _name_after(row_name: RowName, start: int, row: int) -> str:
+    return row_name(start + row)
+
+
+def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missing) -> Block:
+    if unlabelled is None and block.weights is None and missing == "raise":
+        return block
+    blank = np.zeros(len(block.codes), dtype=np.bool_) if unlabelled is None else unlabelled
     if missing == "drop":
-        blank = blank | ~_finite_rows(features)
-        blank = blank if weights is None else blank | np.isnan(weights)
-    elif unlabelled is not None and unlabelled.any():
+        blank = blank | ~_finite_rows(block.features)
+        blank = blank if block.weights is None else blank | np.isnan(block.weights)
+    elif blank.any():
         raise ValueError(
-            f"{row_name(int(np.argmax(unlabelled)))} has no label (null or NaN). "
+            f"{block.row_name(int(np.argmax(blank)))} has no label (null or NaN). "
             "Mend the data or leave out such rows, as a source does with missing='drop'"
         )
     keep = ~blank
+    weights = block.weights
     if weights is not None:
-        weights = _checked_weights(weights, blank, row_name)
+        weights = _checked_weights(weights, blank, block.row_name)
         keep &= weights > 0
-    block = Block(features, classes, codes, weights, feature_names, int(blank.sum()), row_name)
+    block = replace(block, weights=weights, n_dropped=int(blank.sum()))
     return block if keep.all() else _select(block, np.flatnonzero(keep))
 
 
@@ -160,17 +191,19 @@ def _checked_weights(
 
 
 def _select(block: Block, rows: NDArray[np.intp]) -> Block:
-    if isinstance(block.features, np.ndarray):
-        features: Features = block.features[rows]
-    else:
-        features = [column[rows] for column in block.features]
     classes, codes = labels.present(block.classes, block.codes[rows])
-    weights = None if block.weights is None else block.weights[rows]
+    return replace(
+        block,
+        features=_rows(block.features, rows),
+        classes=classes,
+        codes=codes,
+        weights=None if block.weights is None else block.weights[rows],
+        row_name=lambda row: block.row_name(int(rows[row])),
+    )
 
-    def row_name(row: int) -> str:
-        return block.row_name(int(rows[row]))
 
-    return Block(features, classes, codes, weights, block.feature_names, block.n_dropped, row_name)
+def _rows(features: Features, rows: slice | NDArray[np.intp]) -> Features:
+    return features[rows] if isinstance(features, np.ndarray) else [column[rows] for column in features]
 
 
 def _columns(features: Features) -> Sequence[Column]:

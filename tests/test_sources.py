@@ -551,3 +551,12 @@ def test_each_batch_of_a_stream_is_taken_once():
 
     accumulate(scan_arrow(pa.RecordBatchReader.from_batches(table.schema, batches()), "y", **COLUMNS))
     assert len(taken) == N / 10
+
+
+@pytest.mark.parametrize("chunk", ["X/c/3/0", "y/c/3"])
+def test_a_chunk_that_is_written_anew_after_the_plan_is_named(tmp_path, chunk):
+    group = write_zarr(rows(), tmp_path, 100)
+    (split,) = scan_zarr(tmp_path).splits()
+    group[chunk[0]][300:310] = 1
+    with pytest.raises(ValueError, match=f"{chunk} has changed since the pass was planned"):
+        list(split.blocks())

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from streamgda.blocks import Block, Missing, name_row, rows_per_block
+from streamgda.blocks import Block, Missing, rows_of, rows_per_block
 from streamgda.source import ROWS_PER_TASK, Source, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.parquet import ParquetSource
@@ -249,13 +249,8 @@ def _naming(where: str, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def _blocks_of_batches(batches: Batches, roles: Roles, where: str, start: int = 0) -> Iterator[Block]:
     for batch in _rebatched(batches, roles):
-        row_name = partial(_row_of, where, start)
-        yield from blocks_of_batch(batch, roles, where, row_name)
+        yield from blocks_of_batch(batch, roles, where, rows_of(where, start))
         start += batch.num_rows
-
-
-def _row_of(where: str, start: int, row: int) -> str:
-    return f"{where}, {name_row(start + row)}"
 
 
 def _rebatched(batches: Batches, roles: Roles) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -11,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamgda import labels
-from streamgda.blocks import Block, Column, RowName, make_block, pieces
+from streamgda.blocks import Block, Column, RowName, cut_into_blocks
 from streamgda.labels import Codes, Labels
 from streamgda.sources import columns
 from streamgda.sources.roles import Roles
@@ -42,26 +40,18 @@ def blocks_of_batch(
     constants : mapping
         Columns that have one value for the whole batch, such as the keys of its partition.
     """
-    columns_held = _Columns(batch, constants, where)
-    classes, codes, unlabelled = columns_held.labels(roles.target)
-    features = [columns_held.numbers(name) for name in roles.features]
-    weights = None if roles.weight is None else columns_held.numbers(roles.weight)
-    for piece in pieces(batch.num_rows, len(features)):
-        seen, numbered = labels.present(classes, codes[piece])
-        yield make_block(
-            [column[piece] for column in features],
-            seen,
-            numbered,
-            unlabelled=None if unlabelled is None else unlabelled[piece],
-            weights=None if weights is None else weights[piece],
-            feature_names=roles.features,
-            missing=roles.missing,
-            row_name=partial(_shifted, row_name, piece.start),
-        )
-
-
-def _shifted(row_name: RowName, start: int, row: int) -> str:
-    return row_name(start + row)
+    held = _Columns(batch, constants, where)
+    classes, codes, unlabelled = held.labels(roles.target)
+    return cut_into_blocks(
+        [held.numbers(name) for name in roles.features],
+        classes,
+        codes,
+        unlabelled=unlabelled,
+        weights=None if roles.weight is None else held.numbers(roles.weight),
+        feature_names=roles.features,
+        missing=roles.missing,
+        row_name=row_name,
+    )
 
 
 class _Columns:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
 from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, name_row
+from streamgda.blocks import Block, Missing, rows_of
 from streamgda.source import Source, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.roles import Roles
@@ -121,7 +121,7 @@ class FramePartition(Split):
         except (pa.ArrowException, TypeError) as error:
             raise ValueError(f"{where}: {error}") from error
         self.roles.check_types(batch.schema, where)
-        yield from blocks_of_batch(batch, self.roles, where, partial(_row_of, self.index))
+        yield from blocks_of_batch(batch, self.roles, where, rows_of(where))
 
 
 @dataclass(frozen=True)
@@ -141,21 +141,13 @@ class RowsPartition(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
+        where = f"partition {self.index}"
         try:
             yield from array_blocks(
-                self.rows,
-                self.labels,
-                self.weights,
-                missing=self.missing,
-                row_name=partial(_row_of, self.index),
+                self.rows, self.labels, self.weights, missing=self.missing, row_name=rows_of(where)
             )
         except ValueError as error:
-            prefix = f"partition {self.index}"
-            raise error if prefix in str(error) else ValueError(f"{prefix}: {error}") from error
-
-
-def _row_of(index: int, row: int) -> str:
-    return f"partition {index}, {name_row(row)}"
+            raise error if where in str(error) else ValueError(f"{where}: {error}") from error
 
 
 def _named_columns(

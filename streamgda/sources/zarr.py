@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from zarr.abc.buffer import Buffer
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import BufferPrototype
 from zarr.core.sync import collect_aiterator
-from zarr.storage import StoreLike, WrapperStore
+from zarr.storage import LocalStore, StoreLike, WrapperStore
 
 from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, name_row
+from streamgda.blocks import Block, Missing, rows_of
 from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, Source, Split
+
+Version = tuple[int, int]
 
 
 def scan_zarr(
@@ -154,27 +157,34 @@ class ZarrSource(Source):
         step = math.lcm(*(array.chunks[0] for array in arrays))
         size = max(step, ROWS_PER_TASK // step * step)
         stored = set(collect_aiterator(self.store.list_prefix(self.path)))
+        folder = _local_folder(self.store)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
         shapes = tuple(array.shape for array in arrays)
         return [
-            ZarrRows(self, shapes, start, stop, stored & _keys_of_rows(arrays, start, stop))
+            ZarrRows(
+                self,
+                shapes,
+                start,
+                stop,
+                {key: _version_of(folder, key) for key in stored & _keys_of_rows(arrays, start, stop)},
+            )
             for start, stop in bounds
         ]
 
 
 @dataclass(frozen=True)
 class ZarrRows(Split):
-    """A range of rows, and the chunks that were there when the pass was planned.
+    """A range of rows, and the stored chunks as they were when the pass was planned.
 
     Zarr reads a chunk that is not there as the fill value, so one that has vanished must be told from
-    one that was never written.
+    one that was never written. On a local disk, one that was written anew is told by size and time.
     """
 
     source: ZarrSource
     shapes: tuple[tuple[int, ...], ...]
     start: int
     stop: int
-    stored: AbstractSet[str]
+    stored: Mapping[str, Version | None]
 
     @property
     def n_rows(self) -> int:
@@ -197,7 +207,7 @@ class ZarrRows(Split):
                 labels[here],
                 weight,
                 missing=self.source.missing,
-                row_name=partial(_row_of, self.source.where, start),
+                row_name=rows_of(self.source.where, start),
             )
 
     def _arrays(self) -> list[zarr.Array[Any]]:
@@ -212,17 +222,13 @@ class ZarrRows(Split):
     def _naming_damage(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError:
+        except (FileNotFoundError, _ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
             raise ValueError(
                 f"{self.source.where}: rows {self.start} to {self.stop} cannot be read, "
                 f"a chunk is damaged: {error}"
             ) from error
-
-
-def _row_of(where: str, start: int, row: int) -> str:
-    return f"{where}, {name_row(start + row)}"
 
 
 def _keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> AbstractSet[str]:
@@ -238,12 +244,20 @@ def _keys_of_array(array: zarr.Array[Any], start: int, stop: int) -> Iterator[st
         yield f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"
 
 
-class _WatchedStore(WrapperStore[Store]):
-    """A store in which none of the chunks that were seen may have vanished."""
+class _ChangedChunkError(ValueError):
+    """A chunk is not the one that was planned for."""
 
-    def __init__(self, store: Store, seen: AbstractSet[str] = frozenset()) -> None:
+
+class _WatchedStore(WrapperStore[Store]):
+    """A store in which none of the chunks that were seen may have vanished or changed."""
+
+    def __init__(self, store: Store, seen: Mapping[str, Version | None] = MappingProxyType({})) -> None:
         super().__init__(store)
         self._seen = seen
+        self._folder = _local_folder(store)
+
+    def _with_store(self, store: Store) -> _WatchedStore:
+        return _WatchedStore(store, self._seen)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -251,4 +265,21 @@ class _WatchedStore(WrapperStore[Store]):
         found = await self._store.get(key, prototype, byte_range)
         if found is None and key in self._seen:
             raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
+        planned = self._seen.get(key)
+        if planned is not None and planned != _version_of(self._folder, key):
+            raise _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
         return found
+
+
+def _local_folder(store: Store) -> Path | None:
+    """Where the files of a store are, if they are on a local disk."""
+    while isinstance(store, WrapperStore):
+        store = store._store
+    return store.root if isinstance(store, LocalStore) else None
+
+
+def _version_of(folder: Path | None, key: str) -> Version | None:
+    if folder is None:
+        return None
+    status = (folder / key).stat()
+    return status.st_size, status.st_mtime_ns
