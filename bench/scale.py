@@ -176,8 +176,9 @@ times their numbers, with nothing overlapping. They assume that storage keeps up
 
 ## What breaks first
 
-1. **Storage.** A core takes in {costs.gigabytes_per_core_second:.1f} GB/s of decoded float64. A few dozen
-   cores outrun a 100 Gbit/s network (12 GB/s); from there on, more workers change nothing.
+1. **Storage.** A core takes in {costs.gigabytes_per_core_second:.1f} GB/s of decoded float64, so
+   {12.5 / costs.gigabytes_per_core_second:.0f} cores use up a network of 100 Gbit/s; from there on, more
+   workers change nothing.
 2. **The scheduler.** One `distributed` scheduler hands out a task in {1e3 * costs.task_cluster:.1f} ms, and a
    task of {ROWS_PER_TASK:,} rows keeps a core busy for {busy:.2f} s, so one scheduler feeds about
    {busy / costs.task_cluster:,.0f} cores. Beyond that, accumulate parts of the dataset as passes of their own

@@ -13,13 +13,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.feather
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 import zarr
 from threadpoolctl import threadpool_limits
 
 from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet, scan_zarr
-from tests.logged_filesystem import note
+from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
 
 N = 1000
@@ -560,3 +561,32 @@ def test_a_chunk_that_is_written_anew_after_the_plan_is_named(tmp_path, chunk):
     group[chunk[0]][300:310] = 1
     with pytest.raises(ValueError, match=f"{chunk} has changed since the pass was planned"):
         list(split.blocks())
+
+
+# ---------------------------------------------------------------------- what is particular to Arrow datasets
+
+
+def test_each_part_of_a_feather_file_is_read_once(tmp_path):
+    path = tmp_path / "rows" / "1.feather"
+    path.parent.mkdir()
+    values = np.random.default_rng(0).normal(size=200_000)
+    table = pa.table({"x": values, "y": np.arange(len(values)) % 2})
+    pa.feather.write_feather(table, path, chunksize=20_000, compression="uncompressed")
+    handler = NotingHandler(tmp_path / "log")
+    dataset = ds.dataset(str(path.parent), format="feather", filesystem=pafs.PyFileSystem(handler))
+    accumulate(scan_arrow(dataset, "y"))
+    times = np.zeros(path.stat().st_size, dtype=int)
+    for _, start, length in handler.reads:
+        times[start : start + length] += 1
+    for start in range(0, len(values), 20_000):
+        place = path.read_bytes().index(values[start : start + 20_000].tobytes())
+        assert set(times[place : place + 160_000]) == {1}
+
+
+def test_a_damaged_feather_file_is_named(tmp_path):
+    pa.feather.write_feather(rows().combine_chunks(), tmp_path / "1.feather", chunksize=100)
+    pa.feather.write_feather(rows().combine_chunks(), tmp_path / "2.feather", chunksize=100)
+    source = scan_arrow(ds.dataset(tmp_path, format="feather"), "y", **COLUMNS)
+    (tmp_path / "2.feather").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match="2.feather cannot be read as Ipc"):
+        accumulate(source)

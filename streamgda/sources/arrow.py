@@ -196,10 +196,14 @@ class Fragment(Split):
     def blocks(self) -> Iterator[Block]:
         """Read the fragment in order."""
         where = getattr(self.fragment, "path", "the dataset")
-        batches = self.fragment.to_batches(
-            schema=self.schema, columns=list(self.roles.columns), use_threads=False, batch_readahead=1
-        )
-        return _blocks_of_batches(_naming(where, batches), self.roles, where)
+        return _blocks_of_batches(self._batches(where), self.roles, where)
+
+    def _batches(self, where: str) -> Iterator[pa.RecordBatch]:
+        columns = list(self.roles.columns)
+        with naming_file(where, getattr(self.fragment, "format", self.fragment).__class__.__name__):
+            yield from self.fragment.to_batches(
+                schema=self.schema, columns=columns, use_threads=False, batch_readahead=1
+            )
 
 
 @dataclass(frozen=True)
@@ -240,11 +244,6 @@ def _read_lazy_frame(frame: Any) -> pa.RecordBatchReader:
         batch for part in frame.collect_batches() for batch in part.to_arrow().cast(schema).to_batches()
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def _naming(where: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    with naming_file(where):
-        yield from batches
 
 
 def _blocks_of_batches(batches: Batches, roles: Roles, where: str, start: int = 0) -> Iterator[Block]:

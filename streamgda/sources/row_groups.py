@@ -127,7 +127,7 @@ class RowGroups(Split):
 
 
 @contextmanager
-def naming_file(path: str) -> Iterator[None]:
+def naming_file(path: str, written_as: str = "Parquet") -> Iterator[None]:
     """Say which file it was that Arrow could not read."""
     try:
         yield
@@ -135,5 +135,5 @@ def naming_file(path: str) -> Iterator[None]:
         raise FileNotFoundError(f"{path} is gone") from error
     except (pa.ArrowException, OSError) as error:
         raise ValueError(
-            f"{path} cannot be read as Parquet, it is damaged or no Parquet file: {error}"
+            f"{path} cannot be read as {written_as}, it is damaged or something else: {error}"
         ) from error
