@@ -2,7 +2,10 @@
 
 import datetime
 import decimal
+import errno
+import os
 
+import dask
 import fsspec
 import numpy as np
 import pyarrow as pa
@@ -13,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import ClassStatistics, accumulate, scan_parquet
+from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
 N = 1000
@@ -369,6 +373,51 @@ def test_a_damaged_file_is_named(folder, damage, name):
         }[damage]
     )
     with pytest.raises(ValueError, match=f"{name} cannot be read as Parquet"):
+        accumulate(scan_parquet(folder, "y"))
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), r"Permission denied.*c\.parquet"),
+        (PermissionError("Forbidden"), r"c\.parquet: Forbidden"),
+        (ConnectionResetError(errno.ECONNRESET, "reset by peer"), r"reset by peer.*c\.parquet"),
+        (OSError("no answer"), r"c\.parquet: no answer"),
+    ],
+)
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_a_file_that_the_storage_does_not_give_is_named_and_not_called_damaged(
+    folder, tmp_path, failure, message, scheduler
+):
+    filesystem = pafs.PyFileSystem(RefusingHandler(tmp_path / "log", "c.parquet", failure))
+    split = scan_parquet(folder, "y", filesystem=filesystem).splits()[-1]
+    assert split.path.endswith("c.parquet")
+    filesystem.handler.refuses = True
+    with pytest.raises(type(failure), match=message) as raised:
+        dask.delayed(lambda: list(split.blocks()))().compute(scheduler=scheduler)
+    assert type(raised.value) is type(failure)
+    assert "damaged" not in str(raised.value)
+
+
+class RefusingHandler(NotingHandler):
+    """A filesystem that, from a certain time on, refuses to open a file."""
+
+    refuses = False
+
+    def __init__(self, log, name, failure):
+        super().__init__(log)
+        self._name, self._failure = name, failure
+
+    def open_input_file(self, path):
+        if self.refuses and path.endswith(self._name):
+            raise self._failure
+        return super().open_input_file(path)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_file_without_permission_to_read_is_named(folder):
+    (folder / "more" / "c.parquet").chmod(0)
+    with pytest.raises(PermissionError, match=r"c\.parquet"):
         accumulate(scan_parquet(folder, "y"))
 
 

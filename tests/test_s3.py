@@ -86,6 +86,15 @@ def test_an_object_that_changes_or_vanishes_is_named(parquet):
         list(splits[1].blocks())
 
 
+def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(parquet):
+    blocks = scan_parquet("s3://rows/data", "y").splits()[0].blocks()
+    next(blocks)
+    boto3.client("s3").delete_object(Bucket="rows", Key="data/day=1/1.parquet")
+    with pytest.raises(OSError, match=r"rows/data/day=1/1.parquet: .*NO_SUCH_KEY") as raised:
+        next(blocks)
+    assert "damaged" not in str(raised.value)
+
+
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_zarr_by_url(bucket, zarr_format):
     group = zarr.open_group("s3://rows/group", mode="w", zarr_format=zarr_format)

@@ -446,6 +446,26 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
         accumulate(scan_zarr(tmp_path))
 
 
+class ForbiddenStore(zarr.storage.WrapperStore):
+    """A store that may be listed but whose chunks may not be read."""
+
+    def _with_store(self, store):
+        return ForbiddenStore(store)
+
+    async def get(self, key, prototype, byte_range=None):
+        if is_chunk(key):
+            raise PermissionError("Forbidden")
+        return await self._store.get(key, prototype, byte_range)
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_a_chunk_that_may_not_be_read_is_not_called_damaged(tmp_path, scheduler):
+    write_zarr(rows(), tmp_path, 100)
+    source = scan_zarr(ForbiddenStore(zarr.storage.LocalStore(tmp_path, read_only=True)))
+    with pytest.raises(PermissionError, match=f"{tmp_path.name}: Forbidden"):
+        accumulate(source, scheduler=scheduler)
+
+
 def test_a_group_that_grows_after_the_plan_is_named(tmp_path):
     group = write_zarr(rows(), tmp_path, 100)
     (split,) = scan_zarr(tmp_path).splits()

@@ -13,9 +13,9 @@ import pyarrow.dataset as ds
 from streamgda.blocks import Block, Missing, rows_of, rows_per_block
 from streamgda.source import ROWS_PER_TASK, Source, Split
 from streamgda.sources.batches import blocks_of_batch
+from streamgda.sources.faults import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.roles import Roles
-from streamgda.sources.row_groups import naming_file
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -200,7 +200,7 @@ class Fragment(Split):
 
     def _batches(self, where: str) -> Iterator[pa.RecordBatch]:
         columns = list(self.roles.columns)
-        with naming_file(where, getattr(self.fragment, "format", self.fragment).__class__.__name__):
+        with decoding(where, getattr(self.fragment, "format", self.fragment).__class__.__name__):
             yield from self.fragment.to_batches(
                 schema=self.schema, columns=columns, use_threads=False, batch_readahead=1
             )

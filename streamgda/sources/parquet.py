@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from streamgda.blocks import Missing
 from streamgda.source import Source, runs
 from streamgda.sources import columns
+from streamgda.sources.faults import decoding
 from streamgda.sources.files import find_files
 from streamgda.sources.roles import Roles
-from streamgda.sources.row_groups import Layout, RowGroups, naming_file, version_of
+from streamgda.sources.row_groups import Layout, RowGroups, version_of
 
 _FOOTER_READERS = 16
 
@@ -84,7 +85,7 @@ def scan_parquet(
     array([1.5, 7.5])
     """
     filesystem, files, base = find_files(path, filesystem)
-    with naming_file(files[0]):
+    with decoding(files[0]):
         dataset = ds.dataset(
             files, format="parquet", partitioning="hive", filesystem=filesystem, partition_base_dir=base
         )
@@ -148,7 +149,7 @@ class ParquetSource(Source):
             known.path, self._dataset.filesystem, known.partition_expression
         )
         version = version_of(self._dataset.filesystem.get_file_info(fragment.path))
-        with naming_file(fragment.path):
+        with decoding(fragment.path):
             schema, metadata = fragment.physical_schema, fragment.metadata
             groups = self._row_groups(fragment)
         partition = ds.get_partition_keys(fragment.partition_expression)

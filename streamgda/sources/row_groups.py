@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from streamgda.blocks import Block
 from streamgda.source import READ_ELEMENTS, Split
 from streamgda.sources.batches import blocks_of_batch
+from streamgda.sources.faults import decoding, opening
 from streamgda.sources.roles import Roles
 
 READ_BUFFER = 1 << 16
@@ -72,10 +72,10 @@ class RowGroups(Split):
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
         self._check_unchanged()
-        with naming_file(self.path):
+        with opening(self.path):
             file = self.layout.filesystem.open_input_file(self.path)
         with file:
-            with naming_file(self.path):
+            with decoding(self.path):
                 parquet = pq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False)
             for index in self.rows_of_group:
                 yield from self._blocks_of_group(parquet, index)
@@ -93,7 +93,7 @@ class RowGroups(Split):
         """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.layout.columns if name not in self.partition]
         size = max(1, READ_ELEMENTS // len(self.layout.columns))
-        with naming_file(self.path):
+        with decoding(self.path):
             yield from parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
 
     def _check_unchanged(self) -> None:
@@ -124,16 +124,3 @@ class RowGroups(Split):
         kept = left.column(_ROW).to_numpy()
         batches = left.drop_columns([_ROW]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
-
-
-@contextmanager
-def naming_file(path: str, written_as: str = "Parquet") -> Iterator[None]:
-    """Say which file it was that Arrow could not read."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} is gone") from error
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"{path} cannot be read as {written_as}, it is damaged or something else: {error}"
-        ) from error

@@ -23,6 +23,7 @@ from zarr.storage import LocalStore, StoreLike, WrapperStore
 from streamgda.arrays import array_blocks
 from streamgda.blocks import Block, Missing, rows_of
 from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, Source, Split
+from streamgda.sources.faults import add_place, is_of_storage
 
 Version = tuple[int, int]
 
@@ -225,6 +226,9 @@ class ZarrRows(Split):
         except (FileNotFoundError, _ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
+            if isinstance(error, OSError) and is_of_storage(error):
+                add_place(error, self.source.where)
+                raise
             raise ValueError(
                 f"{self.source.where}: rows {self.start} to {self.stop} cannot be read, "
                 f"a chunk is damaged: {error}"
