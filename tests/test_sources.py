@@ -1,6 +1,7 @@
 """One contract for every source: the same rows give the same statistics, wherever they come from."""
 
 import collections
+import pickle
 import typing
 
 import dask
@@ -334,6 +335,24 @@ def test_a_large_table_is_read_in_parts_with_the_same_bits_on_every_scheduler():
     source = scan_arrow(table, "y")
     assert len(source.splits()) == 3
     assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
+
+
+def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
+    length = 600_000
+    table = pa.table(
+        {
+            "x": np.arange(length, dtype=float),
+            "note": pa.array(["unused"] * length),
+            "y": pa.array(np.arange(length) % 3).cast(pa.string()).dictionary_encode(),
+        }
+    )
+    splits = scan_arrow(table, "y", features=["x"]).splits()
+    sent = [pickle.dumps(split) for split in splits]
+    assert len(sent) == 3
+    for split, content in zip(splits, sent, strict=True):
+        assert split.n_rows * 12 < len(content) < split.n_rows * 12 * 1.01 + 2000
+        again = pickle.loads(content)
+        assert (again.table, again.roles, again.start) == (split.table, split.roles, split.start)
 
 
 def test_a_stream_stays_in_its_process():

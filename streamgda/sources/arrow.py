@@ -180,6 +180,18 @@ class TableSlice(Split):
         """Cut the rows into blocks, whatever the chunks of the table."""
         return _blocks_of_batches(self.table.to_batches(), self.roles, "the table", self.start)
 
+    def __reduce__(self) -> tuple[Callable[..., TableSlice], tuple[pa.Buffer, Roles, int]]:
+        """Send its own rows to another process: Arrow's pickle of a slice holds the whole table."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _received_slice, (sink.getvalue(), self.roles, self.start)
+
+
+def _received_slice(content: pa.Buffer, roles: Roles, start: int) -> TableSlice:
+    with pa.ipc.open_stream(content) as stream:
+        return TableSlice(stream.read_all(), roles, start)
+
 
 @dataclass(frozen=True)
 class Fragment(Split):
