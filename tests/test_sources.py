@@ -534,15 +534,27 @@ def test_arrays_that_cannot_serve(tmp_path):
 def test_rows_and_labels_that_do_not_fit():
     X, y = da.zeros((100, 2), chunks=(10, 2)), da.zeros(100, chunks=10, dtype=int)
     for rows_, labels, message in (
-        (X, y[:90], "100 rows, and 90 labels"),
-        (X[X[:, 0] == 0], y.rechunk(50), "rows have 10 partitions and what is beside them 2"),
-        (X, X, "two dimensions, and the target and weight one"),
+        (X, y[:90], "100 rows, and the target has 90"),
+        (X[X[:, 0] == 0], y.rechunk(50), "the rows have 10 partitions and the target has 2"),
+        (X, X, "the target must have one dimension, .* it has 2"),
+        (y, y, "rows must have two dimensions, .* they have 1"),
         (X, "y", "not a name"),
     ):
         with pytest.raises(ValueError, match=message):
             accumulate(scan_dask(rows_, labels))
-    with pytest.raises(TypeError, match="must be Dask collections too"):
+    for weight, message in (
+        (y[:90], "100 rows, and the weight has 90"),
+        (X, "the weight must have one dimension"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            scan_dask(X, y, weight=weight)
+    frame = partitioned(rows(), 300)
+    with pytest.raises(ValueError, match="the rows have 5 partitions and the weight has 1"):
+        scan_dask(frame[["u", "v"]], frame["y"], weight=frame["w"].repartition(npartitions=1))
+    with pytest.raises(TypeError, match="the target .* must be a Dask collection too.*got ndarray"):
         scan_dask(X, np.zeros(100))
+    with pytest.raises(TypeError, match="the weight .* must be a Dask collection too.*got list"):
+        scan_dask(X, y, weight=[1] * 100)
     with pytest.raises(TypeError, match="dask DataFrame or array is needed; got ndarray"):
         scan_dask(np.zeros((3, 2)), "y")
     with pytest.raises(ValueError, match="name the columns of a data frame"):

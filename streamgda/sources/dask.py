@@ -85,12 +85,7 @@ class DaskSource(Source):
     description: str
     partitions: list[Delayed]
     feature_names: tuple[str, ...] | None = None
-    width: int | None = None
-
-    @property
-    def n_features(self) -> int | None:
-        """How many features a row has, where that is known before it is read."""
-        return self.width
+    n_features: int | None = None
 
     def __repr__(self) -> str:
         return f"<Dask {self.description}, {len(self.partitions)} partitions>"
@@ -176,20 +171,24 @@ def _named_columns(
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:
-    beside = [labels] if weights is None else [labels, weights]
-    if not all(hasattr(other, "to_delayed") for other in beside):
-        raise TypeError(
-            "the target and the weight of Dask rows must be Dask collections too, or names of columns"
-        )
+    beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
+    for role, other in beside.items():
+        if not hasattr(other, "to_delayed"):
+            raise TypeError(
+                f"{role} of Dask rows must be a Dask collection too, or the name of a column; got "
+                f"{type(other).__name__}"
+            )
     names = tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
     if names is None:
-        rows, *beside = _aligned(rows, *beside)
-    parts: list[list[Any]] = [_delayed_parts(other) for other in (rows, *beside)]
-    if len({len(part) for part in parts}) > 1:
-        raise ValueError(
-            f"rows have {len(parts[0])} partitions and what is beside them {len(parts[1])}; repartition "
-            "one like the other"
-        )
+        rows, beside = _aligned(rows, beside)
+    parts: list[list[Any]] = [_delayed_parts(rows)]
+    for role, other in beside.items():
+        parts.append(_delayed_parts(other))
+        if len(parts[-1]) != len(parts[0]):
+            raise ValueError(
+                f"the rows have {len(parts[0])} partitions and {role} has {len(parts[-1])}; repartition one "
+                "like the other"
+            )
     if weights is None:
         parts.append([None] * len(parts[0]))
     partitions = [
@@ -204,20 +203,22 @@ def _delayed_parts(collection: Any) -> list[Delayed]:
     return list(parts.ravel() if hasattr(parts, "ravel") else parts)
 
 
-def _aligned(rows: Any, *beside: Any) -> list[Any]:
+def _aligned(rows: Any, beside: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The arrays with a chunk of labels for each chunk of rows, which hold all the columns."""
-    if rows.ndim != 2 or any(other.ndim != 1 for other in beside):
-        raise ValueError("rows must have two dimensions, and the target and weight one")
+    if rows.ndim != 2:
+        raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
     rows = rows.rechunk({1: -1})
-    aligned = [rows]
-    for other in beside:
-        if other.chunks[0] == rows.chunks[0] or _is_unknown(rows) or _is_unknown(other):
-            aligned.append(other)
-        elif other.shape[0] != rows.shape[0]:
-            raise ValueError(f"there are {rows.shape[0]} rows, and {other.shape[0]} labels or weights")
-        else:
-            aligned.append(other.rechunk((rows.chunks[0],)))
-    return aligned
+    return rows, {role: _chunked_like(rows, other, role) for role, other in beside.items()}
+
+
+def _chunked_like(rows: Any, other: Any, role: str) -> Any:
+    if other.ndim != 1:
+        raise ValueError(f"{role} must have one dimension, an entry for each row; it has {other.ndim}")
+    if other.chunks[0] == rows.chunks[0] or _is_unknown(rows) or _is_unknown(other):
+        return other
+    if other.shape[0] != rows.shape[0]:
+        raise ValueError(f"there are {rows.shape[0]} rows, and {role} has {other.shape[0]}")
+    return other.rechunk((rows.chunks[0],))
 
 
 def _is_unknown(array: Any) -> bool:
