@@ -1,7 +1,7 @@
 """A block: some rows of a dataset, checked and ready to be reduced to statistics.
 
-Every way into the project (arrays, Parquet) ends in blocks, so what is refused, dropped
-or weighted is decided here and nowhere else.
+Every way into the project (arrays and data frames, Parquet, Arrow, Zarr, Dask) ends in blocks,
+so what is refused, dropped or weighted is decided here and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,13 @@ RowName = Callable[[int], str]
 _TARGET_ELEMENTS = 1 << 21
 _MOST_ROWS = 1 << 16
 _FEWEST_ROWS = 1 << 8
+
+
+def check_missing(missing: str) -> None:
+    """Raise ValueError for what does not say what becomes of rows in which something is missing."""
+    choices = get_args(Missing)
+    if missing not in choices:
+        raise ValueError(f"missing must be {' or '.join(map(repr, choices))}; got {missing!r}")
 
 
 def rows_per_block(n_features: int) -> int:

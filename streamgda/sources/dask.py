@@ -12,7 +12,7 @@ import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
 from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, rows_of
+from streamgda.blocks import Block, Missing, check_missing, rows_of
 from streamgda.source import Source, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.roles import Roles
@@ -67,8 +67,7 @@ def scan_dask(
     array([[2.],
            [8.]])
     """
-    if missing not in ("raise", "drop"):
-        raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
+    check_missing(missing)
     if not hasattr(collection, "to_delayed"):
         raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}")
     if isinstance(target, str):

@@ -9,7 +9,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from streamgda.blocks import Missing
+from streamgda.blocks import Missing, check_missing
 from streamgda.sources import columns
 
 
@@ -41,8 +41,7 @@ class Roles:
         ValueError
             If a column is not among those known, or would have two roles.
         """
-        if missing not in ("raise", "drop"):
-            raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
+        check_missing(missing)
         if isinstance(features, str):
             raise ValueError(f"features must be a list of column names; got the string {features!r}")
         if features is None:

@@ -21,7 +21,7 @@ from zarr.core.sync import collect_aiterator
 from zarr.storage import LocalStore, StoreLike, WrapperStore
 
 from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, rows_of
+from streamgda.blocks import Block, Missing, check_missing, rows_of
 from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, Source, Split
 from streamgda.sources.faults import add_place, is_of_storage
 
@@ -78,8 +78,7 @@ def scan_zarr(
     array([[2.],
            [8.]])
     """
-    if missing not in ("raise", "drop"):
-        raise ValueError(f"missing must be 'raise' or 'drop'; got {missing!r}")
+    check_missing(missing)
     group = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
     source = ZarrSource(group.store, group.path, features, target, weight, missing)
     source.arrays()
