@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels
-from streamgda.blocks import Block, Matrix, Missing, RowName, cut_into_blocks, name_row
+from streamgda.blocks import Block, Matrix, Missing, cut_into_blocks, name_row, rows_of
 
 
 def array_blocks(
@@ -19,33 +20,46 @@ def array_blocks(
     feature_names: tuple[str, ...] | None = None,
     *,
     missing: Missing = "raise",
-    row_name: RowName = name_row,
+    where: str | None = None,
+    start: int = 0,
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
+
+    Errors name the place `where` the rows come from, if it has a name, and count them from `start`.
 
     Raises
     ------
     ValueError
         If X is not a matrix of numbers, or lengths differ, or labels are of no known kind.
     """
-    names = feature_names or _column_names(X)
-    refuse_unreadable(X)
-    matrix = _matrix(X)
-    classes, codes, unlabelled = labels.encode(y)
-    weights = None if sample_weight is None else _real(np.asarray(sample_weight), "sample_weight")
-    for name, other in (("y", codes), ("sample_weight", weights)):
-        if other is not None and other.shape != (len(matrix),):
-            raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
+    with _naming(where):
+        refuse_unreadable(X)
+        matrix = _matrix(X)
+        classes, codes, unlabelled = labels.encode(y)
+        weights = None if sample_weight is None else _real(np.asarray(sample_weight), "sample_weight")
+        for name, other in (("y", codes), ("sample_weight", weights)):
+            if other is not None and other.shape != (len(matrix),):
+                raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
     return cut_into_blocks(
         matrix,
         classes,
         codes,
         unlabelled=unlabelled,
         weights=weights,
-        feature_names=names,
+        feature_names=feature_names or _column_names(X),
         missing=missing,
-        row_name=row_name,
+        row_name=name_row if where is None else rows_of(where, start),
     )
+
+
+@contextmanager
+def _naming(where: str | None) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if where is None:
+            raise
+        raise ValueError(f"{where}: {error}") from error
 
 
 def refuse_unreadable(X: Any) -> None:

@@ -485,6 +485,21 @@ def test_a_chunk_that_may_not_be_read_is_not_called_damaged(tmp_path, scheduler)
         accumulate(source, scheduler=scheduler)
 
 
+def test_labels_and_features_that_cannot_serve_are_named_by_their_place(tmp_path):
+    group = zarr.open_group(tmp_path, mode="w")
+    group.create_array("X", data=np.zeros((3, 2)))
+    group.create_array("y", data=np.array([0.5, 1.5, 2.5]))
+    with pytest.raises(ValueError, match=rf"{tmp_path.name}: label 0.5 is not a class"):
+        accumulate(scan_zarr(tmp_path))
+    group["y"][:] = [0, 1, 1]
+    group["X"][2, 1] = np.inf
+    with pytest.raises(ValueError, match=rf"{tmp_path.name}, row 2: feature 1 is infinity"):
+        accumulate(scan_zarr(tmp_path))
+    X, y = da.zeros((4, 2), chunks=(2, 2)), da.from_array(np.array([0.0, 1.0, 1.0, 0.5]), chunks=2)
+    with pytest.raises(ValueError, match="^partition 1: label 0.5 is not a class"):
+        accumulate(scan_dask(X, y))
+
+
 def test_a_group_that_grows_after_the_plan_is_named(tmp_path):
     group = write_zarr(rows(), tmp_path, 100)
     (split,) = scan_zarr(tmp_path).splits()

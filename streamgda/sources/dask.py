@@ -136,12 +136,7 @@ class RowsPartition(Split):
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
         where = f"partition {self.index}"
-        try:
-            yield from array_blocks(
-                self.rows, self.labels, self.weights, missing=self.missing, row_name=rows_of(where)
-            )
-        except ValueError as error:
-            raise error if where in str(error) else ValueError(f"{where}: {error}") from error
+        return array_blocks(self.rows, self.labels, self.weights, missing=self.missing, where=where)
 
 
 def _named_columns(

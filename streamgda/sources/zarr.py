@@ -21,7 +21,7 @@ from zarr.core.sync import collect_aiterator
 from zarr.storage import LocalStore, StoreLike, WrapperStore
 
 from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, check_missing, rows_of
+from streamgda.blocks import Block, Missing, check_missing
 from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, Source, Split
 from streamgda.sources.faults import add_place, is_of_storage
 
@@ -207,7 +207,8 @@ class ZarrRows(Split):
                 labels[here],
                 weight,
                 missing=self.source.missing,
-                row_name=rows_of(self.source.where, start),
+                where=self.source.where,
+                start=start,
             )
 
     def _arrays(self) -> list[zarr.Array[Any]]:
