@@ -419,7 +419,7 @@ def chunk_files(folder):
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
-@pytest.mark.parametrize("layout", [{}, {"columns_per_chunk": 1}, {"label_rows": 700}, {"zarr_format": 2}])
+@pytest.mark.parametrize("layout", [{}, {"columns_per_chunk": 1}, {"label_rows": 77}, {"zarr_format": 2}])
 def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
     if scheduler == "distributed":
         scheduler = request.getfixturevalue("client")
@@ -429,6 +429,22 @@ def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
     assert collections.Counter(key for key, _ in store.reads) == dict.fromkeys(
         chunk_files(tmp_path / "group"), 1
     )
+
+
+@pytest.mark.parametrize(("chunk", "label_chunk"), [(100, 77), (30, 1009), (7, 1), (100, 100)])
+def test_a_long_task_holds_few_chunks_and_reads_each_once(tmp_path, monkeypatch, chunk, label_chunk):
+    monkeypatch.setattr("streamgda.sources.zarr.READ_ELEMENTS", 2 * 150)
+    write_zarr(rows(), tmp_path / "group", chunk, label_rows=label_chunk)
+    store = NotingStore(zarr.storage.LocalStore(tmp_path / "group", read_only=True), tmp_path / "log")
+    source = scan_zarr(store, weight="w")
+    (split,) = source.splits()
+    next(split.blocks())
+    first = collections.Counter(key.split("/")[0] for key, _ in store.reads)
+    assert first["X"] * chunk <= 150
+    assert first["y"] * label_chunk < 150 + label_chunk
+    (tmp_path / "log").unlink()
+    assert accumulate(source, "diag").allclose(in_memory(rows(), "diag", W), rtol=1e-12)
+    assert set(collections.Counter(store.reads).values()) == {1}
 
 
 def test_each_chunk_in_a_shard_is_read_once(tmp_path):

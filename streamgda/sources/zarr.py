@@ -9,15 +9,14 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import zarr
-from zarr.abc.buffer import Buffer
+from numpy.typing import NDArray
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import BufferPrototype
-from zarr.core.sync import collect_aiterator
+from zarr.core.sync import collect_aiterator  # private, but there is no other way into the loop of a store
 from zarr.storage import LocalStore, StoreLike, WrapperStore
 
 from streamgda.arrays import array_blocks
@@ -40,6 +39,9 @@ def scan_zarr(
 
     Formats 2 and 3, sharded or not, with chunks along rows, columns or both. A pass reads each chunk
     once; where the chunks of the arrays end at different rows, tasks begin at the rows where they meet.
+    Chunks that seldom meet (1000 rows of X beside 999 labels), or labels in one chunk, make few and long
+    tasks, so less runs in parallel; memory stays bounded by some chunks all the same. Chunk lengths of
+    which one divides the other are best.
 
     Parameters
     ----------
@@ -193,23 +195,20 @@ class ZarrRows(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Read the rows, slab by slab, each slab a whole number of chunks of the features."""
-        matrix, *columns = self._arrays()
-        with self._naming_damage():
-            labels, *weights = [np.asarray(column[self.start : self.stop]) for column in columns]
-        slab = matrix.chunks[0] * max(1, READ_ELEMENTS // (matrix.chunks[0] * matrix.shape[1]))
-        for start in range(self.start, self.stop, slab):
-            here = slice(start - self.start, start - self.start + slab)
-            with self._naming_damage():
-                rows = np.asarray(matrix[start : min(start + slab, self.stop)])
-            weight = weights[0][here] if weights else None
+        arrays = self._arrays()
+        n_rows, n_features = arrays[0].chunks[0], arrays[0].shape[1]
+        slab = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
+        starts = range(self.start, self.stop, slab)
+        for start, (rows, labels, *weights) in zip(starts, self._slabs(arrays, slab), strict=True):
+            weight = weights[0] if weights else None
             yield from array_blocks(
-                rows,
-                labels[here],
-                weight,
-                missing=self.source.missing,
-                where=self.source.where,
-                start=start,
+                rows, labels, weight, missing=self.source.missing, where=self.source.where, start=start
             )
+            del rows  # or they would be held while the next ones are read
+
+    def _slabs(self, arrays: Iterable[zarr.Array[Any]], size: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        with self._naming_damage():
+            yield from zip(*(_slabs(array, self.start, self.stop, size) for array in arrays), strict=True)
 
     def _arrays(self) -> list[zarr.Array[Any]]:
         arrays = self.source.arrays(_WatchedStore(self.source.store, self.stored))
@@ -235,6 +234,20 @@ class ZarrRows(Split):
             ) from error
 
 
+def _slabs(array: zarr.Array[Any], start: int, stop: int, size: int) -> Iterator[NDArray[Any]]:
+    """So many rows at a time. A chunk is read once, and what it has beyond a slab is kept for the next."""
+    chunk = array.chunks[0]
+    held, read = np.asarray(array[start:start]), start
+    for first in range(start, stop, size):
+        last = min(first + size, stop)
+        if last > read:
+            end = min(-(-last // chunk) * chunk, stop)
+            more = np.asarray(array[read:end])
+            held, read = (np.concatenate([held, more]) if len(held) else more), end
+        yield held[: last - first]
+        held = held[last - first :].copy()  # a view would keep the slab
+
+
 def _keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> AbstractSet[str]:
     """The keys of the stored objects (chunks, or shards of them) that hold these rows."""
     return {key for array in arrays for key in _keys_of_array(array, start, stop)}
@@ -255,7 +268,7 @@ class _ChangedChunkError(ValueError):
 class _WatchedStore(WrapperStore[Store]):
     """A store in which none of the chunks that were seen may have vanished or changed."""
 
-    def __init__(self, store: Store, seen: Mapping[str, Version | None] = MappingProxyType({})) -> None:
+    def __init__(self, store: Store, seen: Mapping[str, Version | None]) -> None:
         super().__init__(store)
         self._seen = seen
         self._folder = _local_folder(store)
