@@ -545,12 +545,20 @@ def test_arrays_that_cannot_serve(tmp_path):
     group = write_zarr(rows(), tmp_path, 100)
     group.create_array("short", shape=(3,), dtype="int64")
     group.create_array("complex", shape=(N, 2), dtype="complex128")
+    group.create_array("words", shape=(N,), dtype=str)
+    group.create_array("nothing", shape=(N, 0), chunks=(10, 1), dtype=float)
     for options, message in (
-        ({"target": "z"}, "there is no array 'z'; there are 'X', 'complex', 'short', 'w', 'y'"),
+        (
+            {"target": "z"},
+            "there is no array 'z'; there are 'X', 'complex', 'nothing', 'short', 'w', 'words', 'y'",
+        ),
         ({"target": "short"}, "'short' is \\(3,\\)"),
         ({"target": "X"}, "must be arrays of their own"),
         ({"features": "w"}, r"must be \(n_rows, n_features\)"),
         ({"features": "complex"}, "complex128 and cannot be the features"),
+        ({"target": "complex"}, "complex128 and cannot be the target"),
+        ({"weight": "words"}, "array 'words' is .* and cannot be the weight"),
+        ({"features": "nothing"}, f"{tmp_path.name}: 'nothing' has no columns"),
         ({"missing": "ignore"}, "must be 'raise' or 'drop'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -26,6 +26,9 @@ from streamgda.sources.faults import add_place, is_of_storage
 
 Version = tuple[int, int]
 
+_NUMBERS = "biuf"
+_LABELS = _NUMBERS + "UTO"
+
 
 def scan_zarr(
     store: StoreLike | zarr.Group,
@@ -140,6 +143,8 @@ class ZarrSource(Source):
                     f"{self.where}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,); "
                     f"{self.features!r} is {arrays[0].shape}, {name!r} is {array.shape}"
                 )
+        if not arrays[0].shape[1]:
+            raise ValueError(f"{self.where}: {self.features!r} has no columns, so there are no features")
         return arrays
 
     def _array(self, group: zarr.Group, name: str) -> zarr.Array[Any]:
@@ -147,8 +152,9 @@ class ZarrSource(Source):
         if not isinstance(array, zarr.Array):
             known = ", ".join(sorted(repr(key) for key in group.array_keys()))
             raise ValueError(f"{self.where}: there is no array {name!r}; there are {known or 'none'}")
-        if array.dtype.kind not in ("biuf" if name == self.features else "biufUTO"):
-            role = "the features" if name == self.features else "a target or weight"
+        kinds = _LABELS if name == self.target else _NUMBERS
+        if array.dtype.kind not in kinds:
+            role = {self.features: "the features", self.target: "the target"}.get(name, "the weight")
             raise ValueError(f"{self.where}: array {name!r} is {array.dtype} and cannot be {role}")
         return array
 
