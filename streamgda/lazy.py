@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial, wraps
 from typing import Any, TypeVar
+
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.arrays import refuse_unreadable
 
 R = TypeVar("R")
 
@@ -18,17 +23,41 @@ def lazy_on_dask(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
     """Let a method of a fitted model that scores rows take Dask rows too, and then return Dask scores.
 
     A dask array gives a dask array. A dask DataFrame gives a dask Series, or a DataFrame with a column
-    for each class, with the index of the rows.
+    for each class, with the index of the rows. The scores are of the model as it is now: what it learns
+    later does not change them.
     """
 
     @wraps(method)
     def on_rows(model: Any, X: Any) -> Any:
         if not is_dask(X):
             return method(model, X)
+        _check(model, X)
+        model = _as_it_is(model)
         score = partial(method, model)
         return _on_frame(score, model, X) if hasattr(X, "map_partitions") else _on_array(score, model, X)
 
     return on_rows
+
+
+def _check(model: Any, X: Any) -> None:
+    """Refuse now what each worker would refuse later."""
+    check_is_fitted(model)
+    if getattr(X, "ndim", None) != 2:
+        raise ValueError("Dask rows must have two dimensions, rows and features")
+    if X.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "
+            "features as input"
+        )
+    if hasattr(X, "map_partitions"):
+        refuse_unreadable(X._meta_nonempty)
+
+
+def _as_it_is(model: Any) -> Any:
+    """A model with statistics of its own."""
+    twin = copy(model)
+    twin.statistics_ = model.statistics_.copy()
+    return twin
 
 
 def _on_array(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
@@ -41,9 +70,9 @@ def _on_array(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
 
 
 def _on_frame(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
-    frame = X._meta_nonempty.iloc[:1]
-    frame = frame.assign(**dict(zip(frame.columns, _typical_row(model)[0], strict=True)))
-    like = score(frame)[:0]
+    import pandas as pd
+
+    like = score(pd.DataFrame(_typical_row(model), columns=X.columns))[:0]
     labelled = partial(_framed, partial(_scored, score, like), model.classes_)
     return X.map_partitions(labelled, meta=labelled(X._meta))
 

@@ -6,6 +6,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
@@ -68,6 +69,44 @@ def test_nothing_is_computed_before_it_is_asked_for():
     fitted.predict(rows)
     with pytest.raises(AssertionError, match="computed"):
         fitted.predict(rows).compute()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_learnt_later_does_not_change_lazy_scores(model):
+    fitted = model().fit(FRAME, Y)
+    arrays = {method: getattr(fitted, method)(FRAME) for method in METHODS}
+    lazy = {method: getattr(fitted, method)(dd.from_pandas(FRAME, npartitions=3)) for method in METHODS}
+    fitted.partial_fit(FRAME + 3, Y + 1)
+    fitted.set_params(priors=[0.7, 0.1, 0.1, 0.1])
+    for method, expected in arrays.items():
+        np.testing.assert_allclose(lazy[method].compute(), expected, rtol=1e-12)
+    assert not np.allclose(fitted.score_samples(FRAME), arrays["score_samples"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_cannot_be_scored_is_refused_before_anything_is_computed(method):
+    score = getattr(GaussianNB().fit(FRAME, Y), method)
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    for rows in (frame, da.zeros((4, 2), chunks=2)):
+        with pytest.raises(NotFittedError):
+            getattr(GaussianNB(), method)(rows)
+    for rows, message in (
+        (frame.assign(w=1.0), "X has 3 features, but GaussianNB is expecting 2"),
+        (frame[["v", "u"]], "feature names"),
+        (frame.rename(columns={"u": "x"}), "feature names"),
+        (frame.assign(v="text"), "column 'v' holds text"),
+        (da.zeros((4, 3), chunks=2), "X has 3 features, but GaussianNB is expecting 2"),
+        (da.zeros(4, chunks=2), "two dimensions"),
+        (frame["u"], "two dimensions"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            score(rows)
+
+
+def test_columns_whose_names_are_numbers():
+    fitted = GaussianNB().fit(X, Y)
+    lazy = fitted.predict(dd.from_pandas(pd.DataFrame(X), npartitions=3))
+    assert (lazy.compute() == fitted.predict(X)).all()
 
 
 def test_chunks_of_unknown_length_and_without_rows():
