@@ -330,6 +330,22 @@ def test_a_stream_need_not_be_a_model_at_every_moment():
     assert model.score(X, y) > 0.5
 
 
+@pytest.mark.parametrize(
+    "method", ["predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples"]
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_masked_values_and_text_are_not_scored(model, method):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
+    score = getattr(model().fit(X, y), method)
+    masked = np.ma.array(X, mask=np.eye(30, 2) > 0)
+    with pytest.raises(ValueError, match="features are masked"):
+        score(masked)
+    assert (score(np.ma.array(X, mask=False)) == score(X)).all()
+    named = getattr(model().fit(pd.DataFrame(X, columns=["u", "v"]), y), method)
+    with pytest.raises(ValueError, match="column 'v' holds text"):
+        named(pd.DataFrame({"u": [1.0], "v": ["1.0"]}))
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_bad_batches_leave_the_model_as_it_was(model):
     X, y = random_rows(2, 2)

@@ -279,6 +279,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         """A score of each row and class with the log prior of the class added: (n, K), block by block."""
         _refuse_what_is_no_batch(X)
         check_is_fitted(self)
+        refuse_unreadable(X)
         X = validate_data(self, X, reset=False)
         score_of = getattr(self._gaussians, score)
         batches = gen_batches(len(X), rows_per_block(X.shape[1]))
