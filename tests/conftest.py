@@ -1,4 +1,4 @@
-"""What several test modules share: where the real data is, and Hypothesis' settings."""
+"""What several test modules share: where the real data is, a cluster, and Hypothesis' settings."""
 
 import os
 from pathlib import Path

@@ -61,8 +61,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         y : array-like of shape (n_rows,), dask array or Series, optional
             Integer, string or bool labels. For a dask DataFrame also the name of its column of labels.
             Not given with a source.
-        sample_weight : array-like of shape (n_rows,), optional
-            Repetitions of each row, whole or not. Not given with a source.
+        sample_weight : array-like of shape (n_rows,), dask array or Series, optional
+            Repetitions of each row, whole or not. For a dask DataFrame whose labels are named, the name
+            of its column of weights. Not given with a source.
 
         Returns
         -------
