@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FAN_IN = 8
 _FAN_IN_OF_WIDE_STATES = 2
-_WIDE = 90
+_WIDE = 90  # features: from here on, a full state is above 64 KB a class, and 90 classes above 5 MB
 
 
 def accumulate(
@@ -163,8 +163,10 @@ def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
 
     client = getattr(get_scheduler(scheduler=scheduler), "__self__", None)
     with tqdm(total=_total(plan.rows), unit=" rows", unit_scale=True) as bar:
-        watched = _compute_here if client is None else partial(_compute_on, client)
-        statistics = watched(plan, scheduler, bar.update)
+        if client is None:
+            statistics = _compute_here(plan, scheduler, bar.update)
+        else:
+            statistics = _compute_on(client, plan, bar.update)
         if bar.total is None:
             bar.update(statistics.n_rows + statistics.n_dropped - bar.n)
     return statistics
@@ -180,9 +182,7 @@ def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object])
     return statistics
 
 
-def _compute_on(
-    client: Any, plan: _Plan, scheduler: Any, advance: Callable[[int], object]
-) -> ClassStatistics:
+def _compute_on(client: Any, plan: _Plan, advance: Callable[[int], object]) -> ClassStatistics:
     """Run the plan on a cluster, whose futures tell; each is let go as soon as it is counted."""
     from distributed import as_completed
 
