@@ -65,6 +65,6 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     positions = pc.fill_null(encoded.indices, 0).to_numpy()
     if no_label is not None:
         unlabelled = unlabelled | no_label[positions]
-    if not len(code_of):
+    if not len(code_of):  # all rows are null, so no label is in the dictionary; they get code 0 even so
         code_of = np.zeros(1, dtype=np.uint8)
     return *labels.present(classes, code_of[positions]), unlabelled if unlabelled.any() else None
