@@ -2,6 +2,7 @@
 
 import collections
 import pickle
+import re
 import typing
 
 import dask
@@ -56,6 +57,7 @@ class SourceContract:
 
     can_be_read_again = True
     can_leave_the_process = True
+    described = ""
 
     def scan(self, table, folder, *, rows_per_chunk=300, weight=None, missing="raise"):
         """A source of the columns u and v with the target y, stored in chunks of so many rows."""
@@ -129,10 +131,12 @@ class SourceContract:
 
     def test_progress_ends_at_the_number_of_rows(self, tmp_path, capsys):
         accumulate(self.scan(rows(), tmp_path), progress=True)
-        assert "1.00k" in capsys.readouterr().err
+        last = capsys.readouterr().err.split("\r")[-1]
+        assert re.match(r"1\.00k rows \[|100%\|\W+\| 1\.00k/1\.00k \[", last)
 
     def test_it_says_what_it_is(self, tmp_path):
-        assert "target" in repr(self.scan(rows(), tmp_path))
+        expected = self.described.format(folder=re.escape(str(tmp_path)))
+        assert re.fullmatch(f"<{expected}>", repr(self.scan(rows(), tmp_path)))
 
 
 class TabularContract(SourceContract):
@@ -169,6 +173,8 @@ COLUMNS = {"features": ["u", "v"]}
 
 
 class TestParquet(TabularContract):
+    described = "Parquet {folder}/0.parquet and 1 more: 2 features, target 'y'"
+
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         folder.mkdir(exist_ok=True)
         pq.write_table(table.slice(0, 0), folder / "0.parquet")
@@ -177,11 +183,15 @@ class TestParquet(TabularContract):
 
 
 class TestTable(TabularContract):
+    described = "Arrow Table: 2 features, target 'y'"
+
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         return scan_arrow(chunked(table, rows_per_chunk), "y", **COLUMNS, **options)
 
 
 class TestParquetDataset(TabularContract):
+    described = "Parquet {folder}/1.parquet: 2 features, target 'y'"
+
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         folder.mkdir(exist_ok=True)
         pq.write_table(table, folder / "1.parquet", row_group_size=rows_per_chunk)
@@ -189,6 +199,8 @@ class TestParquetDataset(TabularContract):
 
 
 class TestFeatherDataset(TabularContract):
+    described = "Arrow FileSystemDataset: 2 features, target 'y'"
+
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         folder.mkdir(exist_ok=True)
         pa.feather.write_feather(table.slice(0, 0), folder / "0.feather")
@@ -198,10 +210,12 @@ class TestFeatherDataset(TabularContract):
 
 class StreamContract(TabularContract):
     can_leave_the_process = False
+    described = "Arrow Stream: 2 features, target 'y'"
 
 
 class TestReader(StreamContract):
     can_be_read_again = False
+    described = "Arrow RecordBatchReader: 2 features, target 'y'"
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         return scan_arrow(chunked(table, rows_per_chunk).to_reader(), "y", **COLUMNS, **options)
@@ -249,6 +263,7 @@ def write_zarr(table, folder, rows_per_chunk, *, columns_per_chunk=2, label_rows
 
 
 class TestZarr(SourceContract):
+    described = "Zarr file://{folder}: features 'X', target 'y'"
     layout: typing.ClassVar = {}
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
@@ -275,6 +290,8 @@ class TestZarrMisalignedLabels(TestZarr):
 
 
 class TestZarrInMemory(TestZarr):
+    described = r"Zarr memory://\d+: features 'X', target 'y'"
+
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         store = zarr.storage.MemoryStore()
         return scan_zarr(write_zarr(table, store, rows_per_chunk), **options)
@@ -289,11 +306,14 @@ def partitioned(table, rows_per_chunk):
 
 
 class TestDaskFrame(TabularContract):
+    described = "Dask frame, target 'y', 5 partitions"
+
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         return scan_dask(partitioned(table, rows_per_chunk), "y", **COLUMNS, **options)
 
 
 class TestDaskArrays(SourceContract):
+    described = "Dask rows with a target beside them, 4 partitions"
     chunk_of_labels = None
 
     def scan(self, table, folder, *, rows_per_chunk=300, weight=None, **options):
@@ -310,6 +330,8 @@ class TestDaskArraysOfOtherChunks(TestDaskArrays):
 
 
 class TestDaskArraysOfUnknownLength(SourceContract):
+    described = "Dask rows with a target beside them, 5 partitions"
+
     def scan(self, table, folder, *, rows_per_chunk=300, weight=None, **options):
         frame = partitioned(table, rows_per_chunk)
         w = None if weight is None else frame[weight].values
@@ -318,6 +340,8 @@ class TestDaskArraysOfUnknownLength(SourceContract):
 
 
 class TestDaskFrameAndSeries(SourceContract):
+    described = "Dask rows with a target beside them, 5 partitions"
+
     def scan(self, table, folder, *, rows_per_chunk=300, weight=None, **options):
         frame = partitioned(table, rows_per_chunk)
         w = None if weight is None else frame[weight]
@@ -334,7 +358,9 @@ def test_a_large_table_is_read_in_parts_with_the_same_bits_on_every_scheduler():
     table = pa.table({"x": rng.normal(size=600_000), "y": rng.integers(0, 2, size=600_000)})
     source = scan_arrow(table, "y")
     assert len(source.splits()) == 3
-    assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
+    state = accumulate(source, scheduler="synchronous")
+    assert accumulate(source, scheduler="threads") == state
+    assert accumulate(source, scheduler="processes") == state
 
 
 def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
