@@ -73,12 +73,25 @@ def test_processes_give_the_same_bits(folder):
 
 def test_an_active_client_is_used_and_gives_the_same_bits(folder, client, capsys):
     expected = accumulate(source(folder), scheduler="synchronous")
-    with client.as_current():
-        assert accumulate(source(folder), progress=True) == expected
-    assert "400k/400k" in capsys.readouterr().err
+    for progress in (False, True):
+        before = tasks_run(client)
+        with client.as_current():
+            assert accumulate(source(folder), progress=progress) == expected
+        ran = tasks_run(client) - before
+        assert sum("accumulate_splits" in key for key in ran) > 1
+    assert " 400k/400k [" in last_redraw(capsys)
     assert accumulate(source(folder), scheduler=client) == expected
-    ran = client.run(lambda dask_worker: [key for key, *_ in dask_worker.state.log])
-    assert all(ran.values())
+
+
+def last_redraw(capsys):
+    """What a progress bar shows at its end."""
+    return capsys.readouterr().err.split("\r")[-1]
+
+
+def tasks_run(client):
+    """The keys of the tasks in the workers' logs."""
+    logs = client.run(lambda dask_worker: [story[0] for story in dask_worker.state.log])
+    return {str(key) for log in logs.values() for key in log}
 
 
 def test_an_error_on_a_cluster_arrives_as_it_was_raised(tmp_path, client):
@@ -189,9 +202,9 @@ print(state.n_rows, pyarrow.default_memory_pool().max_memory())
 
 def test_a_bar_in_the_terminal_counts_rows(folder, capsys):
     accumulate(source(folder), progress=True)
-    shown = capsys.readouterr().err
-    assert "100%" in shown
-    assert "400k/400k" in shown
+    shown = last_redraw(capsys)
+    assert shown.startswith("100%")
+    assert " 400k/400k [" in shown
     assert "rows/s" in shown
     accumulate(source(folder))
     assert capsys.readouterr().err == ""
@@ -211,8 +224,10 @@ accumulate(scan_parquet({str(folder)!r}, "y", features={FEATURES!r}), progress=T
     assert views[-1]["text/plain"] == str(N_ROWS)
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
-def test_an_error_in_a_task_arrives_as_it_was_raised(folder, tmp_path, scheduler):
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
+def test_an_error_in_a_task_arrives_as_it_was_raised(folder, tmp_path, scheduler, request):
+    if scheduler == "distributed":
+        scheduler = request.getfixturevalue("client")
     bad = pq.read_table(folder / "6.parquet")
     values = bad["x1"].to_numpy().copy()
     values[31_000] = np.inf
