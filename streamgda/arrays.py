@@ -36,7 +36,7 @@ def array_blocks(
         refuse_unreadable(X)
         matrix = _matrix(X)
         classes, codes, unlabelled = labels.encode(y)
-        weights = None if sample_weight is None else _real(np.asarray(sample_weight), "sample_weight")
+        weights = None if sample_weight is None else _weights(sample_weight)
         for name, other in (("y", codes), ("sample_weight", weights)):
             if other is not None and other.shape != (len(matrix),):
                 raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
@@ -64,7 +64,7 @@ def _naming(where: str | None) -> Iterator[None]:
 
 def refuse_unreadable(X: Any) -> None:
     """Raise ValueError for masked values, and for a data frame with a column that is not of numbers."""
-    if isinstance(X, np.ma.MaskedArray) and X.mask.any():
+    if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
     for name in _column_names(X) or ():
         values = np.asarray(X[name][:1])
@@ -89,6 +89,16 @@ def _matrix(X: ArrayLike) -> Matrix:
     if matrix.ndim != 2 or not matrix.shape[1]:
         raise ValueError(f"X must have two dimensions, rows and features; got shape {matrix.shape}")
     return _real(matrix, "X")
+
+
+def _weights(sample_weight: ArrayLike) -> NDArray[Any]:
+    if _is_masked(sample_weight):
+        raise ValueError("weights are masked; leave out the rows that have none")
+    return _real(np.asarray(sample_weight), "sample_weight")
+
+
+def _is_masked(values: Any) -> bool:
+    return isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any())
 
 
 def _real(values: NDArray[Any], name: str) -> NDArray[Any]:
