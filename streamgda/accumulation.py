@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamgda.blas import single_blas_thread
-from streamgda.covariances import CovarianceType, kind_named
+from streamgda.covariances import CovarianceType
 from streamgda.moments import Workspace
 from streamgda.source import Source, Split, runs
 from streamgda.statistics import ClassStatistics
@@ -25,6 +25,7 @@ def accumulate(
     source: Source,
     covariance_type: CovarianceType = "full",
     *,
+    fourth_moments: bool = False,
     scheduler: Any = None,
     progress: bool = False,
 ) -> ClassStatistics:
@@ -39,6 +40,8 @@ def accumulate(
         Such as `scan_parquet` returns.
     covariance_type : {"full", "tied", "diag"}, default="full"
         What to keep of the scatter within the classes; see `ClassStatistics`.
+    fourth_moments : bool, default=False
+        Whether to keep fourth moments too, for ``shrinkage="auto"``; see `ClassStatistics`.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
         None follows Dask's own rule: an active client, else the configured scheduler, else threads.
@@ -65,7 +68,7 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    kind_named(covariance_type)
+    empty = ClassStatistics(covariance_type, fourth_moments=fourth_moments)
     if not isinstance(source, Source):
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
@@ -76,7 +79,7 @@ def accumulate(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
     with single_blas_thread:
-        statistics = _compute(_plan(groups, covariance_type, _fan_in(source)), scheduler, progress)
+        statistics = _compute(_plan(groups, empty, _fan_in(source)), scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
@@ -103,25 +106,25 @@ def _fan_in(source: Source) -> int:
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else _FAN_IN
 
 
-def _plan(groups: Sequence[Sequence[Split | Delayed]], covariance_type: CovarianceType, fan_in: int) -> _Plan:
+def _plan(groups: Sequence[Sequence[Split | Delayed]], empty: ClassStatistics, fan_in: int) -> _Plan:
     from dask.delayed import delayed
 
-    parts = [_part(group, covariance_type) for group in groups]
+    parts = [_part(group, empty) for group in groups]
     level = parts
     while len(level) > 1:
         level = [delayed(merge_all)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return _Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
 
 
-def _part(group: Sequence[Split | Delayed], covariance_type: CovarianceType) -> Delayed:
+def _part(group: Sequence[Split | Delayed], empty: ClassStatistics) -> Delayed:
     from dask.delayed import delayed
 
     known = [split for split in group if isinstance(split, Split)]
     part: Delayed
     if len(known) == len(group):  # then Dask need not look for Delayed objects in them
-        part = delayed(partial(accumulate_splits, known, covariance_type), pure=False)()
+        part = delayed(partial(accumulate_splits, known, empty), pure=False)()
     else:
-        part = delayed(accumulate_splits, pure=False)(group, covariance_type)
+        part = delayed(accumulate_splits, pure=False)(group, empty)
     return part
 
 
@@ -135,9 +138,9 @@ def _total(rows: Iterable[int | None]) -> int | None:
     return None if None in known else sum(n for n in known if n is not None)
 
 
-def accumulate_splits(splits: Iterable[Split], covariance_type: CovarianceType) -> ClassStatistics:
-    """One task: the statistics of consecutive splits, read and added in order."""
-    statistics = ClassStatistics(covariance_type)
+def accumulate_splits(splits: Iterable[Split], empty: ClassStatistics) -> ClassStatistics:
+    """One task: the statistics of consecutive splits, read and added in order to a copy of an empty state."""
+    statistics = empty.copy()
     workspace = Workspace()
     with single_blas_thread:
         for split in splits:

@@ -93,19 +93,19 @@ class Block:
         """What to call a feature in an error."""
         return repr(self.feature_names[index]) if self.feature_names else str(index)
 
-    def refuse_values(self) -> None:
+    def refuse_values(self, powers: str = "squares") -> None:
         """Raise the error that names the first value which statistics cannot hold.
 
         Raises
         ------
         ValueError
             Always: for a NaN or an infinity where there is one, else for values so large that
-            their squares exceed float64.
+            their squares, or whichever powers are named, exceed float64.
         """
         finite = _finite_rows(self.features)
         if finite.all():
             raise ValueError(
-                f"the features are too large: their squares exceed float64 in the rows from "
+                f"the features are too large: their {powers} exceed float64 in the rows from "
                 f"{self.row_name(0)} on. Divide them by a power of ten first"
             )
         row = int(np.argmin(finite))

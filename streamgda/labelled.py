@@ -28,24 +28,28 @@ class LabelledMoments:
     moments: Moments
 
     @classmethod
-    def empty(cls, kind: CovarianceKind, n_features: int) -> Self:
-        """The state that has seen no rows."""
-        return cls(labels.no_labels(), np.zeros(0, np.int64), Moments.zeros(kind, 0, n_features))
+    def empty(cls, kind: CovarianceKind, n_features: int, *, fourth: bool = False) -> Self:
+        """The state that has seen no rows, with room for fourth moments or without."""
+        return cls(
+            labels.no_labels(), np.zeros(0, np.int64), Moments.zeros(kind, 0, n_features, fourth=fourth)
+        )
 
     @classmethod
-    def of_block(cls, block: Block, kind: CovarianceKind, workspace: Workspace) -> Self:
+    def of_block(
+        cls, block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool = False
+    ) -> Self:
         """The state of the rows of a block.
 
         Raises
         ------
         ValueError
-            If a value is NaN or infinite, or its square exceeds float64; the message says where.
+            If a value is NaN or infinite, or its power exceeds float64; the message says where.
         """
         if not len(block.codes):
-            return cls.empty(kind, block.n_features)
-        reduced = moments.reduce_block(block, kind, workspace)
+            return cls.empty(kind, block.n_features, fourth=fourth)
+        reduced = moments.reduce_block(block, kind, workspace, fourth=fourth)
         if not reduced.are_finite():
-            block.refuse_values()
+            block.refuse_values("fourth powers" if fourth else "squares")
         return cls(block.classes, np.bincount(block.codes), reduced)
 
     @classmethod
@@ -81,6 +85,11 @@ class LabelledMoments:
         return self.moments.kind
 
     @property
+    def has_fourth(self) -> bool:
+        """Whether fourth moments are kept."""
+        return self.moments.fourth is not None
+
+    @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
         return int(self.moments.means.shape[1])
@@ -103,7 +112,8 @@ class LabelledMoments:
         with np.errstate(over="ignore", invalid="ignore"):
             merged = moments.merge(self.moments.take(here), other.moments)
         if not merged.are_finite():
-            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+            powers = "fourth powers" if self.has_fourth else "squares"
+            raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")
         self.moments.put(here, merged)
         self.counts[here] += other.counts
 
@@ -111,7 +121,7 @@ class LabelledMoments:
         """The state with a place for each of these classes; itself, where it has them all."""
         if self.moments.means.shape == (len(classes), n_features):
             return self
-        wider = Moments.zeros(self.kind, len(classes), n_features)
+        wider = Moments.zeros(self.kind, len(classes), n_features, fourth=self.has_fourth)
         counts = np.zeros(len(classes), dtype=np.int64)
         if len(self.classes):
             there = np.searchsorted(classes, self.classes)
@@ -121,8 +131,7 @@ class LabelledMoments:
 
     def decay(self, factor: float) -> None:
         """Weigh all by a factor, in place, and forget the classes of which nothing is left."""
-        self.moments.weights *= factor
-        self.moments.scatter *= factor
+        self.moments.weigh(factor)
         kept = np.flatnonzero(self.moments.weights >= _NO_WEIGHT)
         if len(kept) < len(self.classes):
             self.classes, self.counts = self.classes[kept], self.counts[kept]
@@ -142,10 +151,12 @@ class LabelledMoments:
         self._check_removable(removed, counts)
         kept = np.flatnonzero(counts > 0)
         if not len(kept):
-            return self.empty(self.kind, self.n_features)
+            return self.empty(self.kind, self.n_features, fourth=self.has_fourth)
         whole = self.moments.take(kept)
         rest = moments.split_off(whole, removed.moments.take(kept))
         _settle_scatter(rest, whole.diagonal, "these rows never went into the state")
+        if rest.fourth:
+            rest.fourth.settle(rest.weights, rest.scatter)
         return replace(self, classes=self.classes[kept], counts=counts[kept], moments=rest)
 
     def _aligned(self, other: LabelledMoments) -> LabelledMoments:
@@ -175,17 +186,18 @@ class LabelledMoments:
                 f"{removed.moments.weights[k]:g} from {self.counts[k]} rows of weight {weights[k]:g}"
             )
 
-    def narrowed(self, kind: CovarianceKind) -> LabelledMoments:
-        """A copy that keeps no more of the scatter than another kind of covariance does."""
-        narrow = replace(
-            self.moments.copy(), kind=kind, scatter=kind.narrowed(self.moments.scatter, self.kind)
-        )
-        return replace(self.copy(), moments=narrow)
+    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> LabelledMoments:
+        """A copy that keeps no more than another kind of covariance does, and fourth moments if asked to."""
+        if fourth and not self.has_fourth:
+            raise ValueError("this state holds no fourth moments; accumulate with fourth_moments=True")
+        narrow = replace(self.moments, kind=kind, scatter=kind.narrowed(self.moments.scatter, self.kind))
+        return replace(self, moments=narrow if fourth else replace(narrow, fourth=None)).copy()
 
     def counts_as(self, other: LabelledMoments) -> bool:
         """Whether the two have the same kind of covariance, features, classes and counts."""
         return (
             self.kind is other.kind
+            and self.has_fourth == other.has_fourth
             and labels.kind_of(self.classes) == labels.kind_of(other.classes)
             and self.n_features == other.n_features
             and np.array_equal(self.classes, other.classes)

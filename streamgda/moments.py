@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks import Block, Column, Features
 from streamgda.covariances import Array, Bounds, CovarianceKind
+from streamgda.fourth_moments import FourthMoments
 
 _ELEMENTS_PER_PAGE = 512
 _ELEMENTS_PER_CACHE_LINE = 8
@@ -30,24 +31,41 @@ _NEGLIGIBLE_TAIL = 1e-9
 
 @dataclass
 class Moments:
-    """Weight, mean and scatter of each class; the mean is ``means + tails``."""
+    """Weight, mean and scatter of each class; the mean is ``means + tails``.
+
+    Fourth moments are kept where they are asked for; they go with a scatter matrix for each class.
+    """
 
     kind: CovarianceKind
     weights: Array
     means: Array
     tails: Array
     scatter: Array
+    fourth: FourthMoments | None = None
 
     @classmethod
-    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Moments:
+    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int, *, fourth: bool = False) -> Moments:
         """The moments of no rows."""
         shape = (n_classes, n_features)
-        return cls(kind, np.zeros(n_classes), np.zeros(shape), np.zeros(shape), kind.zeros(*shape))
+        return cls(
+            kind,
+            np.zeros(n_classes),
+            np.zeros(shape),
+            np.zeros(shape),
+            kind.zeros(*shape),
+            FourthMoments.zeros(*shape) if fourth else None,
+        )
 
     @property
-    def arrays(self) -> tuple[Array, Array, Array, Array]:
+    def arrays(self) -> tuple[Array, ...]:
         """All that is held."""
-        return self.weights, self.means, self.tails, self.scatter
+        return (
+            self.weights,
+            self.means,
+            self.tails,
+            self.scatter,
+            *(self.fourth.arrays if self.fourth else ()),
+        )
 
     @property
     def diagonal(self) -> Array:
@@ -56,12 +74,25 @@ class Moments:
 
     def copy(self) -> Moments:
         """Moments that share nothing with these."""
-        return Moments(self.kind, *(array.copy() for array in self.arrays))
+        return Moments(
+            self.kind,
+            self.weights.copy(),
+            self.means.copy(),
+            self.tails.copy(),
+            self.scatter.copy(),
+            self.fourth and self.fourth.copy(),
+        )
 
     def take(self, classes: NDArray[np.intp]) -> Moments:
         """The moments of some classes."""
-        scatter = self.kind.take(self.scatter, classes)
-        return Moments(self.kind, self.weights[classes], self.means[classes], self.tails[classes], scatter)
+        return Moments(
+            self.kind,
+            self.weights[classes],
+            self.means[classes],
+            self.tails[classes],
+            self.kind.take(self.scatter, classes),
+            self.fourth and self.fourth.take(classes),
+        )
 
     def put(self, classes: NDArray[np.intp], part: Moments) -> None:
         """Write the moments of some classes back."""
@@ -69,10 +100,20 @@ class Moments:
         self.means[classes] = part.means
         self.tails[classes] = part.tails
         self.kind.put(self.scatter, classes, part.scatter)
+        if self.fourth and part.fourth:
+            self.fourth.put(classes, part.fourth)
+
+    def weigh(self, factor: float) -> None:
+        """Multiply every weight by a factor, in place."""
+        self.weights *= factor
+        self.scatter *= factor
+        if self.fourth:
+            self.fourth.weigh(factor)
 
     def are_finite(self) -> bool:
-        """Whether no value was NaN or infinite and no square exceeded float64."""
-        return all(bool(np.isfinite(array).all()) for array in (self.means, self.tails, self.diagonal))
+        """Whether no value was NaN or infinite and no power of it exceeded float64."""
+        finite = all(bool(np.isfinite(array).all()) for array in (self.means, self.tails, self.diagonal))
+        return finite and (self.fourth is None or self.fourth.are_finite())
 
 
 class Workspace:
@@ -104,7 +145,9 @@ class Workspace:
         return self._column[:n_rows]
 
 
-def reduce_block(block: Block, kind: CovarianceKind, workspace: Workspace) -> Moments:
+def reduce_block(
+    block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool = False
+) -> Moments:
     """The moments of the rows of a block, one row of each array for each of its classes."""
     order = np.argsort(block.codes, kind="stable")
     rows = workspace.rows(block.n_features, len(order))
@@ -112,19 +155,20 @@ def reduce_block(block: Block, kind: CovarianceKind, workspace: Workspace) -> Mo
     with np.errstate(over="ignore", invalid="ignore"):
         _gather(block.features, order, rows, workspace)
         if len(order) == len(block.classes):
-            return _moments_of_single_rows(rows, weights, kind)
+            return _moments_of_single_rows(rows, weights, kind, fourth=fourth)
         bounds = np.concatenate(([0], np.cumsum(np.bincount(block.codes))))
         totals = np.add.reduceat(weights, bounds[:-1])
-        means, tails = _centre(rows, weights, totals, bounds, twice=block.weights is not None)
+        means, tails = _centre(rows, weights, totals, bounds, twice=fourth or block.weights is not None)
         if block.weights is not None:
             rows *= np.sqrt(weights)
         scatter = kind.products(rows, bounds)
-    return Moments(kind, totals, means, tails, scatter)
+        powers = FourthMoments.of_rows(rows, weights, bounds) if fourth else None
+    return Moments(kind, totals, means, tails, scatter, powers)
 
 
-def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind) -> Moments:
+def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *, fourth: bool) -> Moments:
     """A row alone in its class is the mean, and there is no scatter; a stream is mostly such blocks."""
-    moments = Moments.zeros(kind, len(weights), len(rows))
+    moments = Moments.zeros(kind, len(weights), len(rows), fourth=fourth)
     moments.weights[:] = weights
     moments.means[:] = rows.T
     return moments
@@ -162,9 +206,9 @@ def _centre(
 ) -> tuple[Array, Array]:
     """Subtract from each class its mean, in place; return the means and what rounding left of them.
 
-    What is left is subtracted too where it could tell: with weights, where a heavy row may hide it, or
-    where it is not far below the deviation of a row, as in a constant feature or at a huge offset. (With
-    equal weights, what is neglected of n rows is below n × 10⁻¹⁸ of the scatter.)
+    What is left is subtracted too where it could tell: for fourth moments, with weights, where a heavy row
+    may hide it, or where it is not far below the deviation of a row, as in a constant feature or at a huge
+    offset. (With equal weights, what is neglected of n rows is below n × 10⁻¹⁸ of the scatter.)
     """
     if len(weights) < _SHORT_CLASS * len(totals):
         return _centre_short(rows, weights, totals, bounds)
@@ -211,7 +255,11 @@ def merge(ours: Moments, theirs: Moments) -> Moments:
     spread = gap * np.sqrt(our_share * their_share * weights[:, None])
     scatter = ours.scatter + theirs.scatter
     scatter += ours.kind.outer(spread)
-    return Moments(ours.kind, weights, means, tails, scatter)
+    fourth = None
+    if ours.fourth and theirs.fourth:
+        fourth = ours.fourth.about(-their_share * gap, ours.weights, ours.scatter)
+        fourth += theirs.fourth.about(our_share * gap, theirs.weights, theirs.scatter)
+    return Moments(ours.kind, weights, means, tails, scatter, fourth)
 
 
 def _heavier_mean(ours: Moments, theirs: Moments) -> Array:
@@ -235,11 +283,16 @@ def split_off(whole: Moments, part: Moments) -> Moments:
     """
     weights = whole.weights - part.weights
     gap = (part.means - whole.means) + (part.tails - whole.tails)
-    means, tails = _two_sum(whole.means, whole.tails - gap * (part.weights / weights)[:, None])
+    retreat = gap * (part.weights / weights)[:, None]
+    means, tails = _two_sum(whole.means, whole.tails - retreat)
     spread = gap * np.sqrt(part.weights * (whole.weights / weights))[:, None]
     scatter = whole.scatter - part.scatter
     scatter -= whole.kind.outer(spread)
-    return Moments(whole.kind, weights, means, tails, scatter)
+    fourth = None
+    if whole.fourth and part.fourth:
+        fourth = whole.fourth.about(retreat, whole.weights, whole.scatter)
+        fourth -= part.fourth.about(gap + retreat, part.weights, part.scatter)
+    return Moments(whole.kind, weights, means, tails, scatter, fourth)
 
 
 def between_classes(held: Moments) -> tuple[Array, Array]:
@@ -259,4 +312,5 @@ def close(a: Moments, b: Moments, rtol: float) -> bool:
         (np.abs(b.weights - a.weights) <= rtol * a.weights).all()
         and (np.abs(gap) <= rtol * size).all()
         and (np.abs(b.scatter - a.scatter) <= rtol * a.kind.outer(spread)).all()
+        and (not (a.fourth and b.fourth) or a.fourth.close(b.fourth, a.diagonal, rtol))
     )

@@ -35,11 +35,17 @@ class ClassStatistics:
         over the classes, or the variance of each feature in each class.
     feature_names : sequence of str, optional
         The names of the features. Later batches that carry names must carry these, in this order.
+    fourth_moments : bool, default=False
+        Whether to keep `third_moments` and `fourth_moments` too, which ``shrinkage="auto"`` is worked
+        out from. They triple the size of the state, and need "full". Deviations must then lie between
+        about 1e-75 and 1e75, so that their fourth powers are numbers.
 
     References
     ----------
     Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance", eq. 2.1;
-    Schubert & Gertz (2018), "Numerically stable parallel computation of (co-)variance", eq. 22.
+    Schubert & Gertz (2018), "Numerically stable parallel computation of (co-)variance", eq. 22;
+    Pébay (2008), "Formulas for robust, one-pass parallel computation of covariances and
+    arbitrary-order statistical moments", SAND2008-6212.
 
     Examples
     --------
@@ -58,12 +64,19 @@ class ClassStatistics:
     """
 
     def __init__(
-        self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
+        self,
+        covariance_type: CovarianceType = "full",
+        *,
+        feature_names: Sequence[str] | None = None,
+        fourth_moments: bool = False,
     ) -> None:
+        check_fourth_moments(covariance_type, fourth_moments)
         self._names = None if feature_names is None else tuple(feature_names)
         self._n_dropped = 0
         self._revision = object()
-        self._held = LabelledMoments.empty(kind_named(covariance_type), len(self._names or ()))
+        self._held = LabelledMoments.empty(
+            kind_named(covariance_type), len(self._names or ()), fourth=fourth_moments
+        )
 
     # ------------------------------------------------------------------ what is held
 
@@ -115,6 +128,18 @@ class ClassStatistics:
         (n_classes, n_features) for "diag".
         """
         return self._held.moments.scatter.copy()
+
+    @property
+    def third_moments(self) -> Array | None:
+        """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
+        fourth = self._held.moments.fourth
+        return None if fourth is None else fourth.third.copy()
+
+    @property
+    def fourth_moments(self) -> Array | None:
+        """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
+        fourth = self._held.moments.fourth
+        return None if fourth is None else fourth.fourth.copy()
 
     @property
     def sums(self) -> Array:
@@ -231,7 +256,8 @@ class ClassStatistics:
     def _of_block(self, block: Block, workspace: Workspace) -> ClassStatistics:
         part = ClassStatistics(self.covariance_type, feature_names=block.feature_names)
         part._n_dropped = block.n_dropped
-        part._held = LabelledMoments.of_block(block, self._held.kind, workspace)
+        held = self._held
+        part._held = LabelledMoments.of_block(block, held.kind, workspace, fourth=held.has_fourth)
         return part
 
     @classmethod
@@ -303,8 +329,8 @@ class ClassStatistics:
         Raises
         ------
         ValueError
-            If the two differ in covariance type, features or kind of label. This state is then as
-            it was.
+            If the two differ in covariance type, fourth moments, features or kind of label. This state
+            is then as it was.
         """
         if not isinstance(other, ClassStatistics):
             raise TypeError(f"only ClassStatistics merge with ClassStatistics; got {type(other).__name__}")
@@ -369,16 +395,17 @@ class ClassStatistics:
         self._revision = object()
         return self
 
-    def to_covariance_type(self, covariance_type: CovarianceType) -> Self:
-        """A copy that keeps no more than another covariance type needs.
+    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
+        """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
 
         Raises
         ------
         ValueError
             If this state holds less than that: "full" gives all the others, and they only themselves.
         """
+        check_fourth_moments(covariance_type, fourth_moments)
         twin = self.copy()
-        twin._held = self._held.narrowed(kind_named(covariance_type))
+        twin._held = self._held.narrowed(kind_named(covariance_type), fourth=fourth_moments)
         return twin
 
     def copy(self) -> Self:
@@ -420,9 +447,24 @@ class ClassStatistics:
         )
 
     def __repr__(self) -> str:
+        fourth = "fourth_moments=True, " if self._held.has_fourth else ""
         return (
-            f"ClassStatistics(covariance_type={self.covariance_type!r}, classes={len(self._held.classes)}, "
-            f"features={self.n_features}, rows={self.n_rows})"
+            f"ClassStatistics(covariance_type={self.covariance_type!r}, {fourth}"
+            f"classes={len(self._held.classes)}, features={self.n_features}, rows={self.n_rows})"
+        )
+
+
+def check_fourth_moments(covariance_type: CovarianceType, fourth_moments: bool) -> None:
+    """See that fourth moments are asked for only where they can be kept.
+
+    Raises
+    ------
+    ValueError
+        If they are, beside another covariance type than "full".
+    """
+    if fourth_moments and kind_named(covariance_type) is not kind_named("full"):
+        raise ValueError(
+            f"fourth moments are kept beside covariance type 'full' alone, not {covariance_type!r}"
         )
 
 
@@ -431,6 +473,11 @@ def _check_compatible(ours: ClassStatistics, theirs: ClassStatistics) -> None:
         raise ValueError(
             f"states of covariance types {ours.covariance_type!r} and {theirs.covariance_type!r} cannot be "
             "merged; narrow the richer one first with to_covariance_type"
+        )
+    if ours._held.has_fourth != theirs._held.has_fourth:
+        raise ValueError(
+            "a state with fourth moments and one without cannot be merged; leave them out of the first with "
+            f"to_covariance_type({ours.covariance_type!r}), or accumulate both with fourth_moments=True"
         )
     if ours.n_features and theirs.n_features and ours.n_features != theirs.n_features:
         raise ValueError(f"states of {ours.n_features} and {theirs.n_features} features cannot be merged")

@@ -1,0 +1,121 @@
+"""Third and fourth co-moments of each class, which automatic shrinkage is worked out from.
+
+With u = x − m, the deviation of a row from the mean of its class, they are Σ w u_i² u_j and Σ w u_i² u_j².
+Like the scatter they are centred, and never sums of raw powers. To merge, both sides are moved from their
+own mean to the common one and added: the pairwise formulas of Pébay (2008, "Formulas for robust, one-pass
+parallel computation of covariances and arbitrary-order statistical moments", SAND2008-6212, sec. 3) for two
+features at a time. To take rows out, the whole and the part are moved to the mean of what remains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.covariances import Array, Bounds
+
+
+@dataclass
+class FourthMoments:
+    """Co-moments of K classes of d features about the class means.
+
+    Attributes
+    ----------
+    third : ndarray of shape (K, d, d)
+        Σ w u_i² u_j.
+    fourth : ndarray of shape (K, d, d)
+        Σ w u_i² u_j².
+    """
+
+    third: Array
+    fourth: Array
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_features: int) -> FourthMoments:
+        """The moments of no rows."""
+        shape = (n_classes, n_features, n_features)
+        return cls(np.zeros(shape), np.zeros(shape))
+
+    @classmethod
+    def of_rows(cls, rows: Array, weights: Array, bounds: Bounds) -> FourthMoments:
+        """The moments of rows √w u (d, n), where class k holds rows bounds[k]:bounds[k + 1]."""
+        moments = cls.zeros(len(bounds) - 1, len(rows))
+        for k, (start, stop) in enumerate(pairwise(bounds)):
+            if stop - start > 1:
+                of_class = rows[:, start:stop]
+                squares = of_class * of_class / np.sqrt(weights[start:stop])
+                np.matmul(squares, of_class.T, out=moments.third[k])
+                np.matmul(squares, squares.T, out=moments.fourth[k])
+        return moments
+
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        """All that is held."""
+        return self.third, self.fourth
+
+    def copy(self) -> FourthMoments:
+        """Moments that share nothing with these."""
+        return FourthMoments(self.third.copy(), self.fourth.copy())
+
+    def take(self, classes: NDArray[np.intp]) -> FourthMoments:
+        """The moments of some classes."""
+        return FourthMoments(self.third[classes], self.fourth[classes])
+
+    def put(self, classes: NDArray[np.intp], part: FourthMoments) -> None:
+        """Write the moments of some classes back."""
+        self.third[classes] = part.third
+        self.fourth[classes] = part.fourth
+
+    def weigh(self, factor: float) -> None:
+        """Multiply every weight by a factor, in place."""
+        self.third *= factor
+        self.fourth *= factor
+
+    def about(self, shifts: Array, weights: Array, scatter: Array) -> FourthMoments:
+        """The same rows about points that lie at m − p, where p is a shift (K, d): Σ of powers of u + p.
+
+        The sums of u itself vanish; what is left of the binomials needs the weight and the scatter.
+        """
+        p_i, p_j = shifts[:, :, None], shifts[:, None, :]
+        mass = weights[:, None, None] * p_i * p_j
+        from_variances = p_j * np.einsum("kii->ki", scatter)[:, :, None]
+        third = self.third + from_variances
+        third += p_i * (2 * scatter + mass)
+        half = p_j * (2 * self.third + from_variances)
+        fourth = self.fourth + (half + half.transpose(0, 2, 1))
+        fourth += p_i * p_j * (4 * scatter + mass)
+        return FourthMoments(third, fourth)
+
+    def __add__(self, other: FourthMoments) -> FourthMoments:
+        return FourthMoments(self.third + other.third, self.fourth + other.fourth)
+
+    def __sub__(self, other: FourthMoments) -> FourthMoments:
+        return FourthMoments(self.third - other.third, self.fourth - other.fourth)
+
+    def settle(self, weights: Array, scatter: Array) -> None:
+        """Undo, in place, what rounding made impossible: features that do not vary, and too small a fourth.
+
+        By the inequality of Cauchy and Schwarz, Σ w u_i² u_j² is at least (Σ w u_i u_j)² / Σ w.
+        """
+        constant = np.einsum("kii->ki", scatter) <= 0
+        for moments in self.arrays:
+            moments[constant] = 0.0
+            moments.transpose(0, 2, 1)[constant] = 0.0
+        np.maximum(self.fourth, scatter**2 / weights[:, None, None], out=self.fourth)
+
+    def are_finite(self) -> bool:
+        """Whether no fourth power exceeded float64."""
+        return bool(np.isfinite(np.einsum("kii->ki", self.fourth)).all())
+
+    def close(self, other: FourthMoments, variances: Array, rtol: float) -> bool:
+        """Whether they agree to `rtol`, judged on the scale of the features, given their variances (K, d)."""
+        roots = np.sqrt(np.einsum("kii->ki", self.fourth))
+        size_of_fourth = roots[:, :, None] * roots[:, None, :]
+        size_of_third = roots[:, :, None] * np.sqrt(variances)[:, None, :]
+        return bool(
+            (np.abs(other.third - self.third) <= rtol * size_of_third).all()
+            and (np.abs(other.fourth - self.fourth) <= rtol * size_of_fourth).all()
+        )

@@ -1,0 +1,215 @@
+"""Fourth moments in the state: the laws of addition, in rational arithmetic and to rounding."""
+
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from streamgda import ClassStatistics, accumulate, scan_parquet
+from tests.strategies import labelled_rows, partitions
+
+in_short = settings(max_examples=60)
+
+
+def of(X, y, sample_weight=None):
+    return ClassStatistics(fourth_moments=True).update(X, y, sample_weight)
+
+
+def exact_co_moments(X, y, weights=None):
+    """The third and fourth co-moments of each class as Fractions, straight from their definitions."""
+    weights = np.ones(len(y)) if weights is None else weights
+    third, fourth = [], []
+    for label in sorted(set(y[weights > 0])):
+        members = (y == label) & (weights > 0)
+        w = [Fraction(float(value)) for value in weights[members]]
+        columns = [[Fraction(float(value)) for value in column] for column in X[members].T]
+        means = [sum(map(Fraction.__mul__, w, column)) / sum(w) for column in columns]
+        u = [[value - mean for value in column] for column, mean in zip(columns, means, strict=True)]
+        pairs = [[list(zip(w, a, b, strict=True)) for b in u] for a in u]
+        third.append([[float(sum(w * a * a * b for w, a, b in pair)) for pair in row] for row in pairs])
+        fourth.append([[float(sum(w * a * a * b * b for w, a, b in pair)) for pair in row] for row in pairs])
+    return np.array(third), np.array(fourth)
+
+
+def sizes(state, X):
+    """What the co-moments of the widest class can be as large as, rounding of the values included."""
+    noise = np.finfo(np.float64).eps * np.abs(X).max(axis=0)
+    deviations = np.sqrt(np.einsum("kii->ki", state.scatter).max(axis=0)) + noise
+    roots = np.sqrt(np.einsum("kii->ki", state.fourth_moments).max(axis=0)) + noise**2
+    return np.outer(roots, deviations), np.outer(roots, roots)
+
+
+def assert_same(state, third, fourth, X, scale=None, rtol=1e-11):
+    size_of_third, size_of_fourth = sizes(state if scale is None else scale, X)
+    assert (np.abs(state.third_moments - third) <= rtol * size_of_third).all()
+    assert (np.abs(state.fourth_moments - fourth) <= rtol * size_of_fourth).all()
+
+
+def assert_agree(a, b, X):
+    assert a.classes.tolist() == b.classes.tolist()
+    assert_same(a, b.third_moments, b.fourth_moments, X)
+
+
+@in_short
+@given(labelled_rows(max_rows=15))
+def test_they_are_what_rational_arithmetic_says(data):
+    X, y = data
+    assert_same(of(X, y), *exact_co_moments(X, y), X)
+
+
+@in_short
+@given(labelled_rows(max_rows=12), st.data())
+def test_weighted_ones_too(data, draw):
+    X, y = data
+    weights = np.array(
+        draw.draw(st.lists(st.sampled_from([0, 0.1, 1, 7.5]), min_size=len(y), max_size=len(y)))
+    )
+    assume(weights.any())
+    assert_same(of(X, y, weights), *exact_co_moments(X, y, weights), X)
+
+
+@in_short
+@given(labelled_rows(), st.data())
+def test_any_partition_in_any_order_is_the_whole(data, draw):
+    X, y = data
+    parts = [of(X[rows], y[rows]) for rows in draw.draw(partitions(len(y)))]
+    assert_agree(sum(parts), of(X, y), X)
+
+
+@in_short
+@given(labelled_rows(min_rows=2))
+def test_row_by_row_is_the_whole(data):
+    X, y = data
+    state = ClassStatistics(fourth_moments=True)
+    for i in range(len(y)):
+        state.update(X[i : i + 1], y[i : i + 1])
+    assert_agree(state, of(X, y), X)
+
+
+@in_short
+@given(labelled_rows(min_rows=2), st.data())
+def test_merging_commutes_and_shares_nothing(data, draw):
+    X, y = data
+    cut = draw.draw(st.integers(0, len(y)))
+    a, b = of(X[:cut], y[:cut]), of(X[cut:], y[cut:])
+    before = a.copy(), b.copy()
+    assert a + b == b + a
+    assert a + ClassStatistics(fourth_moments=True) == a
+    (a + b).update(X, y).decay(0.5)
+    a.fourth_moments[:] = a.third_moments[:] = np.nan
+    assert (a, b) == before
+    assert pickle.loads(pickle.dumps(a)) == a
+
+
+@in_short
+@given(labelled_rows(), st.data())
+def test_an_integer_weight_is_a_repetition(data, draw):
+    X, y = data
+    weights = np.array(draw.draw(st.lists(st.integers(0, 3), min_size=len(y), max_size=len(y))))
+    assume(weights.any())
+    assert_agree(of(X, y, weights), of(X.repeat(weights, axis=0), y.repeat(weights)), X)
+
+
+@in_short
+@given(labelled_rows(min_rows=2), st.data())
+def test_subtraction_undoes_addition(data, draw):
+    X, y = data
+    cut = draw.draw(st.integers(1, len(y)))
+    kept, removed = of(X[:cut], y[:cut]), of(X[cut:], y[cut:])
+    whole = kept + removed
+    rest = whole - removed
+    assert rest.classes.tolist() == kept.classes.tolist()
+    assert_same(rest, kept.third_moments, kept.fourth_moments, X, scale=whole, rtol=1e-10)
+    assert (rest.fourth_moments >= 0).all()
+    assert (whole - whole).fourth_moments.shape == (0, X.shape[1], X.shape[1])
+
+
+@in_short
+@given(labelled_rows(), st.floats(0.01, 1))
+def test_decay_weighs_all_that_was_seen(data, factor):
+    X, y = data
+    state = of(X, y)
+    decayed = of(X, y).decay(factor)
+    np.testing.assert_allclose(decayed.third_moments, factor * state.third_moments, rtol=1e-15)
+    np.testing.assert_allclose(decayed.fourth_moments, factor * state.fourth_moments, rtol=1e-15)
+
+
+@pytest.mark.parametrize("batch", [1, 10, 10_000])
+def test_an_offset_of_1e8_deviations_costs_no_digits(batch):
+    rng = np.random.default_rng(0)
+    steps = rng.integers(-1000, 1001, size=(10_000, 2)) ** 3 / 2.0**30
+    shifted = ClassStatistics(fourth_moments=True)
+    for start in range(0, len(steps), batch):
+        shifted.update(
+            steps[start : start + batch] * 2.0**5 + 2.0**27, np.zeros(len(steps[start:][:batch]), int)
+        )
+    centred = steps * 2.0**5 + 2.0**27 - 2.0**27
+    centred = centred - centred.mean(axis=0)
+    squares = centred**2
+    np.testing.assert_allclose(shifted.fourth_moments[0], squares.T @ squares, rtol=1e-12)
+    np.testing.assert_allclose(
+        shifted.third_moments[0], squares.T @ centred, atol=1e-12 * np.abs(squares.T @ np.abs(centred)).max()
+    )
+
+
+def test_states_with_and_without_do_not_mix():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    rich, plain = of(X, y), ClassStatistics().update(X, y)
+    assert plain.third_moments is None
+    assert plain.fourth_moments is None
+    assert "fourth_moments=True" in repr(rich)
+    assert rich.nbytes > plain.nbytes
+    assert rich != plain
+    assert not rich.allclose(plain)
+    for a, b in ((rich, plain), (plain, rich)):
+        with pytest.raises(ValueError, match="with fourth moments and one without cannot be merged"):
+            a + b
+    assert rich.to_covariance_type("full").allclose(plain)
+    assert rich.to_covariance_type("full", fourth_moments=True) == rich
+    assert rich.to_covariance_type("diag").allclose(ClassStatistics("diag").update(X, y))
+    with pytest.raises(ValueError, match="holds no fourth moments; accumulate with fourth_moments=True"):
+        plain.to_covariance_type("full", fourth_moments=True)
+    for kind in ("tied", "diag"):
+        with pytest.raises(ValueError, match=f"beside covariance type 'full' alone, not '{kind}'"):
+            ClassStatistics(kind, fourth_moments=True)
+
+
+def test_states_that_differ_in_them_alone_are_told_apart():
+    y = np.zeros(4, dtype=int)
+    a, b = of([[-1.0], [1.0], [-1.0], [1.0]], y), of([[-(2**0.5)], [2**0.5], [0.0], [0.0]], y)
+    assert a.to_covariance_type("full").allclose(b.to_covariance_type("full"))
+    assert not a.allclose(b)
+    assert a.allclose(a.copy())
+
+
+def test_powers_beyond_float64_are_refused():
+    state = of([[1.0], [2.0]], [0, 0])
+    before = state.copy()
+    with pytest.raises(ValueError, match="their fourth powers exceed float64"):
+        state.update([[1e80], [-1e80]], [0, 0])
+    with pytest.raises(ValueError, match="their fourth powers exceed float64"):
+        state.update([[1e80]], [0])
+    assert state == before
+    ClassStatistics().update([[1e80], [-1e80]], [0, 0])
+
+
+def test_the_bits_do_not_depend_on_the_scheduler(tmp_path, client):
+    rng = np.random.default_rng(0)
+    X, y = rng.exponential(size=(5_000, 3)), rng.integers(0, 4, size=5_000)
+    table = pa.table({**{f"x{j}": X[:, j] for j in range(3)}, "y": y})
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=300)
+    source = scan_parquet(tmp_path, "y")
+    states = [
+        accumulate(source, fourth_moments=True, scheduler=scheduler)
+        for scheduler in ("synchronous", "threads", client)
+    ]
+    assert states[0] == states[1] == states[2]
+    assert_agree(states[0], of(X, y), X)
+    assert states[0].to_covariance_type("full").allclose(accumulate(source))
+    with pytest.raises(ValueError, match="beside covariance type 'full' alone"):
+        accumulate(source, "tied", fourth_moments=True)
