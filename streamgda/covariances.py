@@ -184,6 +184,13 @@ class Diagonal(CovarianceKind):
         return super().narrowed(scatter, kept)
 
 
+def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
+    """Which features (d,) do not vary: the deviation is below the spacing of float64 at all means (K, d)."""
+    within_spacing: NDArray[np.bool_] = variances <= (np.finfo(np.float64).eps * means) ** 2
+    constant: NDArray[np.bool_] = np.logical_and.reduce(within_spacing, axis=0)
+    return constant
+
+
 KINDS: dict[str, CovarianceKind] = {kind.name: kind for kind in (Full(), Tied(), Diagonal())}
 
 

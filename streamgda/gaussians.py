@@ -17,9 +17,53 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from streamgda.covariances import constant_features
+
 Array = NDArray[np.float64]
 
+_NO_PART = 1e-3
 _LOG_2PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The eigenvalues of the correlations of the features that vary.
+
+    Attributes
+    ----------
+    varying : ndarray of int
+        The features that vary.
+    scale : ndarray
+        Their standard deviations.
+    values, vectors : ndarray
+        Eigenvalues and, as columns, eigenvectors of their correlations.
+    kept : ndarray of bool
+        Which eigenvalues count as above zero.
+    """
+
+    varying: NDArray[np.intp]
+    scale: Array
+    values: Array
+    vectors: Array
+    kept: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, covariance: Array, means: Array, tol: float) -> Self:
+        """The spectrum of a covariance (d, d) of rows about `means` (K, d)."""
+        variances = np.diag(covariance)
+        varying = np.flatnonzero(~constant_features(variances, means))
+        scale = np.sqrt(variances[varying])
+        correlations = covariance[np.ix_(varying, varying)] / np.outer(scale, scale)
+        values, vectors = scipy.linalg.eigh(correlations, check_finite=False)
+        kept = values > max(tol, len(values) * np.finfo(np.float64).eps)
+        return cls(varying, scale, values, vectors, kept)
+
+    @property
+    def collinear(self) -> NDArray[np.intp]:
+        """The features that vary, but have a part in a combination that does not."""
+        part = np.linalg.norm(self.vectors[:, ~self.kept], axis=1)
+        features: NDArray[np.intp] = self.varying[part > _NO_PART]
+        return features
 
 
 @dataclass(frozen=True)
@@ -44,15 +88,10 @@ class Whitening:
         Eigenvalues of the correlation matrix up to `tol` count as zero, and so does the variance of a
         feature whose deviation is below the spacing of float64 at all the means.
         """
-        variances = np.diag(covariance)
-        constant = (variances <= (np.finfo(np.float64).eps * means) ** 2).all(axis=0)
-        varying = np.flatnonzero(~constant)
-        scale = np.sqrt(variances[varying])
-        correlations = covariance[np.ix_(varying, varying)] / np.outer(scale, scale)
-        values, vectors = scipy.linalg.eigh(correlations, check_finite=False)
-        kept = values > max(tol, len(values) * np.finfo(np.float64).eps)
-        roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
-        matrix = np.zeros((len(variances), len(roots)))
+        spectrum = Spectrum.of(covariance, means, tol)
+        varying, scale, kept = spectrum.varying, spectrum.scale, spectrum.kept
+        roots, vectors = np.sqrt(spectrum.values[kept]), spectrum.vectors[:, kept]
+        matrix = np.zeros((len(covariance), len(roots)))
         matrix[varying] = vectors / roots / scale[:, None]
         return cls(matrix, _log_determinant(vectors * roots, scale))
 

@@ -189,7 +189,10 @@ class LabelledMoments:
     def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> LabelledMoments:
         """A copy that keeps no more than another kind of covariance does, and fourth moments if asked to."""
         if fourth and not self.has_fourth:
-            raise ValueError("this state holds no fourth moments; accumulate with fourth_moments=True")
+            raise ValueError(
+                "this state holds no fourth moments, which shrinkage='auto' is worked out from; "
+                "accumulate with fourth_moments=True"
+            )
         narrow = replace(self.moments, kind=kind, scatter=kind.narrowed(self.moments.scatter, self.kind))
         return replace(self, moments=narrow if fourth else replace(narrow, fourth=None)).copy()
 

@@ -404,14 +404,15 @@ class ClassStatistics:
             If this state holds less than that: "full" gives all the others, and they only themselves.
         """
         check_fourth_moments(covariance_type, fourth_moments)
-        twin = self.copy()
-        twin._held = self._held.narrowed(kind_named(covariance_type), fourth=fourth_moments)
-        return twin
+        return self._twin(self._held.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 
     def copy(self) -> Self:
         """A state of its own with the same rows."""
+        return self._twin(self._held.copy())
+
+    def _twin(self, held: LabelledMoments) -> Self:
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__, _held=self._held.copy(), _revision=object())
+        twin.__dict__.update(self.__dict__, _held=held, _revision=object())
         return twin
 
     # ------------------------------------------------------------------ states compare

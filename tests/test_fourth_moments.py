@@ -172,7 +172,7 @@ def test_states_with_and_without_do_not_mix():
     assert rich.to_covariance_type("full").allclose(plain)
     assert rich.to_covariance_type("full", fourth_moments=True) == rich
     assert rich.to_covariance_type("diag").allclose(ClassStatistics("diag").update(X, y))
-    with pytest.raises(ValueError, match="holds no fourth moments; accumulate with fourth_moments=True"):
+    with pytest.raises(ValueError, match=r"holds no fourth moments.*accumulate with fourth_moments=True"):
         plain.to_covariance_type("full", fourth_moments=True)
     for kind in ("tied", "diag"):
         with pytest.raises(ValueError, match=f"beside covariance type 'full' alone, not '{kind}'"):

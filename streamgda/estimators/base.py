@@ -43,6 +43,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     statistics_: ClassStatistics
     n_features_in_: int
 
+    def _needed(self) -> dict[str, Any]:
+        """What the statistics must hold: parameters of `ClassStatistics` and `accumulate`."""
+        return {"covariance_type": self._covariance_type}
+
     @abstractmethod
     def _finalise(self, statistics: ClassStatistics) -> G:
         """The densities of the classes, from statistics and the parameters of the estimator."""
@@ -64,6 +68,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, whole or not. For a dask DataFrame whose labels are named, the name
             of its column of weights. Not given with a source.
+            Means and covariances depend
+            on the ratios of the weights alone; but shrinkage "auto" and "oas" take the sum of the weights
+            of a class for its number of rows. So let importance weights w of a class sum to the number
+            of rows that they are worth, such as (Σ w)² / Σ w² (Kish 1965).
 
         Returns
         -------
@@ -78,11 +86,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         if isinstance(X, Source):
             if y is not None or sample_weight is not None:
                 raise ValueError("a source brings its own target and weights; name them where it is scanned")
-            return self._adopt(accumulate(X, self._covariance_type))
+            return self._adopt(accumulate(X, **self._needed()))
         if is_dask(X):
             from streamgda.sources.dask import scan_dask
 
-            return self._adopt(accumulate(scan_dask(X, y, weight=sample_weight), self._covariance_type))
+            return self._adopt(accumulate(scan_dask(X, y, weight=sample_weight), **self._needed()))
         with self._features_kept_on_error():
             return self._adopt(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
@@ -163,7 +171,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         Parameters
         ----------
         statistics : ClassStatistics
-            Of the covariance type that the model needs, or "full". A copy is kept.
+            Of the covariance type that the model needs, or "full". A copy of what it needs is kept.
         **params
             Parameters of the estimator.
 
@@ -172,7 +180,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         estimator : object
             Fitted.
         """
-        return cls(**params)._adopt(statistics.to_covariance_type(cls._covariance_type))
+        estimator = cls(**params)
+        return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
 
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
@@ -190,7 +199,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
     def _statistics_of(self, blocks: Iterator[Block]) -> ClassStatistics:
-        statistics = ClassStatistics(self._covariance_type)
+        statistics = ClassStatistics(**self._needed())
         statistics.update_blocks(blocks)
         if not statistics.n_rows:
             raise ValueError("no row has a positive weight")

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier
 from streamgda.gaussians import Array, SharedGaussians, Whitening
+from streamgda.shrinkage import Shrinkage, class_covariances, needed_for, shrunk
 from streamgda.statistics import ClassStatistics
 
 
@@ -27,6 +28,12 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     ----------
     priors : array-like of shape (n_classes,), optional
         Prior probabilities, in the order of `classes_`; the shares of the classes where not given.
+    shrinkage : float in [0, 1], "auto", "oas" or None, default=None
+        How far the covariance is pulled towards its mean variance times the identity. "auto" and "oas"
+        choose by the rows of each class, as Ledoit & Wolf (2004) with features at unit variance, or as
+        Chen et al. (2010), and pool what they have shrunk; the state is then "full", with a matrix for
+        each class (for "auto" three). The sum of the weights of a class is the number of rows that they
+        go by; see `fit`.
     tol : float, default=1e-10
         Directions in which the correlation matrix has an eigenvalue up to `tol` count as singular.
         The verdict does not depend on the units of the features.
@@ -34,7 +41,7 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     Attributes
     ----------
     statistics_ : ClassStatistics
-        All that was learnt; of covariance type "tied".
+        All that was learnt; of covariance type "tied", or "full" where `shrinkage` is chosen by class.
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
     n_features_in_ : int
@@ -48,7 +55,7 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     xbar_ : ndarray of shape (n_features,)
         Mean of all the rows.
     covariance_ : ndarray of shape (n_features, n_features)
-        Maximum-likelihood covariance within the classes (divided by the weight of all rows).
+        Maximum-likelihood covariance within the classes (divided by the weight of all rows), shrunk.
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Coefficients of the decision function.
     intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
@@ -56,7 +63,9 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
 
     References
     ----------
-    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", eq. 4.10.
+    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", eq. 4.10;
+    Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices";
+    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation".
 
     Examples
     --------
@@ -70,16 +79,34 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     _covariance_type: ClassVar[CovarianceType] = "tied"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GaussianClassifier._parameter_constraints,
+        "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10) -> None:
+    def __init__(
+        self, *, priors: ArrayLike | None = None, shrinkage: Shrinkage = None, tol: float = 1e-10
+    ) -> None:
         self.priors = priors
+        self.shrinkage = shrinkage
         self.tol = tol
+
+    def _needed(self) -> dict[str, Any]:
+        return needed_for(self.shrinkage) if isinstance(self.shrinkage, str) else super()._needed()
+
+    def _covariance(self, statistics: ClassStatistics) -> Array:
+        """The covariance within the classes, shrunk."""
+        if isinstance(self.shrinkage, str):
+            shares = statistics.weights / statistics.weights.sum()
+            covariance: Array = np.tensordot(shares, class_covariances(statistics, self.shrinkage), axes=1)
+            return covariance
+        if statistics.covariance_type != "tied":
+            statistics = statistics.to_covariance_type("tied")
+        pooled = statistics.covariance()
+        return pooled if self.shrinkage is None else shrunk(pooled, float(self.shrinkage))
 
     def _finalise(self, statistics: ClassStatistics) -> SharedGaussians:
         means = statistics.means
-        whitening = Whitening.of(statistics.covariance(), means, self.tol)
+        whitening = Whitening.of(self._covariance(statistics), means, self.tol)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
         if whitening.rank < statistics.n_features:
@@ -108,7 +135,7 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     @property
     def covariance_(self) -> Array:
         """Covariance within the classes."""
-        return self.statistics_.covariance()
+        return self._covariance(self.statistics_)
 
     @property
     def coef_(self) -> Array:

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.singular import singular_class
 from streamgda.gaussians import Array, SeparateGaussians, Whitening
+from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
 from streamgda.statistics import ClassStatistics
 
 
@@ -22,9 +24,16 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     ----------
     priors : array-like of shape (n_classes,), optional
         Prior probabilities, in the order of `classes_`; the shares of the classes where not given.
+    shrinkage : float in [0, 1], "auto", "oas" or None, default=None
+        How far the covariance of each class is pulled towards its mean variance times the identity.
+        "auto" chooses as Ledoit & Wolf (2004), with the features of each class at unit variance; the
+        state then keeps fourth moments. "oas" chooses as Chen et al. (2010). The sum of the weights of
+        a class is the number of rows that they go by; see `fit`.
+    reg_param : float in [0, 1], default=0.0
+        Each covariance S, as shrunk, becomes (1 - reg_param) S + reg_param I.
     tol : float, default=1e-10
-        A covariance whose correlation matrix has an eigenvalue up to `tol` counts as singular. The
-        verdict does not depend on the units of the features.
+        A covariance, as regularised, whose correlation matrix has an eigenvalue up to `tol` counts as
+        singular, which is an error. The verdict does not depend on the units of the features.
 
     Attributes
     ----------
@@ -41,11 +50,14 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     means_ : ndarray of shape (n_classes, n_features)
         Means of the classes.
     covariance_ : list of n_classes ndarrays of shape (n_features, n_features)
-        Maximum-likelihood covariances of the classes (divided by the weight of the class).
+        Maximum-likelihood covariances of the classes (divided by the weight of the class), shrunk and
+        regularised.
 
     References
     ----------
-    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", eq. 4.12.
+    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", eq. 4.12;
+    Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices";
+    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation".
 
     Examples
     --------
@@ -59,25 +71,44 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     _covariance_type: ClassVar[CovarianceType] = "full"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GaussianClassifier._parameter_constraints,
+        "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
+        "reg_param": [Interval(Real, 0, 1, closed="both")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10) -> None:
+    def __init__(
+        self,
+        *,
+        priors: ArrayLike | None = None,
+        shrinkage: Shrinkage = None,
+        reg_param: float = 0.0,
+        tol: float = 1e-10,
+    ) -> None:
         self.priors = priors
+        self.shrinkage = shrinkage
+        self.reg_param = reg_param
         self.tol = tol
+
+    def _needed(self) -> dict[str, Any]:
+        return needed_for(self.shrinkage)
+
+    def _covariances(self, statistics: ClassStatistics) -> Array:
+        """The covariances of the classes, shrunk and regularised."""
+        covariances = class_covariances(statistics, self.shrinkage)
+        if self.reg_param:
+            covariances *= 1 - self.reg_param
+            np.einsum("kii->ki", covariances)[...] += self.reg_param
+        return covariances
 
     def _finalise(self, statistics: ClassStatistics) -> SeparateGaussians:
         means, whitenings = statistics.means, []
-        for k, covariance in enumerate(statistics.covariance()):
+        ranks_of_rows = np.inf if self.shrinkage or self.reg_param else statistics.counts - 1
+        for k, covariance in enumerate(self._covariances(statistics)):
             whitenings.append(Whitening.of(covariance, means[[k]], self.tol))
-            rank, n_rows = whitenings[k].rank, int(statistics.counts[k])
-            if min(rank, n_rows - 1) < statistics.n_features:
-                raise np.linalg.LinAlgError(
-                    f"class {statistics.classes[k]!s}: the covariance has rank {min(rank, n_rows - 1)} of "
-                    f"{statistics.n_features}, from {n_rows} rows, so its density is not defined; leave out "
-                    "constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
-                    "GaussianNB"
-                )
+        ranks = np.minimum([whitening.rank for whitening in whitenings], ranks_of_rows)
+        if (ranks < statistics.n_features).any():
+            k = int(np.argmax(ranks < statistics.n_features))
+            raise singular_class(statistics, k, int(ranks[k]), self.tol)
         return SeparateGaussians(means, whitenings)
 
     @property
@@ -93,4 +124,4 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     @property
     def covariance_(self) -> list[Array]:
         """Covariances of the classes."""
-        return list(self.statistics_.covariance())
+        return list(self._covariances(self.statistics_))
