@@ -16,10 +16,12 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.blas import dtrmm
 
 from streamgda.covariances import constant_features
 
 Array = NDArray[np.float64]
+Observed = NDArray[np.bool_]
 
 _NO_PART = 1e-3
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -72,12 +74,18 @@ class Whitening:
 
     Attributes
     ----------
+    covariance : ndarray of shape (d, d)
+        Σ itself.
+    tol : float
+        The eigenvalue of the correlation matrix up to which a direction counts as singular.
     matrix : ndarray of shape (d, r)
         W with Wᵀ Σ W = I, where r is the rank of Σ.
     log_determinant : float
         ln of the product of the positive eigenvalues of Σ.
     """
 
+    covariance: Array
+    tol: float
     matrix: Array
     log_determinant: float
 
@@ -93,12 +101,24 @@ class Whitening:
         roots, vectors = np.sqrt(spectrum.values[kept]), spectrum.vectors[:, kept]
         matrix = np.zeros((len(covariance), len(roots)))
         matrix[varying] = vectors / roots / scale[:, None]
-        return cls(matrix, _log_determinant(vectors * roots, scale))
+        return cls(covariance, tol, matrix, _log_determinant(vectors * roots, scale))
+
+    def marginal(self, observed: Observed, means: Array) -> Whitening:
+        """The whitening of some of the features, which have these means (K, d')."""
+        return Whitening.of(self.covariance[np.ix_(observed, observed)], means, self.tol)
 
     @property
     def rank(self) -> int:
         """The rank of the covariance."""
         return int(self.matrix.shape[1])
+
+    @cached_property
+    def triangle(self) -> Array:
+        """A triangular matrix that gives the same distances as `matrix`, at full rank: (d, d).
+
+        From W = L Qᵀ follows W Wᵀ = L Lᵀ, and half of L is zero. It is stored by column, transposed.
+        """
+        return np.asfortranarray(np.linalg.qr(self.matrix.T, mode="r"))
 
 
 def _log_determinant(root: Array, scale: Array) -> float:
@@ -121,6 +141,10 @@ class Gaussians(ABC):
     def squared_distances(self, X: Array) -> Array:
         """(x − μ)ᵀ Σ⁻¹ (x − μ) of rows (n, d) for each class: (n, K)."""
 
+    @abstractmethod
+    def marginal(self, observed: Observed) -> Self:
+        """The densities of some of the features, marked in a mask (d,), whatever the others are."""
+
     def log_density(self, X: Array) -> Array:
         """The log density of rows (n, d) under each class: (n, K)."""
         log_density: Array = -0.5 * (self.squared_distances(X) + self.log_normalisers)
@@ -138,15 +162,22 @@ class SeparateGaussians(Gaussians):
     means: Array
     whitenings: list[Whitening]
 
-    @property
+    @cached_property
     def log_normalisers(self) -> Array:
         return np.array([w.rank * _LOG_2PI + w.log_determinant for w in self.whitenings])
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)))
         for k, (mean, whitening) in enumerate(zip(self.means, self.whitenings, strict=True)):
-            distances[:, k] = _squared_lengths((X - mean) @ whitening.matrix)
+            # In place, and with half the products of a square matrix.
+            whitened = dtrmm(1.0, whitening.triangle, (X - mean).T, overwrite_b=True).T
+            np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
+
+    def marginal(self, observed: Observed) -> SeparateGaussians:
+        means = self.means[:, observed]
+        whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
+        return SeparateGaussians(means, whitenings)
 
 
 @dataclass(frozen=True)
@@ -161,13 +192,14 @@ class SharedGaussians(Gaussians):
     centre: Array
     whitening: Whitening
 
-    @property
+    @cached_property
     def log_normalisers(self) -> Array:
         normaliser = self.whitening.rank * _LOG_2PI + self.whitening.log_determinant
         return np.full(len(self.means), normaliser)
 
     def squared_distances(self, X: Array) -> Array:
-        lengths = _squared_lengths((X - self.centre) @ self.whitening.matrix)
+        whitened = (X - self.centre) @ self.whitening.matrix
+        lengths = np.vecdot(whitened, whitened)
         distances: Array = lengths[:, None] - 2 * self.discriminants(X)
         return distances
 
@@ -178,16 +210,22 @@ class SharedGaussians(Gaussians):
     @cached_property
     def coefficients(self) -> Array:
         """Coefficients of the discriminants of x − centre: (K, d)."""
-        return self._whitened_means @ self.whitening.matrix.T
+        return self.whitened_means @ self.whitening.matrix.T
 
     @cached_property
     def intercepts(self) -> Array:
         """Intercepts of the discriminants of x − centre: (K,)."""
-        return -0.5 * _squared_lengths(self._whitened_means)
+        intercepts: Array = -0.5 * np.vecdot(self.whitened_means, self.whitened_means)
+        return intercepts
 
     @cached_property
-    def _whitened_means(self) -> Array:
+    def whitened_means(self) -> Array:
+        """The means, from `centre`, in whitened coordinates: (K, r)."""
         return (self.means - self.centre) @ self.whitening.matrix
+
+    def marginal(self, observed: Observed) -> SharedGaussians:
+        means = self.means[:, observed]
+        return SharedGaussians(means, self.centre[observed], self.whitening.marginal(observed, means))
 
 
 @dataclass(frozen=True)
@@ -197,18 +235,22 @@ class DiagonalGaussians(Gaussians):
     means: Array
     variances: Array
 
-    @property
+    @cached_property
     def log_normalisers(self) -> Array:
         normalisers: Array = np.log(self.variances).sum(axis=1) + self.means.shape[1] * _LOG_2PI
         return normalisers
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)))
-        for k, (mean, variance) in enumerate(zip(self.means, self.variances, strict=True)):
-            distances[:, k] = _squared_lengths((X - mean) / np.sqrt(variance))
+        for k, (mean, scale) in enumerate(zip(self.means, self._scales, strict=True)):
+            standardised = X - mean
+            standardised *= scale
+            np.vecdot(standardised, standardised, out=distances[:, k])
         return distances
 
+    @cached_property
+    def _scales(self) -> Array:
+        return np.asarray(1 / np.sqrt(self.variances))
 
-def _squared_lengths(rows: Array) -> Array:
-    lengths: Array = np.einsum("ij,ij->i", rows, rows)
-    return lengths
+    def marginal(self, observed: Observed) -> DiagonalGaussians:
+        return DiagonalGaussians(self.means[:, observed], self.variances[:, observed])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -11,22 +11,27 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import gen_batches
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from streamgda import posteriors
 from streamgda.accumulation import accumulate
 from streamgda.arrays import array_blocks, refuse_unreadable
-from streamgda.blocks import Block, rows_per_block
+from streamgda.blocks import Block
 from streamgda.covariances import CovarianceType
 from streamgda.gaussians import Array, Gaussians
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask, lazy_on_dask
+from streamgda.patterns import Where, blocks_by_pattern
 from streamgda.source import Source
 from streamgda.statistics import ClassStatistics
 
 G = TypeVar("G", bound=Gaussians)
+Score = Literal["log_density", "discriminants"]
+MissingAtPrediction = Literal["raise", "marginal"]
+
+_ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
 
 
 class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
@@ -37,9 +42,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     _covariance_type: ClassVar[CovarianceType]
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"priors": ["array-like", None]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "priors": ["array-like", None],
+        "missing": [StrOptions({"raise", "marginal"})],
+    }
 
     priors: ArrayLike | None
+    missing: MissingAtPrediction
     statistics_: ClassStatistics
     n_features_in_: int
 
@@ -67,11 +76,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             Not given with a source.
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, whole or not. For a dask DataFrame whose labels are named, the name
-            of its column of weights. Not given with a source.
-            Means and covariances depend
-            on the ratios of the weights alone; but shrinkage "auto" and "oas" take the sum of the weights
-            of a class for its number of rows. So let importance weights w of a class sum to the number
-            of rows that they are worth, such as (Σ w)² / Σ w² (Kish 1965).
+            of its column of weights. Not given with a source. Means and covariances depend on the ratios
+            of the weights alone; but shrinkage "auto" and "oas" take the sum of the weights of a class for
+            its number of rows. So let importance weights w of a class sum to the number of rows that they
+            are worth, such as (Σ w)² / Σ w² (Kish 1965).
 
         Returns
         -------
@@ -241,19 +249,23 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     @property
     def _gaussians(self) -> G:
         """The densities, finalised anew whenever the statistics or the parameters have changed."""
-        check_is_fitted(self)
-        cached = self.__dict__.get("_cache")
-        if cached is None or not cached.is_of(self.statistics_, self.get_params(deep=False)):
-            cached = self._cache = self._finalised(self.statistics_)
-        gaussians: G = cached.gaussians
+        gaussians: G = self._finalised_now().gaussians
         return gaussians
+
+    def _finalised_now(self) -> _Finalised:
+        check_is_fitted(self)
+        cached: _Finalised | None = self.__dict__.get("_cache")
+        if cached is None or not cached.is_of(self):
+            cached = self._cache = self._finalised(self.statistics_)
+        return cached
 
     def _finalised(self, statistics: ClassStatistics) -> _Finalised:
         self._validate_params()
         _require_two_classes(statistics)
-        self._class_priors(statistics)
+        with np.errstate(divide="ignore"):
+            log_priors = np.log(self._class_priors(statistics))
         gaussians = self._finalise(statistics)
-        return _Finalised(statistics.revision, self.get_params(deep=False), gaussians)
+        return _Finalised(statistics.revision, self.get_params(deep=False), gaussians, log_priors)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the densities, which can be finalised again."""
@@ -285,36 +297,49 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     # ------------------------------------------------------------------ prediction
 
-    def _by_class(self, X: Any, score: Literal["log_density", "discriminants"]) -> Array:
-        """A score of each row and class with the log prior of the class added: (n, K), block by block."""
+    def _by_block(self, X: Any, score: Score, finish: Callable[[Array], NDArray[Any]]) -> NDArray[Any]:
+        """What `finish` makes of a score of each row and class, ln p(x, k) or like it: (n, ...).
+
+        Rows are taken some at a time, so that nothing larger than the result is ever held.
+        """
         _refuse_what_is_no_batch(X)
-        check_is_fitted(self)
+        finalised = self._finalised_now()
+        X = self._rows_of(X)
+        n_classes = len(finalised.log_priors)
+        like = finish(np.zeros((1, n_classes)))
+        result = np.empty((len(X), *like.shape[1:]), dtype=like.dtype)
+        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], n_classes))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for where, gaussians, rows in blocks_by_pattern(X, finalised.gaussians, size):
+                scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
+                scores += finalised.log_priors
+                if score == "discriminants":
+                    _refuse_lost(scores, where)
+                result[where] = finish(scores)
+        return result
+
+    def _rows_of(self, X: Any) -> NDArray[Any]:
         refuse_unreadable(X)
-        X = validate_data(self, X, reset=False)
-        score_of = getattr(self._gaussians, score)
-        batches = gen_batches(len(X), rows_per_block(X.shape[1]))
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            log_priors = np.log(self._class_priors(self.statistics_))
-            blocks = [score_of(X[b].astype(np.float64, copy=False)) + log_priors for b in batches]
-        return np.concatenate(blocks)
+        finite = "allow-nan" if self.missing == "marginal" else True
+        rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
+        return rows
 
     @lazy_on_dask
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
-        best: NDArray[np.intp] = self._discriminants(X).argmax(axis=1)
+        best = self._by_block(X, "discriminants", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
 
     @lazy_on_dask
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
-        scores = self._discriminants(X)
-        return scores - logsumexp(scores, axis=1, keepdims=True)
+        return self._by_block(X, "discriminants", posteriors.log_posteriors)
 
     @lazy_on_dask
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
-        return np.exp(self.predict_log_proba(X))
+        return self._by_block(X, "discriminants", posteriors.posteriors)
 
     @lazy_on_dask
     def decision_function(self, X: ArrayLike) -> Array:
@@ -325,8 +350,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         ndarray of shape (n_rows, n_classes), or (n_rows,) for two classes
             For two classes, the log-odds of the second.
         """
-        scores = self._discriminants(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        return self._by_block(X, "discriminants", posteriors.decisions)
 
     @lazy_on_dask
     def score_samples(self, X: ArrayLike) -> Array:
@@ -334,18 +358,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
         The lower, the less the row is like anything seen.
         """
-        density: Array = logsumexp(self._by_class(X, "log_density"), axis=1)
-        return density
-
-    def _discriminants(self, X: ArrayLike) -> Array:
-        """Log of p(x, k), up to what all classes have in common."""
-        scores = self._by_class(X, "discriminants")
-        lost = np.isneginf(scores).all(axis=1) | np.isnan(scores).any(axis=1)
-        if lost.any():
-            raise ValueError(
-                f"row {int(np.argmax(lost))} is too far from the classes: squared distances exceed float64"
-            )
-        return scores
+        return self._by_block(X, "log_density", posteriors.log_evidence)
 
 
 @dataclass(frozen=True)
@@ -355,11 +368,12 @@ class _Finalised:
     revision: object
     params: dict[str, Any]
     gaussians: Any
+    log_priors: Array
 
-    def is_of(self, statistics: ClassStatistics, params: dict[str, Any]) -> bool:
+    def is_of(self, model: GaussianClassifier[Any]) -> bool:
         """Whether they would come out the same now."""
-        return self.revision is statistics.revision and all(
-            value is self.params[name] for name, value in params.items()
+        return self.revision is model.statistics_.revision and all(
+            getattr(model, name) is value for name, value in self.params.items()
         )
 
 
@@ -377,6 +391,15 @@ def _refuse_what_is_no_batch(X: Any) -> None:
         raise TypeError("rows are needed here, in an array or a frame; a source goes to fit or accumulate")
     if isinstance(X, str | PathLike):
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+
+
+def _refuse_lost(scores: Array, where: Where) -> None:
+    """Refuse rows that no class has a finite score for: a guess among them would mean nothing."""
+    best = scores.max(axis=1)
+    if not np.isfinite(best).all():
+        row = np.arange(len(scores))[~np.isfinite(best)][0]
+        row = row + where.start if isinstance(where, slice) else where[row]
+        raise ValueError(f"row {row} is too far from the classes: squared distances exceed float64")
 
 
 def _refuse_other_classes(y: ArrayLike, classes: ArrayLike) -> None:

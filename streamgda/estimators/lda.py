@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
 from streamgda.gaussians import Array, SharedGaussians, Whitening
 from streamgda.shrinkage import Shrinkage, class_covariances, needed_for, shrunk
 from streamgda.statistics import ClassStatistics
@@ -37,6 +37,10 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     tol : float, default=1e-10
         Directions in which the correlation matrix has an eigenvalue up to `tol` count as singular.
         The verdict does not depend on the units of the features.
+    missing : {"raise", "marginal"}, default="raise"
+        What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
+        that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
+        rows to learn from, a NaN is always refused.
 
     Attributes
     ----------
@@ -84,11 +88,17 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     }
 
     def __init__(
-        self, *, priors: ArrayLike | None = None, shrinkage: Shrinkage = None, tol: float = 1e-10
+        self,
+        *,
+        priors: ArrayLike | None = None,
+        shrinkage: Shrinkage = None,
+        tol: float = 1e-10,
+        missing: MissingAtPrediction = "raise",
     ) -> None:
         self.priors = priors
         self.shrinkage = shrinkage
         self.tol = tol
+        self.missing = missing
 
     def _needed(self) -> dict[str, Any]:
         return needed_for(self.shrinkage) if isinstance(self.shrinkage, str) else super()._needed()

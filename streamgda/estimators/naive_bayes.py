@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
 from streamgda.gaussians import Array, DiagonalGaussians
 from streamgda.statistics import ClassStatistics
 
@@ -25,6 +25,10 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
     var_smoothing : float, default=1e-9
         Added to every variance: this portion of the largest variance of a feature over all the data.
         It is taken from the statistics, so `partial_fit` of any batches gives what `fit` gives.
+    missing : {"raise", "marginal"}, default="raise"
+        What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
+        that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
+        rows to learn from, a NaN is always refused.
 
     Attributes
     ----------
@@ -65,9 +69,16 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, priors: ArrayLike | None = None, var_smoothing: float = 1e-9) -> None:
+    def __init__(
+        self,
+        *,
+        priors: ArrayLike | None = None,
+        var_smoothing: float = 1e-9,
+        missing: MissingAtPrediction = "raise",
+    ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
+        self.missing = missing
 
     def _finalise(self, statistics: ClassStatistics) -> DiagonalGaussians:
         variances = statistics.covariance() + self._smoothing(statistics)

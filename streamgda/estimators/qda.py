@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier
+from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians import Array, SeparateGaussians, Whitening
 from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
@@ -34,6 +34,10 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     tol : float, default=1e-10
         A covariance, as regularised, whose correlation matrix has an eigenvalue up to `tol` counts as
         singular, which is an error. The verdict does not depend on the units of the features.
+    missing : {"raise", "marginal"}, default="raise"
+        What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
+        that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
+        rows to learn from, a NaN is always refused.
 
     Attributes
     ----------
@@ -83,11 +87,13 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
         shrinkage: Shrinkage = None,
         reg_param: float = 0.0,
         tol: float = 1e-10,
+        missing: MissingAtPrediction = "raise",
     ) -> None:
         self.priors = priors
         self.shrinkage = shrinkage
         self.reg_param = reg_param
         self.tol = tol
+        self.missing = missing
 
     def _needed(self) -> dict[str, Any]:
         return needed_for(self.shrinkage)

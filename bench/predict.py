@@ -1,0 +1,130 @@
+"""predict_proba of the three models beside scikit-learn's, fitted to the same rows.
+
+Run as ``python -m bench.predict``. Every contender is fitted, to the same rows, before its clock runs, and
+has a process and the same threads of its own. Calls on few rows are timed in one process, in turn, with one
+thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import discriminant_analysis, naive_bayes
+
+import streamgda
+from bench import report
+from bench.contest import Contender, Result, contest, limit_threads
+
+MODELS: dict[str, tuple[type, type]] = {
+    "QDA": (
+        streamgda.QuadraticDiscriminantAnalysis,
+        discriminant_analysis.QuadraticDiscriminantAnalysis,
+    ),
+    "LDA": (streamgda.LinearDiscriminantAnalysis, discriminant_analysis.LinearDiscriminantAnalysis),
+    "GaussianNB": (streamgda.GaussianNB, naive_bayes.GaussianNB),
+}
+GOALS = {"QDA": 3.0, "LDA": 1.0, "GaussianNB": 3.0}
+
+
+def fitted(estimator: type, n_features: int, n_classes: int) -> Any:
+    """A model of some rows, of no more than it takes to tell the classes apart."""
+    rng = np.random.default_rng(0)
+    y = np.arange(200 * n_classes) % n_classes
+    centres = rng.normal(size=(n_classes, n_features))
+    return estimator().fit(centres[y] + rng.normal(size=(len(y), n_features)), y)
+
+
+def predict_proba(estimator: type, n_rows: int, n_features: int, n_classes: int) -> Callable[[], Any]:
+    """What is timed: the posteriors of many rows."""
+    model = fitted(estimator, n_features, n_classes)
+    rows = np.random.default_rng(1).normal(size=(n_rows, n_features))
+    return lambda: model.predict_proba(rows)
+
+
+def many_rows(options: argparse.Namespace) -> str:
+    """The table for one call on many rows."""
+    shape = options.rows, options.features, options.classes
+    contenders = [
+        Contender(f"{name}, {whose}", predict_proba, (estimator, *shape))
+        for name, pair in MODELS.items()
+        for whose, estimator in zip(("streamgda", "scikit-learn"), pair, strict=True)
+    ]
+    results = contest(contenders, options.repeats)
+    timings = report.table(
+        ["predict_proba", "median s", "fastest s", "peak MB"],
+        [(r.name, f"{r.median:.3f}", f"{min(r.seconds):.3f}", f"{r.peak:.0f}") for r in results.values()],
+    )
+    ratios = report.table(
+        ["scikit-learn ÷ streamgda", "measured", "goal", ""], [_ratio(results, name) for name in MODELS]
+    )
+    return f"{timings}\n\n{ratios}"
+
+
+def _ratio(results: dict[str, Result], name: str) -> tuple[str, str, str, str]:
+    ours, theirs = (results[f"{name}, {whose}"].median for whose in ("streamgda", "scikit-learn"))
+    return report.at_least(name, theirs / ours, GOALS[name])
+
+
+def few_rows(options: argparse.Namespace) -> str:
+    """The table for calls on few rows, in one process and in turn."""
+    models = {
+        name: [fitted(estimator, options.features, options.classes) for estimator in pair]
+        for name, pair in MODELS.items()
+    }
+    table = []
+    for n_rows in options.few:
+        rows = np.random.default_rng(2).normal(size=(n_rows, options.features))
+        for name, pair in models.items():
+            ours, theirs = _medians(pair, rows, options.calls)
+            cells = n_rows, name, f"{1e6 * ours:.0f}", f"{1e6 * theirs:.0f}"
+            table.append((*cells, *report.at_most(name, ours / theirs, 1.0)[1:]))
+    headers = ["rows", "model", "streamgda µs", "scikit-learn µs", "ratio", "goal", ""]
+    return report.table(headers, table)
+
+
+def _medians(models: list[Any], rows: NDArray[np.float64], calls: int) -> list[float]:
+    """The median seconds that each model takes for the rows, called in turn."""
+    seconds: list[list[float]] = [[] for _ in models]
+    for _ in range(calls):
+        for model, taken in zip(models, seconds, strict=True):
+            start = time.perf_counter()
+            model.predict_proba(rows)
+            taken.append(time.perf_counter() - start)
+    return [statistics.median(taken) for taken in seconds]
+
+
+def main() -> None:
+    """Measure both tables and keep them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--few", type=int, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--features", type=int, default=50)
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--calls", type=int, default=500, help="calls on few rows")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    options = parser.parse_args()
+    limit_threads(options.threads)
+    many = many_rows(options)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        few = few_rows(options)
+    title = (
+        f"## bench.predict: {options.rows:,} rows × {options.features} features, {options.classes} classes, "
+        f"{options.threads} threads"
+    )
+    report.publish("predict", f"{title}\n\n{many}\n\n{few}", keep=not options.print_only)
+
+
+if __name__ == "__main__":
+    main()
