@@ -17,22 +17,30 @@ Rows = NDArray[np.generic]
 Where = slice | NDArray[np.intp]
 
 
-def blocks_by_pattern(X: Rows, gaussians: Gaussians, size: int) -> Iterator[tuple[Where, Gaussians, Rows]]:
-    """Blocks of up to `size` rows: where they stand, the densities of what is observed in them, and that.
+Blocks = Iterator[tuple[Where, Gaussians, Rows]]
+
+
+def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
+    """Blocks of up to `size` rows: where they stand in X, the densities of what is observed in them, and that.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features)
-        Rows; NaN is what is missing.
+        Rows in which nothing is missing.
     gaussians : Gaussians
         The densities of all the features.
     size : int
         Rows of a block.
     """
-    if not np.isnan(X.sum()):  # a sum costs nothing beside the densities, and takes no memory
-        for start in range(0, len(X), size):
-            where = slice(start, start + size)
-            yield where, gaussians, X[where]
+    for start in range(0, len(X), size):
+        where = slice(start, start + size)
+        yield where, gaussians, X[where]
+
+
+def blocks_by_pattern(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
+    """The same for rows in which NaN is what is missing: all rows of a block have the same features."""
+    if not np.isnan(X.sum()):
+        yield from blocks_of(X, gaussians, size)
         return
     for observed, rows in _patterns(X):
         marginal = gaussians if observed.all() else gaussians.marginal(observed)

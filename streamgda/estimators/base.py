@@ -23,7 +23,7 @@ from streamgda.covariances import CovarianceType
 from streamgda.gaussians import Array, Gaussians
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask, lazy_on_dask
-from streamgda.patterns import Where, blocks_by_pattern
+from streamgda.patterns import Where, blocks_by_pattern, blocks_of
 from streamgda.source import Source
 from streamgda.statistics import ClassStatistics
 
@@ -309,8 +309,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         like = finish(np.zeros((1, n_classes)))
         result = np.empty((len(X), *like.shape[1:]), dtype=like.dtype)
         size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], n_classes))
+        blocks = blocks_by_pattern if self.missing == "marginal" else blocks_of
         with np.errstate(over="ignore", invalid="ignore"):
-            for where, gaussians, rows in blocks_by_pattern(X, finalised.gaussians, size):
+            for where, gaussians, rows in blocks(X, finalised.gaussians, size):
                 scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
                 scores += finalised.log_priors
                 if score == "discriminants":
