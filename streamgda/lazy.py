@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.arrays import refuse_unreadable
 
 R = TypeVar("R")
+Columns = Callable[[Any], Any]
 
 
 def is_dask(rows: Any) -> bool:
@@ -19,24 +20,33 @@ def is_dask(rows: Any) -> bool:
     return hasattr(rows, "__dask_graph__")
 
 
-def lazy_on_dask(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
+def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callable[[Any, Any], R]]:
     """Let a method of a fitted model that scores rows take Dask rows too, and then return Dask scores.
 
-    A dask array gives a dask array. A dask DataFrame gives a dask Series, or a DataFrame with a column
-    for each class, with the index of the rows. The scores are of the model as it is now: what it learns
-    later does not change them.
+    A dask array gives a dask array. A dask DataFrame gives a dask Series, or a DataFrame, with the index of
+    the rows. The scores are of the model as it is now: what it learns later does not change them.
+
+    Parameters
+    ----------
+    columns : callable
+        Tells the names of the columns of such a DataFrame, from the model.
     """
 
-    @wraps(method)
-    def on_rows(model: Any, X: Any) -> Any:
-        if not is_dask(X):
-            return method(model, X)
-        _check(model, X)
-        model = _as_it_is(model)
-        score = partial(method, model)
-        return _on_frame(score, model, X) if hasattr(X, "map_partitions") else _on_array(score, model, X)
+    def lazy(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
+        @wraps(method)
+        def on_rows(model: Any, X: Any) -> Any:
+            if not is_dask(X):
+                return method(model, X)
+            _check(model, X)
+            model = _as_it_is(model)
+            score = partial(method, model)
+            if hasattr(X, "map_partitions"):
+                return _on_frame(score, model, X, columns(model))
+            return _on_array(score, model, X)
 
-    return on_rows
+        return on_rows
+
+    return lazy
 
 
 def _check(model: Any, X: Any) -> None:
@@ -69,11 +79,11 @@ def _on_array(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
     return X.map_blocks(partial(_scored, score, like), chunks=chunks, dtype=like.dtype, meta=like)
 
 
-def _on_frame(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
+def _on_frame(score: Callable[[Any], Any], model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
     like = score(pd.DataFrame(_typical_row(model), columns=X.columns))[:0]
-    labelled = partial(_framed, partial(_scored, score, like), model.classes_)
+    labelled = partial(_framed, partial(_scored, score, like), columns)
     return X.map_partitions(labelled, meta=labelled(X._meta))
 
 
@@ -86,10 +96,10 @@ def _scored(score: Callable[[Any], Any], like: Any, rows: Any) -> Any:
     return score(rows) if len(rows) else like
 
 
-def _framed(score: Callable[[Any], Any], classes: Any, rows: Any) -> Any:
+def _framed(score: Callable[[Any], Any], columns: Any, rows: Any) -> Any:
     import pandas as pd
 
     scores = score(rows)
     if scores.ndim == 1:
         return pd.Series(scores, index=rows.index)
-    return pd.DataFrame(scores, index=rows.index, columns=classes)
+    return pd.DataFrame(scores, index=rows.index, columns=columns)

@@ -69,6 +69,45 @@ def class_covariances(statistics: ClassStatistics, shrinkage: Shrinkage) -> Arra
     return covariances
 
 
+def total_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Array:
+    """The maximum-likelihood covariance of all rows together, whatever their class, shrunk as one class is.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics
+        Of covariance type "tied" or "full"; for "auto" with fourth moments.
+    shrinkage : float, "auto", "oas" or None
+        As for `class_covariances`.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_features)
+    """
+    if shrinkage == "auto":
+        together: Array = class_covariances(statistics.as_one_class(), shrinkage)[0]
+        return together
+    total = pooled_covariance(statistics) + between_covariance(statistics)
+    if shrinkage is None:
+        return total
+    share = oas(total, statistics.weights.sum()) if shrinkage == "oas" else float(shrinkage)
+    return shrunk(total, share)
+
+
+def pooled_covariance(statistics: ClassStatistics) -> Array:
+    """The maximum-likelihood covariance within the classes: (d, d)."""
+    if statistics.covariance_type != "tied":
+        statistics = statistics.to_covariance_type("tied")
+    return statistics.covariance()
+
+
+def between_covariance(statistics: ClassStatistics) -> Array:
+    """The covariance of the class means, each counting by the weight of its class: (d, d)."""
+    offsets = statistics.means - statistics.overall_mean()
+    shares = statistics.weights / statistics.weights.sum()
+    between: Array = (offsets.T * shares) @ offsets
+    return between
+
+
 def _too_little(statistics: ClassStatistics, shrinkage: Shrinkage) -> str:
     fourth = ", fourth_moments=True" if shrinkage == "auto" else ""
     return (
