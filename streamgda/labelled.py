@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Self
 
 import numpy as np
@@ -69,7 +70,8 @@ class LabelledMoments:
         ValueError
             If shapes do not agree, a class stands twice or is empty, or the sums are of no rows.
         """
-        _check_sums(kind, classes, counts, weights, sums, outer_sums)
+        _check_counts(classes, counts, weights)
+        _check_shapes(kind, len(classes), sums=sums, outer_sums=outer_sums)
         counts = counts.astype(np.int64)
         order = np.argsort(classes)
         weights, sums = weights[order], sums[order]
@@ -78,6 +80,31 @@ class LabelledMoments:
         held = Moments(kind, weights, sums / weights[:, None], np.zeros_like(sums), scatter)
         _settle_scatter(held, kind.diagonal(outer_sums), "these sums cannot be of any rows")
         return cls(classes[order], counts[order], held)
+
+    @classmethod
+    def from_moments(
+        cls,
+        kind: CovarianceKind,
+        classes: Labels,
+        counts: NDArray[Any],
+        weights: Array,
+        means: Array,
+        scatter: Array,
+    ) -> Self:
+        """The state whose means and scatter these are, for classes in any order.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree, a class stands twice or is empty, or the scatter is of no rows.
+        """
+        _check_counts(classes, counts, weights)
+        _check_shapes(kind, len(classes), means=means, scatter=scatter)
+        order = np.argsort(classes)
+        scatter = kind.take(scatter, order).copy()
+        held = Moments(kind, weights[order], means[order], np.zeros_like(means), scatter)
+        _settle_scatter(held, np.abs(held.diagonal), "this scatter cannot be of any rows")
+        return cls(classes[order], counts[order].astype(np.int64), held)
 
     @property
     def kind(self) -> CovarianceKind:
@@ -196,6 +223,14 @@ class LabelledMoments:
         narrow = replace(self.moments, kind=kind, scatter=kind.narrowed(self.moments.scatter, self.kind))
         return replace(self, moments=narrow if fourth else replace(narrow, fourth=None)).copy()
 
+    def as_one_class(self) -> LabelledMoments:
+        """A copy in which all rows are of the class 0."""
+        if not len(self.classes):
+            return self.copy()
+        of_class = [self.moments.take(np.array([k])) for k in range(len(self.classes))]
+        together = reduce(moments.merge, of_class).copy()
+        return replace(self, classes=np.array([0]), counts=self.counts.sum(keepdims=True), moments=together)
+
     def counts_as(self, other: LabelledMoments) -> bool:
         """Whether the two have the same kind of covariance, features, classes and counts."""
         return (
@@ -208,30 +243,34 @@ class LabelledMoments:
         )
 
 
-def _check_sums(
-    kind: CovarianceKind,
-    classes: Labels,
-    counts: NDArray[Any],
-    weights: Array,
-    sums: Array,
-    outer_sums: Array,
-) -> None:
-    if sums.ndim != 2 or not len(classes) == len(counts) == len(weights) == len(sums):
-        raise ValueError("counts, weights and sums must have one row for each class")
-    expected = kind.zeros(*sums.shape).shape
-    if outer_sums.shape != expected:
-        raise ValueError(f"outer_sums must have shape {expected} for {kind.name!r}; got {outer_sums.shape}")
-    if not (np.isfinite(weights).all() and np.isfinite(sums).all() and np.isfinite(outer_sums).all()):
-        raise ValueError("weights, sums and outer_sums must be finite")
-    if not kind.is_symmetric(outer_sums):
-        raise ValueError("outer_sums must be symmetric")
+def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
+    if not len(classes) == len(counts) == len(weights):
+        raise ValueError("counts and weights must have one entry for each class")
     if len(np.unique(classes)) != len(classes):
-        raise ValueError("a class stands twice among the sums")
+        raise ValueError("a class stands twice")
     if not np.array_equal(counts, np.floor(counts)):
         raise ValueError("counts must be whole numbers")
+    if not np.isfinite(weights).all():
+        raise ValueError("weights must be finite")
     empty = (counts <= 0) | ~(weights > 0)
     if empty.any():
         raise ValueError(f"class {classes[empty][0]!s} has no rows")
+
+
+def _check_shapes(kind: CovarianceKind, n_classes: int, **arrays: Array) -> None:
+    """Check an array with a vector for each class, and one in the scatter's shape, which are named."""
+    (vectors_name, vectors), (products_name, products) = arrays.items()
+    if vectors.ndim != 2 or len(vectors) != n_classes:
+        raise ValueError(f"{vectors_name} must have one row for each class; got shape {vectors.shape}")
+    expected = kind.zeros(*vectors.shape).shape
+    if products.shape != expected:
+        raise ValueError(
+            f"{products_name} must have shape {expected} for {kind.name!r}; got {products.shape}"
+        )
+    if not (np.isfinite(vectors).all() and np.isfinite(products).all()):
+        raise ValueError(f"{vectors_name} and {products_name} must be finite")
+    if not kind.is_symmetric(products):
+        raise ValueError(f"{products_name} must be symmetric")
 
 
 def _settle_scatter(moments: Moments, scale: Array, otherwise: str) -> None:

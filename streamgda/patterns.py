@@ -21,7 +21,7 @@ Blocks = Iterator[tuple[Where, Gaussians, Rows]]
 
 
 def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
-    """Blocks of up to `size` rows: where they stand in X, the densities of what is observed in them, and that.
+    """Blocks of up to `size` rows: where they stand, the densities of what is observed in them, and that.
 
     Parameters
     ----------

@@ -316,6 +316,57 @@ class ClassStatistics:
         _check_names(state.feature_names, state.n_features)
         return state
 
+    @classmethod
+    def from_moments(
+        cls,
+        classes: ArrayLike,
+        counts: ArrayLike,
+        means: ArrayLike,
+        scatter: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        covariance_type: CovarianceType = "full",
+        feature_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Statistics from means and scatters that something else has worked out.
+
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,)
+            Labels, each once, in any order.
+        counts : array-like of shape (n_classes,)
+            Rows of each class.
+        means : array-like of shape (n_classes, n_features)
+            Weighted means.
+        scatter : array-like
+            Σ w (x − mean)(x − mean)ᵀ in the shape of `scatter` for this kind of covariance.
+        weights : array-like of shape (n_classes,), optional
+            Σ w; the counts where not given.
+        covariance_type, feature_names
+            As for the class.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree, a class stands twice or is empty, or a variance is negative.
+
+        Examples
+        --------
+        >>> ClassStatistics.from_moments(["a"], [4], [[1.0]], [[[8.0]]]).covariance()
+        array([[[2.]]])
+        """
+        state = cls(covariance_type, feature_names=feature_names)
+        state._held = LabelledMoments.from_moments(
+            state._held.kind,
+            labels.as_labels(classes),
+            np.atleast_1d(counts),
+            np.atleast_1d(np.asarray(counts if weights is None else weights, dtype=np.float64)),
+            np.asarray(means, dtype=np.float64),
+            np.asarray(scatter, dtype=np.float64),
+        )
+        _check_names(state.feature_names, state.n_features)
+        return state
+
     # ------------------------------------------------------------------ states add up
 
     def merge(self, other: ClassStatistics) -> Self:
@@ -405,6 +456,18 @@ class ClassStatistics:
         """
         check_fourth_moments(covariance_type, fourth_moments)
         return self._twin(self._held.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+
+    def as_one_class(self) -> Self:
+        """A copy in which all rows are of the class 0, for what holds of them whatever their class.
+
+        Raises
+        ------
+        ValueError
+            If the classes share one scatter, so that theirs are not known.
+        """
+        if self.covariance_type == "tied":
+            raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
+        return self._twin(self._held.as_one_class())
 
     def copy(self) -> Self:
         """A state of its own with the same rows."""

@@ -321,7 +321,7 @@ def test_a_stream_need_not_be_a_model_at_every_moment():
     """Batches of one class, or of fewer rows than features, are only refused when a model is asked for."""
     X, y = random_rows(2, 5)
     model = QuadraticDiscriminantAnalysis().partial_fit(X[y == 0][:3], y[y == 0][:3])
-    with pytest.raises(ValueError, match="at least two classes; the data has only class 0"):
+    with pytest.raises(ValueError, match="at least two classes; the data has only 1 class: 0"):
         model.predict(X)
     model.partial_fit(X[y == 1], y[y == 1])
     with pytest.raises(np.linalg.LinAlgError, match="class 0: the covariance has rank 2 of 5, from 3 rows"):
@@ -378,7 +378,7 @@ def test_bad_batches_leave_the_model_as_it_was(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_what_no_model_can_be_made_of(model):
     X, y = random_rows(2, 2)
-    with pytest.raises(ValueError, match="at least two classes; the data has only class 1"):
+    with pytest.raises(ValueError, match="at least two classes; the data has only 1 class: 1"):
         model().fit(X, np.ones(len(y), dtype=int))
     with pytest.raises(ValueError, match="no row has a positive weight"):
         model().fit(X, y, sample_weight=np.zeros(len(y)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -28,10 +28,15 @@ from streamgda.source import Source
 from streamgda.statistics import ClassStatistics
 
 G = TypeVar("G", bound=Gaussians)
+T = TypeVar("T")
 Score = Literal["log_density", "discriminants"]
 MissingAtPrediction = Literal["raise", "marginal"]
 
 _ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
+
+
+def _classes_of(model: GaussianClassifier[Any]) -> Labels:
+    return model.classes_
 
 
 class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
@@ -191,6 +196,40 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         estimator = cls(**params)
         return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
 
+    # ------------------------------------------------------------------ exchange with scikit-learn
+
+    @abstractmethod
+    def to_sklearn(self) -> Any:
+        """A fitted estimator of scikit-learn's that predicts the same."""
+
+    @classmethod
+    @abstractmethod
+    def from_sklearn(cls, estimator: Any, class_count: ArrayLike | None = None) -> Self:
+        """A model that has learnt what an estimator of scikit-learn's has, and can go on learning."""
+
+    def _handed_over(self, peer: Any) -> Any:
+        """A peer that knows the classes and features of this model."""
+        peer.classes_, peer.n_features_in_ = self.classes_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            peer.feature_names_in_ = self.feature_names_in_.copy()
+        return peer
+
+    @classmethod
+    def _taken_over(cls, peer: Any, counts: Any, means: Array, scatter: Array, **params: Any) -> Self:
+        """A model with the moments of a peer."""
+        statistics = ClassStatistics.from_moments(
+            peer.classes_,
+            np.maximum(np.rint(counts), 1),
+            means,
+            scatter,
+            weights=counts,
+            covariance_type=cls._covariance_type,
+            feature_names=getattr(peer, "feature_names_in_", None),
+        )
+        return cls.from_statistics(statistics, **params)
+
+    # ------------------------------------------------------------------ rows go in
+
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
     ) -> Iterator[Block]:
@@ -210,7 +249,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         statistics = ClassStatistics(**self._needed())
         statistics.update_blocks(blocks)
         if not statistics.n_rows:
-            raise ValueError("no row has a positive weight")
+            raise ValueError("every sample weight is zero, so there is no row to learn from")
         return statistics
 
     def _adopt(self, statistics: ClassStatistics) -> Self:
@@ -304,7 +343,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         """
         _refuse_what_is_no_batch(X)
         finalised = self._finalised_now()
-        X = self._rows_of(X)
+        X = self._rows_of(X, missing=self.missing)
         n_classes = len(finalised.log_priors)
         like = finish(np.zeros((1, n_classes)))
         result = np.empty((len(X), *like.shape[1:]), dtype=like.dtype)
@@ -319,30 +358,30 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
                 result[where] = finish(scores)
         return result
 
-    def _rows_of(self, X: Any) -> NDArray[Any]:
+    def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
         refuse_unreadable(X)
-        finite = "allow-nan" if self.missing == "marginal" else True
+        finite = "allow-nan" if missing == "marginal" else True
         rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
         return rows
 
-    @lazy_on_dask
+    @lazy_on_dask(columns=_classes_of)
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
         best = self._by_block(X, "discriminants", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
 
-    @lazy_on_dask
+    @lazy_on_dask(columns=_classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
         return self._by_block(X, "discriminants", posteriors.log_posteriors)
 
-    @lazy_on_dask
+    @lazy_on_dask(columns=_classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
         return self._by_block(X, "discriminants", posteriors.posteriors)
 
-    @lazy_on_dask
+    @lazy_on_dask(columns=_classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior, up to what all classes have in common.
 
@@ -353,7 +392,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         """
         return self._by_block(X, "discriminants", posteriors.decisions)
 
-    @lazy_on_dask
+    @lazy_on_dask(columns=_classes_of)
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 
@@ -370,6 +409,14 @@ class _Finalised:
     params: dict[str, Any]
     gaussians: Any
     log_priors: Array
+    derived: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, derive: Callable[[], T]) -> T:
+        """What is derived from the densities when it is first asked for."""
+        if name not in self.derived:
+            self.derived[name] = derive()
+        value: T = self.derived[name]
+        return value
 
     def is_of(self, model: GaussianClassifier[Any]) -> bool:
         """Whether they would come out the same now."""
@@ -381,7 +428,7 @@ class _Finalised:
 def _require_two_classes(statistics: ClassStatistics) -> None:
     classes = statistics.classes
     if len(classes) < 2:
-        seen = f"only class {classes[0]!s}" if len(classes) else "no class"
+        seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"
         raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
 
 

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
-from typing import Any, ClassVar
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import discriminant_analysis
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.gaussians import Array, SharedGaussians, Whitening
-from streamgda.shrinkage import Shrinkage, class_covariances, needed_for, shrunk
+from streamgda.lazy import lazy_on_dask
+from streamgda.projection import Projection
+from streamgda.shrinkage import (
+    Shrinkage,
+    between_covariance,
+    class_covariances,
+    needed_for,
+    pooled_covariance,
+    shrunk,
+    total_covariance,
+)
 from streamgda.statistics import ClassStatistics
 
 
-class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
+class LinearDiscriminantAnalysis(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GaussianClassifier[SharedGaussians]
+):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
     The covariance is that within the classes, each class counting by its share of the weight, whatever
@@ -34,6 +50,9 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
         Chen et al. (2010), and pool what they have shrunk; the state is then "full", with a matrix for
         each class (for "auto" three). The sum of the weights of a class is the number of rows that they
         go by; see `fit`.
+    n_components : int, optional
+        How many components `transform` gives, at most min(n_classes - 1, n_features), which is also what it
+        gives where this is None. Classification does not depend on it.
     tol : float, default=1e-10
         Directions in which the correlation matrix has an eigenvalue up to `tol` count as singular.
         The verdict does not depend on the units of the features.
@@ -64,6 +83,10 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
         Coefficients of the decision function.
     intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
         Its intercepts.
+    scalings_ : ndarray of shape (n_features, n_components)
+        The directions of the components.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        The share of each component in the variance between the classes.
 
     References
     ----------
@@ -84,6 +107,7 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GaussianClassifier._parameter_constraints,
         "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -92,11 +116,13 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
         *,
         priors: ArrayLike | None = None,
         shrinkage: Shrinkage = None,
+        n_components: int | None = None,
         tol: float = 1e-10,
         missing: MissingAtPrediction = "raise",
     ) -> None:
         self.priors = priors
         self.shrinkage = shrinkage
+        self.n_components = n_components
         self.tol = tol
         self.missing = missing
 
@@ -109,12 +135,11 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
             shares = statistics.weights / statistics.weights.sum()
             covariance: Array = np.tensordot(shares, class_covariances(statistics, self.shrinkage), axes=1)
             return covariance
-        if statistics.covariance_type != "tied":
-            statistics = statistics.to_covariance_type("tied")
-        pooled = statistics.covariance()
+        pooled = pooled_covariance(statistics)
         return pooled if self.shrinkage is None else shrunk(pooled, float(self.shrinkage))
 
     def _finalise(self, statistics: ClassStatistics) -> SharedGaussians:
+        self._check_components(statistics)
         means = statistics.means
         whitening = Whitening.of(self._covariance(statistics), means, self.tol)
         if not whitening.rank:
@@ -126,6 +151,64 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
                 stacklevel=5,
             )
         return SharedGaussians(means, statistics.overall_mean(), whitening)
+
+    def _check_components(self, statistics: ClassStatistics) -> None:
+        most = _most_components(statistics)
+        if self.n_components is not None and self.n_components > most:
+            raise ValueError(
+                f"n_components cannot be larger than min(n_features, n_classes - 1), which is {most}; "
+                f"got {self.n_components}"
+            )
+
+    # ------------------------------------------------------------------ projection
+
+    @lazy_on_dask(columns=lambda model: model.get_feature_names_out())
+    def transform(self, X: ArrayLike) -> Array:
+        """Project rows on the directions in which the classes lie farthest apart.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows, without missing values.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_components)
+            Within the classes, components are uncorrelated and of unit variance. The origin of the features
+            goes to the origin.
+        """
+        rows = self._rows_of(X)
+        projection, centre = self._projection, self.xbar_
+        projected: Array = (rows - centre) @ projection.scalings
+        projected += centre @ projection.scalings
+        return projected
+
+    @property
+    def _projection(self) -> Projection:
+        return self._finalised_now().once("projection", self._project)
+
+    def _project(self) -> Projection:
+        statistics, within = self.statistics_, self._gaussians.whitening
+        between = between_covariance(statistics)
+        if self.shrinkage is not None:
+            between = total_covariance(statistics, self.shrinkage) - within.covariance
+        return Projection.of(between, within, self.n_components or _most_components(statistics))
+
+    @property
+    def scalings_(self) -> Array:
+        """The directions of the components."""
+        return self._projection.scalings
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """The share of each component in the variance between the classes."""
+        return self._projection.explained_variance_ratio
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.scalings_.shape[1])
+
+    # ------------------------------------------------------------------ what was learnt
 
     @property
     def priors_(self) -> Array:
@@ -159,6 +242,69 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
         with np.errstate(divide="ignore"):
             log_priors = np.log(self.priors_)
         return _between_two(gaussians.intercepts - gaussians.coefficients @ gaussians.centre + log_priors)
+
+    # ------------------------------------------------------------------ exchange with scikit-learn
+
+    def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
+        """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
+
+        Its solver is "eigen", so that its `transform` is this model's too.
+        """
+        peer = discriminant_analysis.LinearDiscriminantAnalysis(
+            solver="eigen",
+            shrinkage=None if self.shrinkage == "oas" else self.shrinkage,
+            covariance_estimator=OAS() if self.shrinkage == "oas" else None,
+            priors=self.priors,
+            n_components=self.n_components,
+        )
+        peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
+        peer.coef_, peer.intercept_, peer.xbar_ = self.coef_, self.intercept_, self.xbar_
+        peer.scalings_ = self.scalings_
+        peer.explained_variance_ratio_ = self.explained_variance_ratio_
+        peer._max_components = peer._n_features_out = self._n_features_out
+        return self._handed_over(peer)
+
+    @classmethod
+    def from_sklearn(
+        cls,
+        estimator: discriminant_analysis.LinearDiscriminantAnalysis,
+        class_count: ArrayLike | None = None,
+    ) -> Self:
+        """A model that has learnt what a fitted scikit-learn LDA has.
+
+        Parameters
+        ----------
+        estimator : sklearn.discriminant_analysis.LinearDiscriminantAnalysis
+            Fitted without shrinkage and with a `covariance_`: by solver "lsqr" or "eigen", or by "svd" with
+            store_covariance=True. Where `priors` were given, they must be the shares of the classes, since
+            scikit-learn weighs the covariances of the classes by them.
+        class_count : array-like of shape (n_classes,)
+            Rows of each class, which the estimator does not keep.
+
+        Raises
+        ------
+        TypeError
+            If it is another kind of estimator.
+        ValueError
+            If it does not hold enough.
+        """
+        check_kind(estimator, discriminant_analysis.LinearDiscriminantAnalysis)
+        counts = counted(estimator, class_count)
+        refuse_shrunk(estimator)
+        if not hasattr(estimator, "covariance_"):
+            raise ValueError("the estimator holds no covariance; fit it with store_covariance=True")
+        if not np.allclose(estimator.priors_, counts / counts.sum()):
+            raise ValueError(
+                "the covariance of the estimator is weighed by priors that are not the shares of the "
+                "classes; fit it without priors"
+            )
+        params = {"priors": estimator.priors, "n_components": estimator.n_components}
+        scatter = estimator.covariance_ * counts.sum()
+        return cls._taken_over(estimator, counts, estimator.means_, scatter, **params)
+
+
+def _most_components(statistics: ClassStatistics) -> int:
+    return min(len(statistics.classes) - 1, statistics.n_features)
 
 
 def _between_two(terms: Array) -> Array:

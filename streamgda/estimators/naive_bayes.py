@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.peers import check_kind, counted
 from streamgda.gaussians import Array, DiagonalGaussians
 from streamgda.statistics import ClassStatistics
 
@@ -118,3 +120,41 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
     def epsilon_(self) -> float:
         """What was added to each variance."""
         return self._smoothing(self.statistics_)
+
+    # ------------------------------------------------------------------ exchange with scikit-learn
+
+    def to_sklearn(self) -> naive_bayes.GaussianNB:
+        """A fitted `sklearn.naive_bayes.GaussianNB` with the same predictions.
+
+        Examples
+        --------
+        >>> model = GaussianNB().fit([[0.0], [1.0], [5.0], [7.0]], [0, 0, 1, 1])
+        >>> model.to_sklearn().predict([[0.2]])
+        array([0])
+        """
+        peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
+        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_.copy(), self.epsilon_
+        peer.class_count_, peer.class_prior_ = self.class_count_, self.class_prior_
+        return self._handed_over(peer)
+
+    @classmethod
+    def from_sklearn(cls, estimator: naive_bayes.GaussianNB, class_count: ArrayLike | None = None) -> Self:
+        """A model that has learnt what a fitted `sklearn.naive_bayes.GaussianNB` has.
+
+        Parameters
+        ----------
+        estimator : sklearn.naive_bayes.GaussianNB
+            Fitted by one `fit` (its `partial_fit` smooths by the newest batch, which cannot be undone).
+        class_count : array-like of shape (n_classes,), optional
+            Rows of each class; the estimator's own where not given.
+
+        Raises
+        ------
+        TypeError
+            If it is another kind of estimator.
+        """
+        check_kind(estimator, naive_bayes.GaussianNB)
+        counts = counted(estimator, estimator.class_count_ if class_count is None else class_count)
+        scatter = np.maximum(estimator.var_ - estimator.epsilon_, 0.0) * counts[:, None]
+        params = {"priors": estimator.priors, "var_smoothing": estimator.var_smoothing}
+        return cls._taken_over(estimator, counts, estimator.theta_, scatter, **params)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import discriminant_analysis
+from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians import Array, SeparateGaussians, Whitening
 from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
@@ -56,6 +59,10 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     covariance_ : list of n_classes ndarrays of shape (n_features, n_features)
         Maximum-likelihood covariances of the classes (divided by the weight of the class), shrunk and
         regularised.
+    rotations_ : list of n_classes ndarrays of shape (n_features, n_features)
+        The principal axes of each class, a column each, the longest first.
+    scalings_ : list of n_classes ndarrays of shape (n_features,)
+        The variances along them.
 
     References
     ----------
@@ -131,3 +138,74 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     def covariance_(self) -> list[Array]:
         """Covariances of the classes."""
         return list(self._covariances(self.statistics_))
+
+    @property
+    def rotations_(self) -> list[Array]:
+        """The principal axes of each class, a column each, the longest first."""
+        return [vectors for _, vectors in self._axes]
+
+    @property
+    def scalings_(self) -> list[Array]:
+        """The variances of each class along its principal axes."""
+        return [values for values, _ in self._axes]
+
+    @property
+    def _axes(self) -> list[tuple[Array, Array]]:
+        return self._finalised_now().once("axes", self._principal_axes)
+
+    def _principal_axes(self) -> list[tuple[Array, Array]]:
+        spectra = [np.linalg.eigh(covariance) for covariance in self.covariance_]
+        return [(values[::-1], vectors[:, ::-1]) for values, vectors in spectra]
+
+    # ------------------------------------------------------------------ exchange with scikit-learn
+
+    def to_sklearn(self) -> discriminant_analysis.QuadraticDiscriminantAnalysis:
+        """A fitted `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis` with the same predictions.
+
+        It works along the principal axes of the covariances, where features of very different units cost it
+        digits.
+        """
+        estimated = self.shrinkage is not None
+        peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
+            solver="eigen" if estimated else "svd",
+            shrinkage=None if self.shrinkage == "oas" else self.shrinkage,
+            covariance_estimator=OAS() if self.shrinkage == "oas" else None,
+            priors=self.priors,
+            reg_param=self.reg_param,
+            store_covariance=True,
+        )
+        peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
+        peer.rotations_, peer.scalings_ = self.rotations_, self.scalings_
+        return self._handed_over(peer)
+
+    @classmethod
+    def from_sklearn(
+        cls,
+        estimator: discriminant_analysis.QuadraticDiscriminantAnalysis,
+        class_count: ArrayLike | None = None,
+    ) -> Self:
+        """A model that has learnt what a fitted scikit-learn QDA has.
+
+        Parameters
+        ----------
+        estimator : sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis
+            Fitted, without shrinkage.
+        class_count : array-like of shape (n_classes,)
+            Rows of each class, which the estimator does not keep.
+
+        Raises
+        ------
+        TypeError
+            If it is another kind of estimator.
+        ValueError
+            If it does not hold enough.
+        """
+        check_kind(estimator, discriminant_analysis.QuadraticDiscriminantAnalysis)
+        counts = counted(estimator, class_count)
+        share = estimator.reg_param if estimator.solver == "svd" else 0.0
+        refuse_shrunk(estimator, more=share == 1)
+        spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
+        covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
+        scatter = np.array(covariances) * counts[:, None, None]
+        params = {"priors": estimator.priors, "reg_param": share}
+        return cls._taken_over(estimator, counts, estimator.means_, scatter, **params)

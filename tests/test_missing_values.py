@@ -1,0 +1,117 @@
+"""Rows with missing values, judged by the marginal density of what they have."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+
+
+@pytest.fixture(scope="module")
+def training():
+    rng = np.random.default_rng(3)
+    y = np.arange(900) % 3
+    X = rng.normal(size=(900, 9)) @ rng.normal(size=(9, 9)) + rng.normal(size=(3, 9))[y] + 5
+    return X, y
+
+
+def with_holes(X):
+    holed = X.copy()
+    holed[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    return holed
+
+
+def log_densities_of_what_is_there(model, X, y, row):
+    """ln p(observed, k) of a row from scipy's Gaussians of the observed features."""
+    observed = np.flatnonzero(~np.isnan(row))
+    covariances = {k: np.cov(X[y == k].T, bias=True) for k in range(3)}
+    if isinstance(model, LinearDiscriminantAnalysis):
+        covariances = dict.fromkeys(covariances, sum(covariances.values()) / 3)
+    if isinstance(model, GaussianNB):
+        covariances = {k: np.diag(np.diag(c) + model.epsilon_) for k, c in covariances.items()}
+    scores = []
+    for k, covariance in covariances.items():
+        mean = X[y == k].mean(axis=0)[observed]
+        density = stats.multivariate_normal(mean, covariance[np.ix_(observed, observed)])
+        scores.append(density.logpdf(row[observed]) + np.log(1 / 3))
+    return np.array(scores)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_density_of_what_is_there_decides(model, training):
+    X, y = training
+    fitted = model(missing="marginal").fit(X, y)
+    holed = with_holes(X[:200])
+    expected = np.array([log_densities_of_what_is_there(fitted, X, y, row) for row in holed])
+    log_density = logsumexp(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.score_samples(holed), log_density[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(fitted.predict_log_proba(holed), expected - log_density, rtol=1e-7, atol=1e-9)
+    assert np.array_equal(fitted.predict(holed), expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_row_without_values_has_the_prior_as_its_posterior(model, training):
+    priors = [0.2, 0.3, 0.5]
+    fitted = model(missing="marginal", priors=priors).fit(*training)
+    nothing = np.full((2, 9), np.nan)
+    np.testing.assert_allclose(fitted.predict_proba(nothing), [priors] * 2, rtol=1e-12)
+    np.testing.assert_allclose(fitted.score_samples(nothing), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_keep_their_order_whatever_their_patterns(model, training):
+    X, y = training
+    fitted = model(missing="marginal").fit(X, y)
+    holed = with_holes(np.tile(X, (3, 1)))
+    posteriors = fitted.predict_proba(holed)
+    for i in (0, 1, 17, 899, 900, 2699):
+        np.testing.assert_allclose(posteriors[[i]], fitted.predict_proba(holed[[i]]), rtol=1e-10)
+    assert fitted.predict_proba(X).tolist() == model().fit(X, y).predict_proba(X).tolist()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_frame_with_nulls(model, training):
+    X, y = training
+    names = list("abcdefghi")
+    holed = with_holes(X)
+    named = model(missing="marginal").fit(pd.DataFrame(X, columns=names), y)
+    from_frame = named.predict_proba(pd.DataFrame(holed, columns=names))
+    assert from_frame.tolist() == model(missing="marginal").fit(X, y).predict_proba(holed).tolist()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_missing_value_is_an_error_unless_asked_for(model, training):
+    X, y = training
+    holed = with_holes(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model().fit(X, y).predict(holed)
+    with pytest.raises(ValueError, match="is NaN or null"):
+        model(missing="marginal").fit(holed, y)
+    with pytest.raises(ValueError, match="infinity"):
+        model(missing="marginal").fit(X, y).predict(np.where(np.isnan(holed), np.inf, holed))
+    with pytest.raises(ValueError, match="'missing' parameter"):
+        model(missing="drop").fit(X, y)
+
+
+def test_a_row_too_far_to_tell_is_named_by_its_place_among_all_rows(training):
+    X, y = training
+    fitted = QuadraticDiscriminantAnalysis(missing="marginal").fit(X, y)
+    holed = with_holes(X)
+    holed[612] = 1e200
+    with pytest.raises(ValueError, match="row 612 is too far"):
+        fitted.predict(holed)
+
+
+def test_marginals_of_a_singular_lda_work_in_their_range(training):
+    X, y = training
+    doubled = np.column_stack([X, X[:, 0]])
+    with pytest.warns(UserWarning, match="rank 9 of 10"):
+        fitted = LinearDiscriminantAnalysis(missing="marginal").fit(doubled, y)
+    holed = doubled[:50].copy()
+    holed[:, 9] = np.nan  # what is left is regular, and all there is to know
+    plain = LinearDiscriminantAnalysis().fit(X, y).predict_proba(X[:50])
+    np.testing.assert_allclose(fitted.predict_proba(holed), plain, rtol=1e-8, atol=1e-10)

@@ -1,0 +1,247 @@
+"""A drop-in: the estimators do what scikit-learn's conventions ask, and can be exchanged for its own."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from sklearn import discriminant_analysis, naive_bayes
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+PEERS = {
+    GaussianNB: naive_bayes.GaussianNB,
+    LinearDiscriminantAnalysis: discriminant_analysis.LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis: discriminant_analysis.QuadraticDiscriminantAnalysis,
+}
+SINGULAR = "its data has classes with a singular covariance, on which scikit-learn's QDA raises too"
+CHECKS_ON_SINGULAR_CLASSES = (
+    "check_sample_weights_shape",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weight_equivalence_on_dense_data",
+)
+
+
+def expected_failures(model):
+    """Checks of sample weights that scikit-learn's QDA, which takes none, is never put to."""
+    if isinstance(model, QuadraticDiscriminantAnalysis) and not model.reg_param:
+        return dict.fromkeys(CHECKS_ON_SINGULAR_CLASSES, SINGULAR)
+    return {}
+
+
+@pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [
+        GaussianNB(),
+        LinearDiscriminantAnalysis(),
+        LinearDiscriminantAnalysis(shrinkage="auto"),
+        QuadraticDiscriminantAnalysis(),
+        QuadraticDiscriminantAnalysis(reg_param=0.1),
+        QuadraticDiscriminantAnalysis(shrinkage=0.5, reg_param=0.1),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_scikit_learns_qda_raises_on_the_data_of_the_checks_that_fail():
+    X = np.array([[1, 3], [1, 3], [1, 3], [1, 3], [2, 1], [2, 1], [2, 1], [2, 1]] * 2)
+    y = np.array([1, 1, 1, 1, 2, 2, 2, 2] * 2)  # as in check_sample_weights_shape
+    for model in (QuadraticDiscriminantAnalysis(), discriminant_analysis.QuadraticDiscriminantAnalysis()):
+        with pytest.raises(np.linalg.LinAlgError, match="class 1"):
+            model.fit(X, y)
+
+
+def rows(n_classes=3, n_features=4, n=600, seed=0, offset=0.0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    mixing = rng.normal(size=(n_classes, n_features, n_features)) + 2 * np.eye(n_features)
+    X = np.einsum("nd,nde->ne", rng.normal(size=(n, n_features)), mixing[y])
+    return X + rng.normal(size=(n_classes, n_features))[y] + offset, y
+
+
+def assert_same_predictions(ours, theirs, X):
+    assert np.array_equal(ours.classes_, theirs.classes_)
+    assert np.array_equal(ours.predict(X), theirs.predict(X))
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+class TestInsideScikitLearn:
+    def test_a_pipeline_searched_over_a_grid(self, model):
+        X, y = rows()
+        step = model.__name__.lower()
+        grid = {f"{step}__priors": [None, [0.2, 0.3, 0.5]], f"{step}__missing": ["raise", "marginal"]}
+        search = GridSearchCV(make_pipeline(StandardScaler(), model()), grid, cv=3).fit(X, y)
+        assert search.best_score_ > 0.5
+
+    def test_calibration_and_cross_validated_predictions(self, model):
+        X, y = rows()
+        calibrated = CalibratedClassifierCV(model(), cv=3).fit(X, y)
+        assert np.allclose(calibrated.predict_proba(X).sum(axis=1), 1)
+        theirs = cross_val_predict(PEERS[model](), X, y, cv=3)
+        assert np.array_equal(cross_val_predict(model(), X, y, cv=3), theirs)
+
+    def test_weights_are_routed(self, model):
+        X, y = rows()
+        weights = np.arange(len(y)) % 3 + 1
+        with sklearn.config_context(enable_metadata_routing=True):
+            scaler = StandardScaler().set_fit_request(sample_weight=False)
+            routed = make_pipeline(scaler, model().set_fit_request(sample_weight=True))
+            routed.fit(X, y, sample_weight=weights)
+            asked = model().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+            cross_validate(asked, X, y, params={"sample_weight": weights}, cv=3, error_score="raise")
+        assert routed[-1].statistics_.weights.sum() == weights.sum()
+
+    def test_a_clone_has_the_parameters_and_nothing_learnt(self, model):
+        X, y = rows(2)
+        fitted = model(priors=[0.5, 0.5], missing="marginal").fit(X, y)
+        twin = clone(fitted)
+        assert twin.get_params() == fitted.get_params()
+        with pytest.raises(NotFittedError):
+            twin.predict(X)
+        for name in ("classes_", "means_", "theta_", "coef_", "scalings_", "statistics_"):
+            assert not hasattr(twin, name)
+
+    def test_shown_as_html(self, model):
+        assert model.__name__ in model(priors=[0.5, 0.5])._repr_html_()
+
+    @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+    def test_names_of_features_are_kept_and_checked(self, model, frame):
+        X, y = rows()
+        named = frame({f"f{j}": X[:, j] for j in range(4)})
+        fitted = model().fit(named, y)
+        assert list(fitted.feature_names_in_) == ["f0", "f1", "f2", "f3"]
+        assert np.array_equal(fitted.predict(named), PEERS[model]().fit(named, y).predict(named))
+        with pytest.raises(ValueError, match="feature names should match"):
+            fitted.predict(frame({f"f{j}": X[:, j] for j in (1, 0, 2, 3)}))
+
+    @pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.5]])
+    @pytest.mark.parametrize("names", [None, ["a", "b", "c", "d"]])
+    def test_exchanged_for_scikit_learns(self, model, priors, names):
+        X, y = rows(offset=3.0)
+        X = X if names is None else pd.DataFrame(X, columns=names)
+        ours = model(priors=priors).fit(X, np.array(["x", "y", "z"])[y])
+        theirs = ours.to_sklearn()
+        assert type(theirs) is PEERS[model]
+        assert_same_predictions(ours, theirs, X)
+        assert list(getattr(theirs, "feature_names_in_", [])) == (names or [])
+
+    def test_taken_over_from_scikit_learn_it_goes_on_learning(self, model):
+        X, y = rows(offset=3.0)
+        peer = PEERS[model]() if model is GaussianNB else PEERS[model](store_covariance=True)
+        taken = model.from_sklearn(peer.fit(X[:300], y[:300]), np.bincount(y[:300]))
+        assert_same_predictions(taken, peer, X)
+        taken.partial_fit(X[300:], y[300:])
+        assert_same_predictions(taken, PEERS[model]().fit(X, y), X)
+
+    def test_what_cannot_be_taken_over(self, model):
+        X, y = rows()
+        with pytest.raises(NotFittedError):
+            model.from_sklearn(PEERS[model]())
+        with pytest.raises(TypeError, match=rf"{PEERS[model].__name__} is needed; got StandardScaler"):
+            model.from_sklearn(StandardScaler().fit(X))
+        with pytest.raises(ValueError, match="class_count must have 3 entries"):
+            model.from_sklearn(PEERS[model]().fit(X, y), [10, 20])
+
+
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+@pytest.mark.parametrize("shrinkage", [0.3, "auto", "oas"])
+def test_a_shrunk_model_is_exchanged_but_not_taken_over(model, shrinkage):
+    X, y = rows()
+    ours = model(shrinkage=shrinkage).fit(X, y)
+    theirs = ours.to_sklearn()
+    assert_same_predictions(ours, theirs, X)
+    assert_same_predictions(ours, clone(theirs).fit(X, y), X)
+    with pytest.raises(ValueError, match="regularised, so those of the rows are not known"):
+        model.from_sklearn(theirs, [200, 200, 200])
+
+
+def test_scikit_learns_regularised_qda_is_taken_over():
+    X, y = rows()
+    peer = discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=0.3).fit(X, y)
+    taken = QuadraticDiscriminantAnalysis.from_sklearn(peer, np.bincount(y))
+    assert_same_predictions(taken, peer, X)
+    assert taken.statistics_.allclose(QuadraticDiscriminantAnalysis().fit(X, y).statistics_)
+
+
+def test_what_scikit_learns_lda_does_not_hold():
+    X, y = rows()
+    peer = discriminant_analysis.LinearDiscriminantAnalysis
+    with pytest.raises(ValueError, match="does not keep how many rows"):
+        LinearDiscriminantAnalysis.from_sklearn(peer().fit(X, y))
+    with pytest.raises(ValueError, match="store_covariance=True"):
+        LinearDiscriminantAnalysis.from_sklearn(peer().fit(X, y), np.bincount(y))
+    lsqr = peer(solver="lsqr", priors=[0.2, 0.3, 0.5]).fit(X, y)
+    with pytest.raises(ValueError, match="weighed by priors"):
+        LinearDiscriminantAnalysis.from_sklearn(lsqr, np.bincount(y))
+
+
+@pytest.mark.parametrize("shrinkage", [None, 0.2, "auto", "oas"])
+@pytest.mark.parametrize(("n_classes", "n_features"), [(2, 3), (4, 6), (5, 3), (26, 10)])
+def test_the_projection_is_the_eigen_solvers_up_to_sign(n_classes, n_features, shrinkage):
+    X, y = rows(n_classes, n_features, n=1300, offset=2.0)
+    ours = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
+    theirs = clone(ours.to_sklearn()).fit(X, y)
+    assert theirs.solver == "eigen"
+    here, there = ours.fit_transform(X, y), theirs.transform(X)
+    assert here.shape == there.shape == (len(X), min(n_classes - 1, n_features))
+    signs = np.sign((ours.scalings_ * theirs.scalings_[:, : here.shape[1]]).sum(axis=0))
+    np.testing.assert_allclose(here * signs, there, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(ours.explained_variance_ratio_, theirs.explained_variance_ratio_, atol=1e-10)
+
+
+def test_components_within_the_classes_are_white_and_named():
+    X, y = rows(4, 6)
+    ours = LinearDiscriminantAnalysis(n_components=2).fit(X, y)
+    projected = ours.transform(X)
+    within = sum(np.cov(projected[y == k].T, bias=True) * (y == k).mean() for k in range(4))
+    np.testing.assert_allclose(within, np.eye(2), atol=1e-12)
+    assert ours.explained_variance_ratio_.shape == (2,)
+    names = ["lineardiscriminantanalysis0", "lineardiscriminantanalysis1"]
+    assert list(ours.get_feature_names_out()) == names
+    assert ours.set_output(transform="pandas").transform(X).columns.tolist() == names
+
+
+def test_more_components_than_there_are():
+    with pytest.raises(ValueError, match=r"n_components cannot be larger .* which is 2; got 3"):
+        LinearDiscriminantAnalysis(n_components=3).fit(*rows(3, 4))
+
+
+def test_projection_where_the_covariance_is_singular():
+    X, y = rows(3, 4)
+    X = np.column_stack([X, X[:, 0], np.full(len(X), 7.0)])
+    with pytest.warns(UserWarning, match="rank 4 of 6"):
+        here = LinearDiscriminantAnalysis().fit(X, y).transform(X)
+    there = discriminant_analysis.LinearDiscriminantAnalysis().fit(X, y).transform(X)
+    here, there = here - here.mean(axis=0), there - there.mean(axis=0)
+    np.testing.assert_allclose(here * np.sign((here * there).sum(axis=0)), there, rtol=1e-8, atol=1e-8)
+
+
+def test_principal_axes_give_the_covariances_back():
+    X, y = rows()
+    model = QuadraticDiscriminantAnalysis(shrinkage="oas", reg_param=0.1).fit(X, y)
+    for covariance, axes, values in zip(model.covariance_, model.rotations_, model.scalings_, strict=True):
+        np.testing.assert_allclose((axes * values) @ axes.T, covariance, atol=1e-12)
+        assert (np.diff(values) <= 0).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_row_is_scored_the_same_wherever_it_stands(model):
+    """Rows are scored some hundreds or thousands at a time."""
+    X, y = rows(3, 4, n=20_000)
+    fitted = model().fit(X, y)
+    together = fitted.predict_proba(X)
+    alone = np.concatenate([fitted.predict_proba(X[[i]]) for i in range(0, 20_000, 999)])
+    np.testing.assert_allclose(together[::999], alone, rtol=1e-12)
+    np.testing.assert_allclose(fitted.predict_proba(np.asfortranarray(X)), together, rtol=1e-12)
