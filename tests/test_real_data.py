@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import sklearn.discriminant_analysis
 import sklearn.naive_bayes
+from sklearn.covariance import OAS
 
 from streamgda import (
     GaussianNB,
@@ -48,6 +49,68 @@ def test_qda_on_a_singular_class_says_which(covtype):
     message = str(caught.value)
     assert f"class 1: the covariance has rank {rank} of 54, from {np.sum(y == 1)} rows" in message
     assert "leave out constant or collinear features" in message
+
+
+@pytest.fixture(scope="module")
+def shuttle(real_data):
+    """Classes of 34,108 to 6 rows, one with a constant feature."""
+    frame = pq.read_table(real_data / "shuttle_trn.parquet").to_pandas()
+    return frame.drop(columns="class"), frame["class"]
+
+
+def test_qda_on_shuttle_names_the_classes_and_features_that_are_singular(shuttle):
+    X, y = shuttle
+    assert y.value_counts().sort_index().tolist() == [34108, 37, 132, 6748, 2458, 6, 11]
+    with pytest.raises(
+        np.linalg.LinAlgError, match=r"class 2: .* rank 8 of 9, from 37 rows.*constant in it: 's3'\. Set"
+    ):
+        QuadraticDiscriminantAnalysis().fit(X, y)
+    rest = y != 2
+    with pytest.raises(
+        np.linalg.LinAlgError, match="class 6: .* rank 5 of 9, from 6 rows.*no more rows than"
+    ):
+        QuadraticDiscriminantAnalysis().fit(X[rest], y[rest])
+    assert np.linalg.matrix_rank(np.cov(X[y == 6].T)) == 5
+
+
+@pytest.mark.parametrize("params", [{"shrinkage": "auto"}, {"shrinkage": "oas"}, {"shrinkage": 0.1}])
+def test_shrunk_qda_on_shuttle_as_scikit_learn(shuttle, real_data, params):
+    X, y = shuttle
+    ours = QuadraticDiscriminantAnalysis(**params).fit(
+        scan_parquet(real_data / "shuttle_trn.parquet", "class")
+    )
+    if params["shrinkage"] == "oas":
+        params = {"covariance_estimator": OAS()}
+    theirs = sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(
+        solver="eigen", store_covariance=True, tol=0, **params
+    )
+    theirs.fit(X, y)
+    for a, b in zip(ours.covariance_, theirs.covariance_, strict=True):
+        assert (np.abs(a - b) <= 1e-8 * np.sqrt(np.outer(np.diag(b), np.diag(b)))).all()
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-4, atol=1e-7)
+
+
+def test_regularised_qda_on_shuttle(shuttle, real_data):
+    """scikit-learn's reg_param refuses classes with fewer rows than features; the formula does not."""
+    X, y = shuttle
+    ours = QuadraticDiscriminantAnalysis(reg_param=0.01).fit(X, y)
+    for label, covariance in zip(ours.classes_, ours.covariance_, strict=True):
+        expected = 0.99 * np.cov(X[y == label].T, bias=True) + 0.01 * np.eye(9)
+        np.testing.assert_allclose(covariance, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    test = pq.read_table(real_data / "shuttle_tst.parquet").to_pandas()
+    assert ours.score(test.drop(columns="class"), test["class"]) > 0.9
+    with pytest.raises(np.linalg.LinAlgError, match="class 6"):
+        sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=0.01).fit(X, y)
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", 0.5])
+def test_shrunk_lda_on_covertype_as_scikit_learn(covtype, shrinkage):
+    X, y = (part[:50_000] for part in covtype)
+    ours = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
+    theirs = sklearn.discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)
+    theirs.fit(X.astype(float), y)
+    roots = np.sqrt(np.diag(theirs.covariance_))
+    assert (np.abs(ours.covariance_ - theirs.covariance_) <= 1e-8 * np.outer(roots, roots)).all()
 
 
 @pytest.mark.parametrize(

@@ -115,13 +115,14 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
 
     def _finalise(self, statistics: ClassStatistics) -> SeparateGaussians:
         means, whitenings = statistics.means, []
-        ranks_of_rows = np.inf if self.shrinkage or self.reg_param else statistics.counts - 1
+        regularised = bool(self.shrinkage or self.reg_param)
+        ranks_of_rows = np.inf if regularised else statistics.counts - 1
         for k, covariance in enumerate(self._covariances(statistics)):
             whitenings.append(Whitening.of(covariance, means[[k]], self.tol))
         ranks = np.minimum([whitening.rank for whitening in whitenings], ranks_of_rows)
         if (ranks < statistics.n_features).any():
             k = int(np.argmax(ranks < statistics.n_features))
-            raise singular_class(statistics, k, int(ranks[k]), self.tol)
+            raise singular_class(statistics, k, int(ranks[k]), self.tol, regularised=regularised)
         return SeparateGaussians(means, whitenings)
 
     @property

@@ -13,24 +13,34 @@ from streamgda.statistics import ClassStatistics
 _MOST_NAMES = 10
 
 
-def singular_class(statistics: ClassStatistics, k: int, rank: int, tol: float) -> np.linalg.LinAlgError:
+def singular_class(
+    statistics: ClassStatistics, k: int, rank: int, tol: float, *, regularised: bool
+) -> np.linalg.LinAlgError:
     """The error that says which class is singular, for which features, and what helps."""
-    classes, means, n_rows = statistics.classes, statistics.means[[k]], int(statistics.counts[k])
-    covariance = statistics.covariance()[k]
+    label, n_rows = statistics.classes[k], int(statistics.counts[k])
+    covariance, means = statistics.covariance()[k], statistics.means[[k]]
     constant = np.flatnonzero(constant_features(np.diag(covariance), means))
     n_varying = statistics.n_features - len(constant)
-    collinear = Spectrum.of(covariance, means, tol).collinear if n_varying < n_rows else ()
     findings = [f"constant in it: {_named(statistics, constant)}"] if len(constant) else []
-    if len(collinear):
-        findings.append(f"collinear in it: {_named(statistics, collinear)}")
     if n_varying >= n_rows:
         findings.append("it has no more rows than features that vary")
-    shrinkage = "shrinkage, as with shrinkage='auto', or " if n_varying else ""
+    elif len(collinear := Spectrum.of(covariance, means, tol).collinear):
+        findings.append(f"collinear in it: {_named(statistics, collinear)}")
     return np.linalg.LinAlgError(
-        f"class {classes[k]!s}: the covariance has rank {rank} of {statistics.n_features}, from {n_rows} "
-        f"rows, so its density is not defined; {'; '.join(findings)}. Raise {shrinkage}reg_param, leave "
-        "out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or GaussianNB"
+        f"class {label!s}: the covariance has rank {rank} of {statistics.n_features}, from {n_rows} rows, "
+        f"so its density is not defined; {'; '.join(findings)}. {_remedy(n_rows, n_varying, regularised)}, "
+        "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
+        "GaussianNB"
     )
+
+
+def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
+    if not n_varying:
+        return "Set reg_param above 0"
+    if regularised:
+        return "Raise reg_param, or set shrinkage to a higher number"
+    how = "'auto'" if n_rows > 2 else "a number above 0"  # two rows give no idea of their error
+    return f"Set shrinkage to {how}, or reg_param above 0"
 
 
 def _named(statistics: ClassStatistics, features: Sequence[int] | np.ndarray) -> str:

@@ -1,0 +1,396 @@
+"""Shrinkage and regularisation against scikit-learn in memory, on rows cut, weighted, moved and scaled."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sklearn.covariance
+import sklearn.discriminant_analysis
+from sklearn.model_selection import GridSearchCV
+
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_parquet,
+)
+from streamgda.shrinkage import class_covariances, ledoit_wolf, oas
+
+MODELS = [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+KINDS = [0.0, 0.3, 1.0, "auto", "oas"]
+GRID = [(2, 1), (2, 2), (3, 7), (5, 20), (26, 3), (4, 60)]
+
+
+def random_rows(n_classes, n_features, fewest=12):
+    """Skewed rows of classes of unlike size."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(fewest, 5 * n_features + 20, size=n_classes)
+    y = rng.permutation(np.repeat(np.arange(n_classes), sizes))
+    mixing = rng.normal(size=(n_classes, n_features, n_features)) / n_features + np.eye(n_features)
+    noise = rng.exponential(size=(len(y), n_features)) - 1
+    means = rng.normal(size=(n_classes, n_features))
+    return np.einsum("nj,nij->ni", noise, mixing[y]) + means[y], y
+
+
+def peer_of(model, shrinkage):
+    how = (
+        {"covariance_estimator": sklearn.covariance.OAS()} if shrinkage == "oas" else {"shrinkage": shrinkage}
+    )
+    if model is LinearDiscriminantAnalysis:
+        return sklearn.discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr", **how)
+    return sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(
+        solver="eigen", store_covariance=True, tol=0, **how
+    )
+
+
+def covariances(model):
+    """One matrix, or one for each class, in the shape of many."""
+    matrices = np.asarray(model.covariance_)
+    return matrices.reshape(-1, *matrices.shape[-2:])
+
+
+def assert_same_covariances(ours, theirs, rtol=1e-8):
+    """On the scale of the features of each class."""
+    expected = covariances(theirs)
+    roots = np.sqrt(np.einsum("kii->ki", expected))
+    assert covariances(ours).shape == expected.shape
+    assert (np.abs(covariances(ours) - expected) <= rtol * roots[:, :, None] * roots[:, None, :]).all()
+
+
+def assert_same_model(ours, theirs, X, atol=1e-7):
+    assert_same_covariances(ours, theirs)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-5, atol=atol)
+
+
+def streamed(model, X, y, batch, sample_weight=None):
+    weights = np.ones(len(y)) if sample_weight is None else sample_weight
+    for start in range(0, len(y), batch):
+        rows = slice(start, start + batch)
+        model.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
+    return model
+
+
+# ---------------------------------------------------------------------- as scikit-learn
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shrinkage", KINDS)
+@pytest.mark.parametrize(("n_classes", "n_features"), GRID)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_as_scikit_learn(model, n_classes, n_features, shrinkage, dtype):
+    X, y = random_rows(n_classes, n_features, fewest=n_features + 2 if shrinkage == 0.0 else 5)
+    X = X.astype(dtype)
+    theirs = peer_of(model, shrinkage).fit(X.astype(float), y)
+    assert_same_model(model(shrinkage=shrinkage).fit(X, y), theirs, X.astype(float))
+    assert_same_model(streamed(model(shrinkage=shrinkage), X, y, 37), theirs, X.astype(float))
+
+
+@pytest.mark.parametrize("offset", [1.0, -1e3, 1e6])
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+@pytest.mark.parametrize("shrinkage", ["auto", "oas", 0.2])
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_at_any_offset_and_scale(model, shrinkage, unit, offset):
+    X, y = random_rows(3, 5)
+    X = (X + offset) * np.array([unit, 1, 1, unit, 1])
+    theirs = peer_of(model, shrinkage).fit(X, y)
+    assert_same_covariances(model(shrinkage=shrinkage).fit(X, y), theirs)
+    assert_same_covariances(streamed(model(shrinkage=shrinkage), X, y, 1), theirs)
+
+
+@pytest.mark.parametrize("shrinkage", KINDS)
+@pytest.mark.parametrize("model", MODELS)
+def test_an_integer_weight_is_a_repetition(model, shrinkage):
+    X, y = random_rows(4, 6)
+    weights = np.random.default_rng(1).integers(0, 4, size=len(y))
+    repeated = X.repeat(weights, axis=0), y.repeat(weights)
+    theirs = peer_of(model, shrinkage).fit(*repeated)
+    assert_same_model(model(shrinkage=shrinkage).fit(X, y, sample_weight=weights), theirs, X)
+    assert_same_model(streamed(model(shrinkage=shrinkage), X, y, 11, weights), theirs, X)
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", "oas"])
+@pytest.mark.parametrize("model", MODELS)
+def test_the_sum_of_the_weights_is_the_number_of_rows(model, shrinkage):
+    """Of importance weights, as of repetitions: half the weight shrinks more, for the same ratios."""
+    X, y = random_rows(3, 8)
+    whole = model(shrinkage=shrinkage).fit(X, y)
+    halved = model(shrinkage=shrinkage).fit(X, y, sample_weight=np.full(len(y), 0.5))
+    decayed = model(shrinkage=shrinkage).fit(X, y)
+    decayed.statistics_.decay(0.5)
+    assert_same_covariances(halved, decayed, rtol=1e-12)
+    off_diagonal = ~np.eye(8, dtype=bool)
+    left = [np.abs(covariances(fitted)[:, off_diagonal]).sum() for fitted in (whole, halved)]
+    assert left[1] < 0.9 * left[0]
+
+
+@pytest.mark.parametrize("shrinkage", KINDS)
+@pytest.mark.parametrize("model", MODELS)
+def test_priors_never_change_a_covariance(model, shrinkage):
+    X, y = random_rows(3, 4)
+    plain, skewed = (model(shrinkage=shrinkage, priors=p).fit(X, y) for p in (None, [0.8, 0.15, 0.05]))
+    np.testing.assert_array_equal(covariances(plain), covariances(skewed))
+    assert np.abs(plain.predict_proba(X) - skewed.predict_proba(X)).max() > 0.01
+
+
+@pytest.mark.parametrize("reg_param", [0.0, 1e-3, 0.5, 1.0])
+@pytest.mark.parametrize(("n_classes", "n_features"), [(2, 1), (3, 7), (26, 3)])
+def test_reg_param_is_scikit_learns(n_classes, n_features, reg_param):
+    X, y = (part.repeat(3, axis=0) for part in random_rows(n_classes, n_features))
+    X = X + np.random.default_rng(1).normal(size=X.shape) / 2
+    theirs = sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=reg_param, tol=0).fit(X, y)
+    ours = QuadraticDiscriminantAnalysis(reg_param=reg_param).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-7, atol=1e-9)
+    plain = QuadraticDiscriminantAnalysis().fit(X, y)
+    expected = (1 - reg_param) * covariances(plain) + reg_param * np.eye(n_features)
+    np.testing.assert_allclose(covariances(ours), expected, rtol=1e-14)
+
+
+def test_reg_param_comes_after_shrinkage():
+    X, y = random_rows(3, 4)
+    shrunk = covariances(QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, y))
+    both = covariances(QuadraticDiscriminantAnalysis(shrinkage="auto", reg_param=0.25).fit(X, y))
+    np.testing.assert_allclose(both, 0.75 * shrunk + 0.25 * np.eye(4), rtol=1e-14)
+
+
+def test_shares_by_hand():
+    """Rows (±1, ±1) with a correlation of 1/2, worked out on paper from the definitions."""
+    covariance = np.array([[1.0, 0.5], [0.5, 1.0]])
+    assert ledoit_wolf(covariance, np.ones((2, 2)), 8) == pytest.approx((4 - 2.5) / 16 / 0.25)
+    assert oas(covariance, 8) == pytest.approx(min((0.625 + 1) / (9 * 0.125), 1))
+    assert oas(covariance, 80) == pytest.approx(1.625 / (81 * 0.125))
+    assert ledoit_wolf(np.eye(3), np.full((3, 3), 9.0), 2) == 0.0
+    assert oas(np.eye(3), 2) == 1.0
+
+
+# ---------------------------------------------------------------------- where it is hard
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", "oas", 0.1])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e8 + 0.1])
+@pytest.mark.parametrize("model", MODELS)
+def test_constant_features_as_in_scikit_learn(model, value, shrinkage):
+    X, y = random_rows(3, 4)
+    X = np.insert(X, [0, 2], value, axis=1)
+    X[y == 1, 1] = value
+    assert_same_covariances(model(shrinkage=shrinkage).fit(X, y), peer_of(model, shrinkage).fit(X, y))
+    assert_same_covariances(
+        streamed(model(shrinkage=shrinkage), X, y, 5), peer_of(model, shrinkage).fit(X, y)
+    )
+
+
+@pytest.mark.parametrize("n_constant", [1, 300])
+def test_images_with_constant_pixels(n_constant):
+    """As in MNIST, hundreds of pixels that are always 0, and some that are so in one class alone."""
+    X, y = random_rows(3, 6)
+    padded = np.pad(X, ((0, 0), (n_constant, 0)))
+    padded[y == 2, -1] = 0.0
+    kept = padded[:, n_constant:]
+    with pytest.warns(UserWarning, match=f"rank 6 of {6 + n_constant}"):
+        linear = LinearDiscriminantAnalysis().fit(padded, y)
+    expected = LinearDiscriminantAnalysis().fit(kept, y).predict_proba(kept)
+    np.testing.assert_allclose(linear.predict_proba(padded), expected, rtol=1e-8)
+    naive = GaussianNB(var_smoothing=1e-3).fit(padded, y)
+    np.testing.assert_allclose(
+        naive.predict_proba(padded),
+        GaussianNB(var_smoothing=1e-3).fit(kept, y).predict_proba(kept),
+        rtol=1e-8,
+    )
+    for params in ({"shrinkage": "auto"}, {"shrinkage": 0.01}, {"reg_param": 0.1}):
+        quadratic = QuadraticDiscriminantAnalysis(**params).fit(padded, y)
+        assert np.isfinite(quadratic.predict_log_proba(padded)).all()
+        assert quadratic.score(padded, y) > 0.5
+    with pytest.raises(np.linalg.LinAlgError, match="class 0: .*constant in it: 0"):
+        QuadraticDiscriminantAnalysis().fit(padded, y)
+
+
+@pytest.mark.parametrize("shrinkage", KINDS)
+def test_a_class_of_one_row_adds_no_scatter(shrinkage):
+    X, y = random_rows(2, 3)
+    X, y = np.vstack([X, [[9.0, 9.0, 9.0]]]), np.append(y, 2)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Only one sample available")
+        theirs = peer_of(LinearDiscriminantAnalysis, shrinkage).fit(X, y)
+    ours = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
+    assert_same_model(ours, theirs, X)
+    assert_same_model(streamed(LinearDiscriminantAnalysis(shrinkage=shrinkage), X, y, 1), theirs, X)
+    with pytest.raises(np.linalg.LinAlgError, match=r"class 2: .*rank 0 of 3, from 1 rows.*Set reg_param"):
+        QuadraticDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
+    regularised = QuadraticDiscriminantAnalysis(shrinkage=shrinkage, reg_param=0.5).fit(X, y)
+    np.testing.assert_array_equal(regularised.covariance_[2], 0.5 * np.eye(3))
+    assert regularised.predict([[9.0, 9.0, 9.0]]).tolist() == [2]
+
+
+@pytest.mark.parametrize("shrinkage", KINDS)
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_and_classes_can_be_taken_out_again(model, shrinkage):
+    X, y = random_rows(4, 3)
+    gone = (y == 1) | (np.arange(len(y)) % 7 == 0)
+    fitted, removed = (model(shrinkage=shrinkage).partial_fit(X[rows], y[rows]) for rows in (y >= 0, gone))
+    fitted.statistics_ -= removed.statistics_
+    expected = model(shrinkage=shrinkage).fit(X[~gone], y[~gone])
+    assert fitted.classes_.tolist() == [0, 2, 3]
+    assert_same_covariances(fitted, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, "auto"])
+def test_two_rows_are_too_few_to_shrink_by(shrinkage):
+    """Ledoit & Wolf see no error in two rows, as in scikit-learn; the remedy named is one that works."""
+    X, y = random_rows(2, 3)
+    X, y = np.vstack([X, [[9.0, 9.0, 9.0], [8.0, 9.5, 7.0]]]), np.append(y, [2, 2])
+    with pytest.raises(np.linalg.LinAlgError, match="not full rank"):
+        peer_of(QuadraticDiscriminantAnalysis, shrinkage).set_params(tol=1e-10).fit(X, y)
+    remedy = (
+        "Set shrinkage to a number above 0"
+        if shrinkage == 0.0
+        else "Raise reg_param, or set shrinkage to a higher number"
+    )
+    with pytest.raises(np.linalg.LinAlgError, match=f"class 2: .*rank 1 of 3, from 2 rows.*{remedy}"):
+        QuadraticDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
+    for params in ({"shrinkage": 0.1}, {"shrinkage": "oas"}, {"shrinkage": shrinkage, "reg_param": 0.1}):
+        assert QuadraticDiscriminantAnalysis(**params).fit(X, y).score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_classes_that_come_last_and_models_that_merge(model):
+    X, y = random_rows(4, 3)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    expected = model(shrinkage="auto").fit(X, y)
+    assert_same_covariances(streamed(model(shrinkage="auto"), X, y, 23), expected, rtol=1e-11)
+    merged = model(shrinkage="auto").fit(X[::2], y[::2]).merge(model(shrinkage="auto").fit(X[1::2], y[1::2]))
+    assert_same_covariances(merged, expected, rtol=1e-11)
+    again = pickle.loads(pickle.dumps(merged))
+    np.testing.assert_array_equal(again.predict_proba(X), merged.predict_proba(X))
+
+
+# ---------------------------------------------------------------------- how it is used
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", "oas", 0.1])
+@pytest.mark.parametrize("model", MODELS)
+def test_out_of_core(model, shrinkage, tmp_path):
+    X, y = random_rows(3, 4)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    pq.write_table(pa.Table.from_pandas(frame.assign(y=y)), tmp_path / "1.parquet", row_group_size=20)
+    fitted = model(shrinkage=shrinkage).fit(scan_parquet(tmp_path, "y"))
+    assert_same_model(fitted, peer_of(model, shrinkage).fit(frame, y), frame)
+    state = accumulate(scan_parquet(tmp_path, "y"), fourth_moments=True)
+    for estimator in (*MODELS, GaussianNB):
+        estimator.from_statistics(state).partial_fit(frame, y)
+    served = model.from_statistics(state, shrinkage=shrinkage)
+    np.testing.assert_allclose(served.predict_proba(frame), fitted.predict_proba(frame), rtol=1e-9)
+
+
+def test_each_asks_for_no_more_than_it_needs():
+    X, y = random_rows(3, 4)
+    for model, shrinkage, kind, fourth in (
+        (LinearDiscriminantAnalysis, None, "tied", False),
+        (LinearDiscriminantAnalysis, 0.5, "tied", False),
+        (LinearDiscriminantAnalysis, "oas", "full", False),
+        (LinearDiscriminantAnalysis, "auto", "full", True),
+        (QuadraticDiscriminantAnalysis, 0.5, "full", False),
+        (QuadraticDiscriminantAnalysis, "oas", "full", False),
+        (QuadraticDiscriminantAnalysis, "auto", "full", True),
+    ):
+        state = model(shrinkage=shrinkage).fit(X, y).statistics_
+        assert (state.covariance_type, state.fourth_moments is not None) == (kind, fourth)
+
+
+def test_what_the_state_does_not_hold():
+    X, y = random_rows(3, 4)
+    for model in MODELS:
+        with pytest.raises(ValueError, match=r"accumulate with fourth_moments=True"):
+            model.from_statistics(ClassStatistics().update(X, y), shrinkage="auto")
+        changed = model().fit(X, y).set_params(shrinkage="auto")
+        with pytest.raises(
+            ValueError,
+            match=r"shrinkage='auto'.*fit with this shrinkage.*covariance_type='full', fourth_moments=True",
+        ):
+            changed.predict(X)
+        changed.set_params(shrinkage=0.5)
+        np.testing.assert_array_equal(changed.predict(X), model(shrinkage=0.5).fit(X, y).predict(X))
+    tied = LinearDiscriminantAnalysis().fit(X, y).set_params(shrinkage="oas")
+    with pytest.raises(ValueError, match=r"shrinkage='oas'.*covariance_type='full'$"):
+        tied.predict(X)
+    with pytest.raises(ValueError, match="does not hold what 'full' needs"):
+        LinearDiscriminantAnalysis.from_statistics(tied.statistics_, shrinkage="oas")
+    rich = LinearDiscriminantAnalysis(shrinkage="auto").fit(X, y)
+    for shrinkage in (None, 0.5, "oas"):
+        expected = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y).covariance_
+        np.testing.assert_allclose(rich.set_params(shrinkage=shrinkage).covariance_, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "ledoit", np.nan])
+@pytest.mark.parametrize("model", MODELS)
+def test_values_that_are_none(model, value):
+    X, y = random_rows(2, 2)
+    with pytest.raises(ValueError, match="'shrinkage' parameter of"):
+        model(shrinkage=value).fit(X, y)
+    if isinstance(value, float):
+        with pytest.raises(ValueError, match="'reg_param' parameter of"):
+            QuadraticDiscriminantAnalysis(reg_param=value).fit(X, y)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_grid_search_over_shrinkage(model):
+    X, y = random_rows(3, 4)
+    search = GridSearchCV(model(), {"shrinkage": [0.1, 0.9, "auto", "oas"]}, cv=3, error_score="raise").fit(
+        X, y
+    )
+    assert search.best_score_ > 1 / 3
+
+
+# ---------------------------------------------------------------------- what a singular class is told
+
+
+def test_the_error_names_what_is_constant_and_what_is_collinear():
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(200) % 2, "odd", "even")
+    X = pd.DataFrame(rng.normal(size=(200, 6)), columns=["u", "v", "w", "free", "sum", "flat"])
+    X.loc[y == "odd", "sum"] = 1e6 * (X["u"] - 2 * X["w"])
+    X.loc[y == "odd", "flat"] = 7.1
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        QuadraticDiscriminantAnalysis().fit(X, y)
+    message = str(caught.value)
+    assert message.startswith("class odd: the covariance has rank 4 of 6, from 100 rows")
+    assert "constant in it: 'flat'; collinear in it: 'u', 'w', 'sum'." in message
+    assert "Set shrinkage to 'auto', or reg_param above 0" in message
+    for remedy in ({"shrinkage": "auto"}, {"shrinkage": "oas"}, {"reg_param": 1e-3}):
+        assert QuadraticDiscriminantAnalysis(**remedy).fit(X, y).score(X, y) == 1.0
+
+
+def test_the_error_is_short_where_much_is_wrong():
+    rng = np.random.default_rng(0)
+    y = np.arange(100) % 2
+    X = np.pad(rng.normal(size=(100, 2)), ((0, 0), (0, 40)))
+    with pytest.raises(
+        np.linalg.LinAlgError, match="constant in it: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 30 more"
+    ):
+        QuadraticDiscriminantAnalysis().fit(X, y)
+    few = rng.normal(size=(100, 60))
+    with pytest.raises(
+        np.linalg.LinAlgError, match="rank 49 of 60, from 50 rows.*no more rows than features"
+    ):
+        QuadraticDiscriminantAnalysis().fit(few, y)
+    assert QuadraticDiscriminantAnalysis(shrinkage="auto").fit(few, y).score(few, y) > 0.9
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_automatic_shrinkage_does_not_depend_on_units(unit):
+    X, y = random_rows(3, 4)
+    expected = QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, y).predict_proba(X)
+    scaled = X * [unit, 1, 1, 1 / unit]
+    fitted = QuadraticDiscriminantAnalysis(shrinkage="auto").fit(scaled, y)
+    np.testing.assert_allclose(fitted.predict_proba(scaled), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_class_covariances_need_a_full_state():
+    tied = ClassStatistics("tied").update(*random_rows(2, 2))
+    with pytest.raises(ValueError, match="needs more than ClassStatistics"):
+        class_covariances(tied, 0.5)
