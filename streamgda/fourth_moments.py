@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from streamgda.covariances import Array, Bounds
 
+_ROUNDING = 1e-6
+
 
 @dataclass
 class FourthMoments:
@@ -95,16 +97,31 @@ class FourthMoments:
     def __sub__(self, other: FourthMoments) -> FourthMoments:
         return FourthMoments(self.third - other.third, self.fourth - other.fourth)
 
-    def settle(self, weights: Array, scatter: Array) -> None:
-        """Undo, in place, what rounding made impossible: features that do not vary, and too small a fourth.
+    def settle(self, weights: Array, scatter: Array, whole: FourthMoments) -> None:
+        """Undo, in place, what rounding did to moments that were taken from a whole.
 
-        By the inequality of Cauchy and Schwarz, Σ w u_i² u_j² is at least (Σ w u_i u_j)² / Σ w.
+        Those of features that do not vary are zero, and by the inequality of Cauchy and Schwarz Σ w u_i² u_j²
+        is at least (Σ w u_i u_j)² / Σ w.
+
+        Raises
+        ------
+        ValueError
+            If it is less by more than rounding explains.
         """
+        least = scatter**2 / weights[:, None, None]
+        if (self.fourth < least - _ROUNDING * _outer(whole.roots, whole.roots)).any():
+            raise ValueError("fourth moments would be too small: these rows never went into the state")
         constant = np.einsum("kii->ki", scatter) <= 0
         for moments in self.arrays:
             moments[constant] = 0.0
             moments.transpose(0, 2, 1)[constant] = 0.0
-        np.maximum(self.fourth, scatter**2 / weights[:, None, None], out=self.fourth)
+        np.maximum(self.fourth, least, out=self.fourth)
+
+    @property
+    def roots(self) -> Array:
+        """The root of each feature's own fourth moment: (K, d)."""
+        roots: Array = np.sqrt(np.einsum("kii->ki", self.fourth))
+        return roots
 
     def are_finite(self) -> bool:
         """Whether no fourth power exceeded float64."""
@@ -112,10 +129,15 @@ class FourthMoments:
 
     def close(self, other: FourthMoments, variances: Array, rtol: float) -> bool:
         """Whether they agree to `rtol`, judged on the scale of the features, given their variances (K, d)."""
-        roots = np.sqrt(np.einsum("kii->ki", self.fourth))
-        size_of_fourth = roots[:, :, None] * roots[:, None, :]
-        size_of_third = roots[:, :, None] * np.sqrt(variances)[:, None, :]
+        size_of_third = _outer(self.roots, np.sqrt(variances))
+        size_of_fourth = _outer(self.roots, self.roots)
         return bool(
             (np.abs(other.third - self.third) <= rtol * size_of_third).all()
             and (np.abs(other.fourth - self.fourth) <= rtol * size_of_fourth).all()
         )
+
+
+def _outer(a: Array, b: Array) -> Array:
+    """The outer product of the vectors (K, d) of each class."""
+    product: Array = a[:, :, None] * b[:, None, :]
+    return product

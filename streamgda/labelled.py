@@ -182,8 +182,8 @@ class LabelledMoments:
         whole = self.moments.take(kept)
         rest = moments.split_off(whole, removed.moments.take(kept))
         _settle_scatter(rest, whole.diagonal, "these rows never went into the state")
-        if rest.fourth:
-            rest.fourth.settle(rest.weights, rest.scatter)
+        if rest.fourth and whole.fourth:
+            rest.fourth.settle(rest.weights, rest.scatter, whole.fourth)
         return replace(self, classes=self.classes[kept], counts=counts[kept], moments=rest)
 
     def _aligned(self, other: LabelledMoments) -> LabelledMoments:

@@ -187,6 +187,26 @@ def test_states_that_differ_in_them_alone_are_told_apart():
     assert a.allclose(a.copy())
 
 
+def test_rows_whose_fourth_powers_exceed_the_whole_never_went_in():
+    whole = of([[1.0], [-1.0]] * 6, [0] * 12)
+    stranger = of([[2.0], [-2.0], [0.0], [0.0], [0.0], [0.0], [0.0], [0.0]], [0] * 8)
+    whole.to_covariance_type("full") - stranger.to_covariance_type("full")
+    with pytest.raises(
+        ValueError, match="fourth moments would be too small: these rows never went into the state"
+    ):
+        whole - stranger
+
+
+def test_all_but_one_row_can_be_taken_out():
+    X = np.random.default_rng(0).normal(size=(100_000, 3)) + 1e6
+    y = np.zeros(len(X), dtype=int)
+    rest = of(X, y) - of(X[1:], y[1:])
+    assert rest.counts.tolist() == [1]
+    assert (np.abs(rest.fourth_moments) < 1e-6).all()
+    rest = of(X, y) - of(X[2:], y[2:])
+    np.testing.assert_allclose(rest.fourth_moments, of(X[:2], y[:2]).fourth_moments, atol=1e-6)
+
+
 def test_powers_beyond_float64_are_refused():
     state = of([[1.0], [2.0]], [0, 0])
     before = state.copy()
