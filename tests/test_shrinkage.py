@@ -103,6 +103,21 @@ def test_the_same_at_any_offset_and_scale(model, shrinkage, unit, offset):
     assert_same_covariances(streamed(model(shrinkage=shrinkage), X, y, 1), theirs)
 
 
+def test_a_large_mean_makes_no_feature_constant():
+    """scikit-learn's StandardScaler: n × mean × 2⁻⁵² beyond the deviation, and features count as constant."""
+    X, y = random_rows(2, 3)
+    X = np.repeat(np.round(X * 2**8) / 2**8, 100, axis=0) * [8, 1, 1]
+    y = np.repeat(y, 100)
+    ours, theirs = (
+        QuadraticDiscriminantAnalysis(shrinkage="auto"),
+        peer_of(QuadraticDiscriminantAnalysis, "auto"),
+    )
+    expected = covariances(theirs.fit(X, y))
+    np.testing.assert_allclose(covariances(ours.fit(X, y)), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(covariances(ours.fit(X + 2.0**42, y)), expected, rtol=1e-9, atol=1e-9)
+    assert np.abs(covariances(theirs.fit(X + 2.0**42, y)) - expected).max() > 0.01
+
+
 @pytest.mark.parametrize("shrinkage", KINDS)
 @pytest.mark.parametrize("model", MODELS)
 def test_an_integer_weight_is_a_repetition(model, shrinkage):
@@ -136,6 +151,18 @@ def test_priors_never_change_a_covariance(model, shrinkage):
     plain, skewed = (model(shrinkage=shrinkage, priors=p).fit(X, y) for p in (None, [0.8, 0.15, 0.05]))
     np.testing.assert_array_equal(covariances(plain), covariances(skewed))
     assert np.abs(plain.predict_proba(X) - skewed.predict_proba(X)).max() > 0.01
+
+
+@pytest.mark.parametrize("solver", ["lsqr", "eigen"])
+def test_priors_change_a_covariance_of_scikit_learn(solver):
+    X, y = random_rows(3, 4)
+    plain, skewed = (
+        sklearn.discriminant_analysis.LinearDiscriminantAnalysis(
+            solver=solver, shrinkage="auto", priors=p
+        ).fit(X, y)
+        for p in (None, [0.8, 0.15, 0.05])
+    )
+    assert np.abs(skewed.covariance_ / plain.covariance_ - 1).max() > 0.05
 
 
 @pytest.mark.parametrize("reg_param", [0.0, 1e-3, 0.5, 1.0])
