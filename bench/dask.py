@@ -140,14 +140,11 @@ def as_zarr(parquet: Path, rows_per_chunk: int) -> Path:
     target = parquet.with_name(f"{parquet.name}-{rows_per_chunk}.zarr")
     if not target.exists():
         X, y = data.load(parquet)
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        group = zarr.open_group(unfinished, mode="w")
-        for name, values in (("X", X), ("y", y)):
-            chunks = (rows_per_chunk, *values.shape[1:])
-            group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=None)[
-                :
-            ] = values
-        unfinished.rename(target)
+        with data.filled(target) as unfinished:
+            group = zarr.open_group(unfinished, mode="w")
+            for name, values in (("X", X), ("y", y)):
+                chunks = (rows_per_chunk, *values.shape[1:])
+                group.create_array(name, data=values, chunks=chunks, compressors=None)
     return target
 
 
@@ -219,10 +216,9 @@ def scale_table(options: argparse.Namespace) -> str:
 
 def layouts_table(folder: Path, options: argparse.Namespace) -> str:
     """The time of a row in layouts that are hard to read, beside the standard one and a bare scan of each."""
-    many = data.make_layout(options.data, files=options.files, rows_per_file=1000, features=options.features)
-    one = data.make_layout(
-        options.data, files=1, rows_per_file=options.rows_in_one, features=options.features
-    )
+    width = {"features": options.features, "classes": options.classes}
+    many = data.make_layout(options.data, files=options.files, rows_per_file=1000, **width)
+    one = data.make_layout(options.data, files=1, rows_per_file=options.rows_in_one, **width)
     layouts = {
         "standard": (folder, options.rows),
         f"{options.files:,} files of 1,000 rows": (many, options.files * 1000),

@@ -56,7 +56,8 @@ def measure(options: argparse.Namespace) -> UnitCosts:
     from streamgda import accumulate, scan_parquet
 
     folder = data.make(options.data, options.rows, options.features, options.classes)
-    small = data.make_layout(options.data, files=options.files, rows_per_file=1000, features=options.features)
+    width = {"features": options.features, "classes": options.classes}
+    small = data.make_layout(options.data, files=options.files, rows_per_file=1000, **width)
     source, many = scan_parquet(folder, "y"), scan_parquet(small, "y")
     one_core = median_time(lambda: accumulate(source, scheduler="synchronous"), options.repeats)
     state = accumulate(source)
