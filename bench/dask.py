@@ -7,7 +7,6 @@ and dask-ml's arrays are set up before the clock runs; planning a pass is in its
 from __future__ import annotations
 
 import argparse
-import importlib
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import Any
 
 from bench import data, report
 from bench.contest import Contender, Result, contest, limit_threads
-from bench.fit import BLAS, SCAN_GROUPS, blas_products, scan_row_groups
+from bench.passes import BLAS, SCAN_GROUPS, blas_products, growth_table, parquet_pass, scan_row_groups
 
 LOOP = "streamgda: plain loop over the blocks, 1 thread"
 SYNCHRONOUS = "streamgda: Dask graph, 1 thread"
@@ -43,15 +42,6 @@ def plain_loop(folder: Path) -> Callable[[], Any]:
             return merge_all([accumulate_splits([split], "full") for split in splits])
 
     return run
-
-
-def dask_pass(folder: Path, kind: Any, scheduler: str) -> Callable[[], Any]:
-    """A pass on one of Dask's local schedulers."""
-    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet"):
-        importlib.import_module(module)
-    from streamgda import accumulate, scan_parquet
-
-    return lambda: accumulate(scan_parquet(folder, "y"), kind, scheduler=scheduler)
 
 
 def cluster_pass(folder: Path, processes: int) -> Callable[[], Any]:
@@ -154,14 +144,14 @@ def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
     groups = {size: as_zarr(folder, size) for size in ZARR_CHUNKS}
     found = [
         Contender(SCAN_GROUPS, scan_row_groups, (folder, threads)),
-        Contender(BLAS, blas_products, (folder, rows, features, classes, threads)),
+        Contender(BLAS, blas_products, (rows, features, classes, threads)),
         Contender(LOOP, plain_loop, (folder,)),
-        Contender(SYNCHRONOUS, dask_pass, (folder, "full", "synchronous")),
-        Contender(THREADS, dask_pass, (folder, "full", "threads")),
+        Contender(SYNCHRONOUS, parquet_pass, (folder, "full", "synchronous")),
+        Contender(THREADS, parquet_pass, (folder, "full", "threads")),
         Contender(CLUSTER, cluster_pass, (folder, threads)),
         *(Contender(ZARR_READ[size], zarr_read, (group, threads)) for size, group in groups.items()),
         *(Contender(ZARR[size], zarr_pass, (group,)) for size, group in groups.items()),
-        Contender(DIAG, dask_pass, (folder, "diag", "threads")),
+        Contender(DIAG, parquet_pass, (folder, "diag", "threads")),
         Contender(DASK_ML, dask_ml, (groups[ZARR_CHUNKS[-1]], classes)),
         Contender(DASK_FRAME, dask_frame, (folder,)),
     ]
@@ -202,18 +192,6 @@ def goals_table(results: dict[str, Result]) -> str:
     return report.table(["ratio of medians", "measured", "goal", ""], table)
 
 
-def scale_table(options: argparse.Namespace) -> str:
-    """Rows per second for more and more rows."""
-    rows = []
-    for millions in options.scale:
-        folder = data.make(options.data, int(millions * 1e6), options.features, options.classes)
-        name = f"{millions:g} million"
-        contender = Contender(name, dask_pass, (folder, "full", "threads"))
-        result = contest([contender], options.repeats)[name]
-        rows.append((name, f"{result.median:.3f}", f"{millions / result.median:.2f}", f"{result.peak:.0f}"))
-    return report.table(["rows", "median s", "million rows/s", "peak MB above the interpreter's"], rows)
-
-
 def layouts_table(folder: Path, options: argparse.Namespace) -> str:
     """The time of a row in layouts that are hard to read, beside the standard one and a bare scan of each."""
     width = {"features": options.features, "classes": options.classes}
@@ -226,7 +204,7 @@ def layouts_table(folder: Path, options: argparse.Namespace) -> str:
     }
     found = []
     for name, (path, _) in layouts.items():
-        found.append(Contender(name, dask_pass, (path, "full", "threads")))
+        found.append(Contender(name, parquet_pass, (path, "full", "threads")))
         found.append(Contender(f"{name}: scan", scan_row_groups, (path, options.threads)))
     results = contest(found, options.repeats)
     standard = results["standard"].median / options.rows
@@ -268,7 +246,7 @@ def main() -> None:
         *([] if SPARK in results else ["Spark was skipped: no Java was found."]),
         goals_table(results),
         "More and more rows:",
-        scale_table(options),
+        growth_table(options),
         "Layouts:",
         layouts_table(folder, options),
     ]
