@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
+from bench.arguments import add_data, add_growth, parser_of, size
 from bench.contest import Contender, Result, contest, limit_threads
 from bench.passes import BLAS, SCAN_GROUPS, blas_products, growth_table, parquet_pass, scan_row_groups
 
@@ -220,28 +221,17 @@ def layouts_table(folder: Path, options: argparse.Namespace) -> str:
 
 def main() -> None:
     """Run the contest and keep its tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--scale", type=float, nargs="*", default=[1, 4, 16], help="millions of rows")
+    parser = parser_of(__doc__, rows=2_000_000, features=50, classes=10, repeats=7, threads=2)
+    add_data(parser)
+    add_growth(parser)
     parser.add_argument("--files", type=int, default=1000, help="small files")
     parser.add_argument("--rows-in-one", type=int, default=5_000_000, help="rows of the one large row group")
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
     options = parser.parse_args()
     limit_threads(options.threads)
     folder = data.make(options.data, options.rows, options.features, options.classes)
     results = contest(contenders(folder, options), options.repeats)
-    size = (
-        f"{options.rows:,} × {options.features} float64, {options.classes} classes, {options.threads} threads"
-    )
     sections = [
-        f"## bench.dask: {size}",
+        f"## bench.dask: {size(options)}, {options.threads} threads",
         times_table(results),
         *([] if SPARK in results else ["Spark was skipped: no Java was found."]),
         goals_table(results),

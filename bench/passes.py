@@ -26,7 +26,7 @@ def parquet_pass(folder: Path, kind: Any, scheduler: str = "threads") -> Callabl
 
 
 def scan_row_groups(folder: Path, threads: int) -> Callable[[], Any]:
-    """The same row group by row group, each decoded by one of the threads."""
+    """What pyarrow needs to decode every column, each row group by one of the threads."""
     import pyarrow.parquet as pq
 
     groups = [

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
+from bench.arguments import add_data, parser_of
 from bench.contest import limit_threads
 
 limit_threads(2)
@@ -196,17 +197,10 @@ times their numbers, with nothing overlapping. They assume that storage keeps up
 
 def main() -> None:
     """Measure, and write the document."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
+    parser = parser_of(__doc__, rows=2_000_000, features=50, classes=10, repeats=5)
+    add_data(parser)
     parser.add_argument("--files", type=int, default=1000, help="small files, to time their footers")
     parser.add_argument("--tasks", type=int, default=2000, help="empty tasks, to time the scheduler")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
-    parser.add_argument("--print-only", action="store_true", help="leave SCALE.md as it is")
     options = parser.parse_args()
     text = document(measure(options), options)
     print(text)
