@@ -102,9 +102,7 @@ def _medians(models: list[Any], rows: NDArray[np.float64], calls: int) -> list[f
 
 def main() -> None:
     """Measure both tables and keep them."""
-    parser = parser_of(
-        __doc__, rows=200_000, features=50, classes=10, repeats=9, calls=500, threads=2
-    )
+    parser = parser_of(__doc__, rows=200_000, features=50, classes=10, repeats=9, calls=500, threads=2)
     parser.add_argument("--few", type=int, nargs="+", default=[1, 10, 100], help="sizes of small batches")
     options = parser.parse_args()
     limit_threads(options.threads)
