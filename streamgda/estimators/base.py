@@ -344,18 +344,20 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         _refuse_what_is_no_batch(X)
         finalised = self._finalised_now()
         X = self._rows_of(X, missing=self.missing)
-        n_classes = len(finalised.log_priors)
-        like = finish(np.zeros((1, n_classes)))
-        result = np.empty((len(X), *like.shape[1:]), dtype=like.dtype)
-        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], n_classes))
+        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], len(finalised.log_priors)))
         blocks = blocks_by_pattern if self.missing == "marginal" else blocks_of
+        result: NDArray[Any] | None = None
         with np.errstate(over="ignore", invalid="ignore"):
             for where, gaussians, rows in blocks(X, finalised.gaussians, size):
                 scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
                 scores += finalised.log_priors
                 if score == "discriminants":
                     _refuse_lost(scores, where)
-                result[where] = finish(scores)
+                part = finish(scores)
+                if result is None:
+                    result = np.empty((len(X), *part.shape[1:]), dtype=part.dtype)
+                result[where] = part
+        assert result is not None  # validation lets no rows pass for rows
         return result
 
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
