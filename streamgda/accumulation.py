@@ -8,8 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamgda.blas import single_blas_thread
-from streamgda.covariances import CovarianceType, kind_named
+from streamgda.covariances import CovarianceType
+from streamgda.exact import ExactClassStatistics
 from streamgda.moments import Workspace
+from streamgda.protocol import Statistics
 from streamgda.source import Source, Split, runs
 from streamgda.statistics import ClassStatistics
 
@@ -25,9 +27,10 @@ def accumulate(
     source: Source,
     covariance_type: CovarianceType = "full",
     *,
+    exact: bool = False,
     scheduler: Any = None,
     progress: bool = False,
-) -> ClassStatistics:
+) -> Statistics:
     """Read a source once and return the statistics of all its rows.
 
     The order in which rows are added and merged is fixed by the source, so every scheduler and any
@@ -39,6 +42,9 @@ def accumulate(
         Such as `scan_parquet` returns.
     covariance_type : {"full", "tied", "diag"}, default="full"
         What to keep of the scatter within the classes; see `ClassStatistics`.
+    exact : bool, default=False
+        Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
+        again; see `ExactClassStatistics`.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
         None follows Dask's own rule: an active client, else the configured scheduler, else threads.
@@ -48,7 +54,7 @@ def accumulate(
 
     Returns
     -------
-    ClassStatistics
+    ClassStatistics or ExactClassStatistics
 
     Raises
     ------
@@ -65,7 +71,7 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    kind_named(covariance_type)
+    empty = empty_statistics(covariance_type, exact=exact)
     if not isinstance(source, Source):
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
@@ -76,13 +82,18 @@ def accumulate(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
     with single_blas_thread:
-        statistics = _compute(_plan(groups, covariance_type, _fan_in(source)), scheduler, progress)
+        statistics = _compute(_plan(groups, empty, _fan_in(source)), scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
             f"({statistics.n_dropped} dropped, the others filtered out or of weight zero)"
         )
     return statistics
+
+
+def empty_statistics(covariance_type: CovarianceType, *, exact: bool) -> Statistics:
+    """The state that has seen nothing, of the kind asked for."""
+    return ExactClassStatistics(covariance_type) if exact else ClassStatistics(covariance_type)
 
 
 @dataclass(frozen=True)
@@ -103,25 +114,25 @@ def _fan_in(source: Source) -> int:
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else _FAN_IN
 
 
-def _plan(groups: Sequence[Sequence[Split | Delayed]], covariance_type: CovarianceType, fan_in: int) -> _Plan:
+def _plan(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> _Plan:
     from dask.delayed import delayed
 
-    parts = [_part(group, covariance_type) for group in groups]
+    parts = [_part(group, empty) for group in groups]
     level = parts
     while len(level) > 1:
         level = [delayed(merge_all)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return _Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
 
 
-def _part(group: Sequence[Split | Delayed], covariance_type: CovarianceType) -> Delayed:
+def _part(group: Sequence[Split | Delayed], empty: Statistics) -> Delayed:
     from dask.delayed import delayed
 
     known = [split for split in group if isinstance(split, Split)]
     part: Delayed
     if len(known) == len(group):  # then Dask need not look for Delayed objects in them
-        part = delayed(partial(accumulate_splits, known, covariance_type), pure=False)()
+        part = delayed(partial(accumulate_splits, known, empty), pure=False)()
     else:
-        part = delayed(accumulate_splits, pure=False)(group, covariance_type)
+        part = delayed(accumulate_splits, pure=False)(group, empty)
     return part
 
 
@@ -135,9 +146,9 @@ def _total(rows: Iterable[int | None]) -> int | None:
     return None if None in known else sum(n for n in known if n is not None)
 
 
-def accumulate_splits(splits: Iterable[Split], covariance_type: CovarianceType) -> ClassStatistics:
-    """One task: the statistics of consecutive splits, read and added in order."""
-    statistics = ClassStatistics(covariance_type)
+def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
+    """One task: the statistics of consecutive splits, read and added in order to a copy of an empty state."""
+    statistics = empty.copy()
     workspace = Workspace()
     with single_blas_thread:
         for split in splits:
@@ -145,7 +156,7 @@ def accumulate_splits(splits: Iterable[Split], covariance_type: CovarianceType) 
     return statistics
 
 
-def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
+def merge_all(parts: Sequence[Statistics]) -> Statistics:
     """One task: the merged statistics of a few parts, in order."""
     total = parts[0].copy()
     for part in parts[1:]:
@@ -153,8 +164,8 @@ def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
     return total
 
 
-def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
-    statistics: ClassStatistics
+def _compute(plan: _Plan, scheduler: Any, progress: bool) -> Statistics:
+    statistics: Statistics
     if not progress:
         statistics = plan.root.compute(scheduler=scheduler)
         return statistics
@@ -170,19 +181,17 @@ def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
     return statistics
 
 
-def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> ClassStatistics:
+def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> Statistics:
     """Run the plan on one of Dask's local schedulers, which tell of each task that ends."""
     from dask.callbacks import Callback
 
     rows = {part.key: n_rows for part, n_rows in zip(plan.parts, plan.rows, strict=True)}
     with Callback(posttask=lambda key, *_: advance(rows.get(key) or 0)):
-        statistics: ClassStatistics = plan.root.compute(scheduler=scheduler)
+        statistics: Statistics = plan.root.compute(scheduler=scheduler)
     return statistics
 
 
-def _compute_on(
-    client: Any, plan: _Plan, scheduler: Any, advance: Callable[[int], object]
-) -> ClassStatistics:
+def _compute_on(client: Any, plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> Statistics:
     """Run the plan on a cluster, whose futures tell; each is let go as soon as it is counted."""
     from distributed import as_completed
 
@@ -194,5 +203,5 @@ def _compute_on(
     for part in waiting:
         advance(rows[part.key] or 0)
         del part
-    statistics: ClassStatistics = root.result()
+    statistics: Statistics = root.result()
     return statistics

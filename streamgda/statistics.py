@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from streamgda.covariances import Array, CovarianceType, kind_named
 from streamgda.labelled import LabelledMoments
 from streamgda.labels import Labels
 from streamgda.moments import Workspace
+from streamgda.protocol import Statistics
 
 
 class ClassStatistics:
@@ -56,6 +57,8 @@ class ClassStatistics:
     array([[2.66666667, 2.        ],
            [2.        , 2.        ]])
     """
+
+    exact: ClassVar[bool] = False
 
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
@@ -287,7 +290,7 @@ class ClassStatistics:
             np.asarray(sums, dtype=np.float64),
             np.asarray(outer_sums, dtype=np.float64),
         )
-        _check_names(state.feature_names, state.n_features)
+        check_names(state.feature_names, state.n_features)
         return state
 
     # ------------------------------------------------------------------ states add up
@@ -306,9 +309,10 @@ class ClassStatistics:
             If the two differ in covariance type, features or kind of label. This state is then as
             it was.
         """
+        refuse_other_precision(self, other)
         if not isinstance(other, ClassStatistics):
             raise TypeError(f"only ClassStatistics merge with ClassStatistics; got {type(other).__name__}")
-        _check_compatible(self, other)
+        check_compatible(self, other)
         self._held.absorb(other._held.copy() if other is self else other._held)
         self._n_dropped += other.n_dropped
         self._names = self._names or other._names
@@ -343,7 +347,7 @@ class ClassStatistics:
         """
         if not isinstance(other, ClassStatistics):
             return NotImplemented
-        _check_compatible(self, other)
+        check_compatible(self, other)
         if other.n_dropped > self.n_dropped:
             raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
         rest = self.copy()
@@ -426,7 +430,17 @@ class ClassStatistics:
         )
 
 
-def _check_compatible(ours: ClassStatistics, theirs: ClassStatistics) -> None:
+def refuse_other_precision(ours: Statistics, theirs: object) -> None:
+    """Raise ValueError if one state is exact and the other is not."""
+    if getattr(theirs, "exact", ours.exact) != ours.exact:
+        raise ValueError(
+            "exact and floating statistics do not merge, for the sum would not be exact; turn the exact ones "
+            "into floating ones first with to_float()"
+        )
+
+
+def check_compatible(ours: Statistics, theirs: Statistics) -> None:
+    """Raise ValueError, naming both sides, if two states cannot be merged."""
     if ours.covariance_type != theirs.covariance_type:
         raise ValueError(
             f"states of covariance types {ours.covariance_type!r} and {theirs.covariance_type!r} cannot be "
@@ -443,6 +457,7 @@ def _check_compatible(ours: ClassStatistics, theirs: ClassStatistics) -> None:
         )
 
 
-def _check_names(names: tuple[str, ...] | None, n_features: int) -> None:
+def check_names(names: tuple[str, ...] | None, n_features: int) -> None:
+    """Raise ValueError unless there is a name for each feature."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} feature names for {n_features} features")

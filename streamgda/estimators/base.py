@@ -16,15 +16,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from streamgda.accumulation import accumulate
+from streamgda.accumulation import accumulate, empty_statistics
 from streamgda.arrays import array_blocks, refuse_unreadable
 from streamgda.blocks import Block, rows_per_block
 from streamgda.covariances import CovarianceType
 from streamgda.gaussians import Array, Gaussians
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask, lazy_on_dask
+from streamgda.protocol import Statistics
 from streamgda.source import Source
-from streamgda.statistics import ClassStatistics
 
 G = TypeVar("G", bound=Gaussians)
 
@@ -37,14 +37,18 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     _covariance_type: ClassVar[CovarianceType]
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"priors": ["array-like", None]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "priors": ["array-like", None],
+        "exact": ["boolean"],
+    }
 
     priors: ArrayLike | None
-    statistics_: ClassStatistics
+    exact: bool
+    statistics_: Statistics
     n_features_in_: int
 
     @abstractmethod
-    def _finalise(self, statistics: ClassStatistics) -> G:
+    def _finalise(self, statistics: Statistics) -> G:
         """The densities of the classes, from statistics and the parameters of the estimator."""
 
     # ------------------------------------------------------------------ learning
@@ -77,11 +81,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         if isinstance(X, Source):
             if y is not None or sample_weight is not None:
                 raise ValueError("a source brings its own target and weights; name them where it is scanned")
-            return self._adopt(accumulate(X, self._covariance_type))
+            return self._adopt(accumulate(X, self._covariance_type, exact=self.exact))
         if is_dask(X):
             from streamgda.sources.dask import scan_dask
 
-            return self._adopt(accumulate(scan_dask(X, y, weight=sample_weight), self._covariance_type))
+            source = scan_dask(X, y, weight=sample_weight)
+            return self._adopt(accumulate(source, self._covariance_type, exact=self.exact))
         with self._features_kept_on_error():
             return self._adopt(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
@@ -156,12 +161,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return self
 
     @classmethod
-    def from_statistics(cls, statistics: ClassStatistics, **params: Any) -> Self:
+    def from_statistics(cls, statistics: Statistics, **params: Any) -> Self:
         """A model of rows already counted.
 
         Parameters
         ----------
-        statistics : ClassStatistics
+        statistics : ClassStatistics or ExactClassStatistics
             Of the covariance type that the model needs, or "full". A copy is kept.
         **params
             Parameters of the estimator.
@@ -171,6 +176,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         estimator : object
             Fitted.
         """
+        params = {"exact": statistics.exact, **params}
         return cls(**params)._adopt(statistics.to_covariance_type(cls._covariance_type))
 
     def _blocks_of(
@@ -188,14 +194,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             _refuse_other_classes(y, classes)
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
-    def _statistics_of(self, blocks: Iterator[Block]) -> ClassStatistics:
-        statistics = ClassStatistics(self._covariance_type)
+    def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
+        statistics = empty_statistics(self._covariance_type, exact=self.exact)
         statistics.update_blocks(blocks)
         if not statistics.n_rows:
             raise ValueError("no row has a positive weight")
         return statistics
 
-    def _adopt(self, statistics: ClassStatistics) -> Self:
+    def _adopt(self, statistics: Statistics) -> Self:
         finalised = self._finalised(statistics)
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
@@ -214,7 +220,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             self.__dict__.update(before)
             raise
 
-    def _describe_features(self, statistics: ClassStatistics) -> None:
+    def _describe_features(self, statistics: Statistics) -> None:
         self.n_features_in_ = statistics.n_features
         if statistics.feature_names is not None:
             self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
@@ -238,7 +244,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         gaussians: G = cached.gaussians
         return gaussians
 
-    def _finalised(self, statistics: ClassStatistics) -> _Finalised:
+    def _finalised(self, statistics: Statistics) -> _Finalised:
         self._validate_params()
         _require_two_classes(statistics)
         self._class_priors(statistics)
@@ -253,7 +259,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")
 
-    def _class_priors(self, statistics: ClassStatistics) -> Array:
+    def _class_priors(self, statistics: Statistics) -> Array:
         """The priors given, or the share of each class in the weight."""
         if self.priors is None:
             weights = statistics.weights
@@ -345,14 +351,14 @@ class _Finalised:
     params: dict[str, Any]
     gaussians: Any
 
-    def is_of(self, statistics: ClassStatistics, params: dict[str, Any]) -> bool:
+    def is_of(self, statistics: Statistics, params: dict[str, Any]) -> bool:
         """Whether they would come out the same now."""
         return self.revision is statistics.revision and all(
             value is self.params[name] for name, value in params.items()
         )
 
 
-def _require_two_classes(statistics: ClassStatistics) -> None:
+def _require_two_classes(statistics: Statistics) -> None:
     classes = statistics.classes
     if len(classes) < 2:
         seen = f"only class {classes[0]!s}" if len(classes) else "no class"

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier
 from streamgda.gaussians import Array, SharedGaussians, Whitening
-from streamgda.statistics import ClassStatistics
+from streamgda.protocol import Statistics
 
 
 class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
@@ -30,10 +30,13 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
     tol : float, default=1e-10
         Directions in which the correlation matrix has an eigenvalue up to `tol` count as singular.
         The verdict does not depend on the units of the features.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "tied".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -73,11 +76,12 @@ class LinearDiscriminantAnalysis(GaussianClassifier[SharedGaussians]):
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10) -> None:
+    def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10, exact: bool = False) -> None:
         self.priors = priors
         self.tol = tol
+        self.exact = exact
 
-    def _finalise(self, statistics: ClassStatistics) -> SharedGaussians:
+    def _finalise(self, statistics: Statistics) -> SharedGaussians:
         means = statistics.means
         whitening = Whitening.of(statistics.covariance(), means, self.tol)
         if not whitening.rank:

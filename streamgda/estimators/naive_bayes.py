@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier
 from streamgda.gaussians import Array, DiagonalGaussians
-from streamgda.statistics import ClassStatistics
+from streamgda.protocol import Statistics
 
 
 class GaussianNB(GaussianClassifier[DiagonalGaussians]):
@@ -25,10 +25,13 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
     var_smoothing : float, default=1e-9
         Added to every variance: this portion of the largest variance of a feature over all the data.
         It is taken from the statistics, so `partial_fit` of any batches gives what `fit` gives.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "diag".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -65,11 +68,14 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, priors: ArrayLike | None = None, var_smoothing: float = 1e-9) -> None:
+    def __init__(
+        self, *, priors: ArrayLike | None = None, var_smoothing: float = 1e-9, exact: bool = False
+    ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
+        self.exact = exact
 
-    def _finalise(self, statistics: ClassStatistics) -> DiagonalGaussians:
+    def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         variances = statistics.covariance() + self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -80,7 +86,7 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
             )
         return DiagonalGaussians(statistics.means, variances)
 
-    def _smoothing(self, statistics: ClassStatistics) -> float:
+    def _smoothing(self, statistics: Statistics) -> float:
         return float(self.var_smoothing * statistics.total_variance().max())
 
     @property

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier
 from streamgda.gaussians import Array, SeparateGaussians, Whitening
-from streamgda.statistics import ClassStatistics
+from streamgda.protocol import Statistics
 
 
 class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
@@ -25,10 +25,13 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     tol : float, default=1e-10
         A covariance whose correlation matrix has an eigenvalue up to `tol` counts as singular. The
         verdict does not depend on the units of the features.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "full".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -62,11 +65,12 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10) -> None:
+    def __init__(self, *, priors: ArrayLike | None = None, tol: float = 1e-10, exact: bool = False) -> None:
         self.priors = priors
         self.tol = tol
+        self.exact = exact
 
-    def _finalise(self, statistics: ClassStatistics) -> SeparateGaussians:
+    def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         means, whitenings = statistics.means, []
         for k, covariance in enumerate(statistics.covariance()):
             whitenings.append(Whitening.of(covariance, means[[k]], self.tol))
