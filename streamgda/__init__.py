@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+    from streamgda.exact import ExactClassStatistics
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClassStatistics",
+    "ExactClassStatistics",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
@@ -30,6 +32,7 @@ __version__ = "0.1.0"
 
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics",
+    "ExactClassStatistics": "streamgda.exact",
     "GaussianNB": "streamgda.estimators.naive_bayes",
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.blas import single_blas_thread
 from streamgda.covariances import CovarianceType
+from streamgda.exact import ExactClassStatistics, refuse_fourth_moments
 from streamgda.moments import Workspace
+from streamgda.protocol import Statistics
 from streamgda.source import Source, Split, runs
 from streamgda.statistics import ClassStatistics
 
@@ -26,9 +28,10 @@ def accumulate(
     covariance_type: CovarianceType = "full",
     *,
     fourth_moments: bool = False,
+    exact: bool = False,
     scheduler: Any = None,
     progress: bool = False,
-) -> ClassStatistics:
+) -> Statistics:
     """Read a source once and return the statistics of all its rows.
 
     The order in which rows are added and merged is fixed by the source, so every scheduler and any
@@ -42,6 +45,9 @@ def accumulate(
         What to keep of the scatter within the classes; see `ClassStatistics`.
     fourth_moments : bool, default=False
         Whether to keep fourth moments too, for ``shrinkage="auto"``; see `ClassStatistics`.
+    exact : bool, default=False
+        Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
+        again; see `ExactClassStatistics`.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
         None follows Dask's own rule: an active client, else the configured scheduler, else threads.
@@ -51,7 +57,7 @@ def accumulate(
 
     Returns
     -------
-    ClassStatistics
+    ClassStatistics or ExactClassStatistics
 
     Raises
     ------
@@ -68,7 +74,7 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    empty = ClassStatistics(covariance_type, fourth_moments=fourth_moments)
+    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
     if not isinstance(source, Source):
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
@@ -86,6 +92,23 @@ def accumulate(
             f"({statistics.n_dropped} dropped, the others filtered out or of weight zero)"
         )
     return statistics
+
+
+def empty_statistics(
+    covariance_type: CovarianceType, *, fourth_moments: bool = False, exact: bool = False
+) -> Statistics:
+    """The state that has seen nothing, of the kind asked for.
+
+    Raises
+    ------
+    ValueError
+        If fourth moments are asked for, and exact sums.
+    """
+    if not exact:
+        return ClassStatistics(covariance_type, fourth_moments=fourth_moments)
+    if fourth_moments:
+        refuse_fourth_moments()
+    return ExactClassStatistics(covariance_type)
 
 
 @dataclass(frozen=True)
@@ -106,7 +129,7 @@ def _fan_in(source: Source) -> int:
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else _FAN_IN
 
 
-def _plan(groups: Sequence[Sequence[Split | Delayed]], empty: ClassStatistics, fan_in: int) -> _Plan:
+def _plan(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> _Plan:
     from dask.delayed import delayed
 
     parts = [_part(group, empty) for group in groups]
@@ -116,7 +139,7 @@ def _plan(groups: Sequence[Sequence[Split | Delayed]], empty: ClassStatistics, f
     return _Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
 
 
-def _part(group: Sequence[Split | Delayed], empty: ClassStatistics) -> Delayed:
+def _part(group: Sequence[Split | Delayed], empty: Statistics) -> Delayed:
     from dask.delayed import delayed
 
     known = [split for split in group if isinstance(split, Split)]
@@ -138,7 +161,7 @@ def _total(rows: Iterable[int | None]) -> int | None:
     return None if None in known else sum(n for n in known if n is not None)
 
 
-def accumulate_splits(splits: Iterable[Split], empty: ClassStatistics) -> ClassStatistics:
+def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
     """One task: the statistics of consecutive splits, read and added in order to a copy of an empty state."""
     statistics = empty.copy()
     workspace = Workspace()
@@ -148,7 +171,7 @@ def accumulate_splits(splits: Iterable[Split], empty: ClassStatistics) -> ClassS
     return statistics
 
 
-def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
+def merge_all(parts: Sequence[Statistics]) -> Statistics:
     """One task: the merged statistics of a few parts, in order."""
     total = parts[0].copy()
     for part in parts[1:]:
@@ -156,8 +179,8 @@ def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
     return total
 
 
-def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
-    statistics: ClassStatistics
+def _compute(plan: _Plan, scheduler: Any, progress: bool) -> Statistics:
+    statistics: Statistics
     if not progress:
         statistics = plan.root.compute(scheduler=scheduler)
         return statistics
@@ -175,17 +198,17 @@ def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
     return statistics
 
 
-def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> ClassStatistics:
+def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> Statistics:
     """Run the plan on one of Dask's local schedulers, which tell of each task that ends."""
     from dask.callbacks import Callback
 
     rows = {part.key: n_rows for part, n_rows in zip(plan.parts, plan.rows, strict=True)}
     with Callback(posttask=lambda key, *_: advance(rows.get(key) or 0)):
-        statistics: ClassStatistics = plan.root.compute(scheduler=scheduler)
+        statistics: Statistics = plan.root.compute(scheduler=scheduler)
     return statistics
 
 
-def _compute_on(client: Any, plan: _Plan, advance: Callable[[int], object]) -> ClassStatistics:
+def _compute_on(client: Any, plan: _Plan, advance: Callable[[int], object]) -> Statistics:
     """Run the plan on a cluster, whose futures tell; each is let go as soon as it is counted."""
     from distributed import as_completed
 
@@ -197,5 +220,5 @@ def _compute_on(client: Any, plan: _Plan, advance: Callable[[int], object]) -> C
     for part in waiting:
         advance(rows[part.key] or 0)
         del part
-    statistics: ClassStatistics = root.result()
+    statistics: Statistics = root.result()
     return statistics

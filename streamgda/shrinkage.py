@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from streamgda.covariances import Array, constant_features
-from streamgda.statistics import ClassStatistics
+from streamgda.protocol import Statistics
 
 Shrinkage = float | Literal["auto", "oas"] | None
 
@@ -22,7 +22,7 @@ def needed_for(shrinkage: Shrinkage) -> dict[str, Any]:
     return {"covariance_type": "full", "fourth_moments": isinstance(shrinkage, str) and shrinkage == "auto"}
 
 
-def class_covariances(statistics: ClassStatistics, shrinkage: Shrinkage) -> Array:
+def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """The maximum-likelihood covariance of each class, shrunk.
 
     Weights count repetitions: where shrinkage asks how many rows there are, it is told their weight.
@@ -69,7 +69,7 @@ def class_covariances(statistics: ClassStatistics, shrinkage: Shrinkage) -> Arra
     return covariances
 
 
-def total_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Array:
+def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """The maximum-likelihood covariance of all rows together, whatever their class, shrunk as one class is.
 
     Parameters
@@ -93,14 +93,14 @@ def total_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Array
     return shrunk(total, share)
 
 
-def pooled_covariance(statistics: ClassStatistics) -> Array:
+def pooled_covariance(statistics: Statistics) -> Array:
     """The maximum-likelihood covariance within the classes: (d, d)."""
     if statistics.covariance_type != "tied":
         statistics = statistics.to_covariance_type("tied")
     return statistics.covariance()
 
 
-def between_covariance(statistics: ClassStatistics) -> Array:
+def between_covariance(statistics: Statistics) -> Array:
     """The covariance of the class means, each counting by the weight of its class: (d, d)."""
     offsets = statistics.means - statistics.overall_mean()
     shares = statistics.weights / statistics.weights.sum()
@@ -108,7 +108,7 @@ def between_covariance(statistics: ClassStatistics) -> Array:
     return between
 
 
-def _too_little(statistics: ClassStatistics, shrinkage: Shrinkage) -> str:
+def _too_little(statistics: Statistics, shrinkage: Shrinkage) -> str:
     fourth = ", fourth_moments=True" if shrinkage == "auto" else ""
     return (
         f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with this "
@@ -116,7 +116,7 @@ def _too_little(statistics: ClassStatistics, shrinkage: Shrinkage) -> str:
     )
 
 
-def _shrink_standardised(covariances: Array, statistics: ClassStatistics, fourth: Array) -> None:
+def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Array) -> None:
     """Shrink each class as Ledoit & Wolf do, in place, with its features at unit variance."""
     means = statistics.means
     for k, weight in enumerate(statistics.weights):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from streamgda.covariances import Array, CovarianceType, kind_named
 from streamgda.labelled import LabelledMoments
 from streamgda.labels import Labels
 from streamgda.moments import Workspace
+from streamgda.protocol import Statistics
 
 
 class ClassStatistics:
@@ -62,6 +63,8 @@ class ClassStatistics:
     array([[2.66666667, 2.        ],
            [2.        , 2.        ]])
     """
+
+    exact: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -134,6 +137,11 @@ class ClassStatistics:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
         fourth = self._held.moments.fourth
         return None if fourth is None else fourth.third.copy()
+
+    @property
+    def has_fourth_moments(self) -> bool:
+        """Whether third and fourth moments are kept."""
+        return self._held.has_fourth
 
     @property
     def fourth_moments(self) -> Array | None:
@@ -313,7 +321,7 @@ class ClassStatistics:
             np.asarray(sums, dtype=np.float64),
             np.asarray(outer_sums, dtype=np.float64),
         )
-        _check_names(state.feature_names, state.n_features)
+        check_names(state.feature_names, state.n_features)
         return state
 
     @classmethod
@@ -364,7 +372,7 @@ class ClassStatistics:
             np.asarray(means, dtype=np.float64),
             np.asarray(scatter, dtype=np.float64),
         )
-        _check_names(state.feature_names, state.n_features)
+        check_names(state.feature_names, state.n_features)
         return state
 
     # ------------------------------------------------------------------ states add up
@@ -383,9 +391,10 @@ class ClassStatistics:
             If the two differ in covariance type, fourth moments, features or kind of label. This state
             is then as it was.
         """
+        refuse_other_precision(self, other)
         if not isinstance(other, ClassStatistics):
             raise TypeError(f"only ClassStatistics merge with ClassStatistics; got {type(other).__name__}")
-        _check_compatible(self, other)
+        check_compatible(self, other)
         self._held.absorb(other._held.copy() if other is self else other._held)
         self._n_dropped += other.n_dropped
         self._names = self._names or other._names
@@ -420,7 +429,7 @@ class ClassStatistics:
         """
         if not isinstance(other, ClassStatistics):
             return NotImplemented
-        _check_compatible(self, other)
+        check_compatible(self, other)
         if other.n_dropped > self.n_dropped:
             raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
         rest = self.copy()
@@ -532,13 +541,23 @@ def check_fourth_moments(covariance_type: CovarianceType, fourth_moments: bool) 
         )
 
 
-def _check_compatible(ours: ClassStatistics, theirs: ClassStatistics) -> None:
+def refuse_other_precision(ours: Statistics, theirs: object) -> None:
+    """Raise ValueError if one state is exact and the other is not."""
+    if getattr(theirs, "exact", ours.exact) != ours.exact:
+        raise ValueError(
+            "exact and floating statistics do not merge, for the sum would not be exact; turn the exact ones "
+            "into floating ones first with to_float()"
+        )
+
+
+def check_compatible(ours: Statistics, theirs: Statistics) -> None:
+    """Raise ValueError, naming both sides, if two states cannot be merged."""
     if ours.covariance_type != theirs.covariance_type:
         raise ValueError(
             f"states of covariance types {ours.covariance_type!r} and {theirs.covariance_type!r} cannot be "
             "merged; narrow the richer one first with to_covariance_type"
         )
-    if ours._held.has_fourth != theirs._held.has_fourth:
+    if ours.has_fourth_moments != theirs.has_fourth_moments:
         raise ValueError(
             "a state with fourth moments and one without cannot be merged; leave them out of the first with "
             f"to_covariance_type({ours.covariance_type!r}), or accumulate both with fourth_moments=True"
@@ -554,6 +573,7 @@ def _check_compatible(ours: ClassStatistics, theirs: ClassStatistics) -> None:
         )
 
 
-def _check_names(names: tuple[str, ...] | None, n_features: int) -> None:
+def check_names(names: tuple[str, ...] | None, n_features: int) -> None:
+    """Raise ValueError unless there is a name for each feature."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} feature names for {n_features} features")

@@ -57,6 +57,7 @@ def test_the_public_names_are_there():
 
     assert dir(streamgda) == [
         "ClassStatistics",
+        "ExactClassStatistics",
         "GaussianNB",
         "LinearDiscriminantAnalysis",
         "QuadraticDiscriminantAnalysis",

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda import posteriors
-from streamgda.accumulation import accumulate
+from streamgda.accumulation import accumulate, empty_statistics
 from streamgda.arrays import array_blocks, refuse_unreadable
 from streamgda.blocks import Block
 from streamgda.covariances import CovarianceType
@@ -24,8 +24,9 @@ from streamgda.gaussians import Array, Gaussians
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask, lazy_on_dask
 from streamgda.patterns import Where, blocks_by_pattern, blocks_of
+from streamgda.protocol import Statistics
 from streamgda.source import Source
-from streamgda.statistics import ClassStatistics
+from streamgda.statistics import ClassStatistics, refuse_other_precision
 
 G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
@@ -50,11 +51,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "priors": ["array-like", None],
         "missing": [StrOptions({"raise", "marginal"})],
+        "exact": ["boolean"],
     }
 
     priors: ArrayLike | None
     missing: MissingAtPrediction
-    statistics_: ClassStatistics
+    exact: bool
+    statistics_: Statistics
     n_features_in_: int
 
     def _needed(self) -> dict[str, Any]:
@@ -62,7 +65,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return {"covariance_type": self._covariance_type}
 
     @abstractmethod
-    def _finalise(self, statistics: ClassStatistics) -> G:
+    def _finalise(self, statistics: Statistics) -> G:
         """The densities of the classes, from statistics and the parameters of the estimator."""
 
     # ------------------------------------------------------------------ learning
@@ -99,11 +102,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         if isinstance(X, Source):
             if y is not None or sample_weight is not None:
                 raise ValueError("a source brings its own target and weights; name them where it is scanned")
-            return self._adopt(accumulate(X, **self._needed()))
+            return self._adopt(accumulate(X, exact=self.exact, **self._needed()))
         if is_dask(X):
             from streamgda.sources.dask import scan_dask
 
-            return self._adopt(accumulate(scan_dask(X, y, weight=sample_weight), **self._needed()))
+            source = scan_dask(X, y, weight=sample_weight)
+            return self._adopt(accumulate(source, exact=self.exact, **self._needed()))
         with self._features_kept_on_error():
             return self._adopt(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
@@ -178,12 +182,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return self
 
     @classmethod
-    def from_statistics(cls, statistics: ClassStatistics, **params: Any) -> Self:
+    def from_statistics(cls, statistics: Statistics, **params: Any) -> Self:
         """A model of rows already counted.
 
         Parameters
         ----------
-        statistics : ClassStatistics
+        statistics : ClassStatistics or ExactClassStatistics
             Of the covariance type that the model needs, or "full". A copy of what it needs is kept.
         **params
             Parameters of the estimator.
@@ -193,7 +197,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         estimator : object
             Fitted.
         """
-        estimator = cls(**params)
+        estimator = cls(**{"exact": statistics.exact, **params})
+        refuse_other_precision(estimator, statistics)
         return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
 
     # ------------------------------------------------------------------ exchange with scikit-learn
@@ -245,14 +250,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             _refuse_other_classes(y, classes)
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
-    def _statistics_of(self, blocks: Iterator[Block]) -> ClassStatistics:
-        statistics = ClassStatistics(**self._needed())
+    def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
+        statistics = empty_statistics(exact=self.exact, **self._needed())
         statistics.update_blocks(blocks)
         if not statistics.n_rows:
             raise ValueError("every sample weight is zero, so there is no row to learn from")
         return statistics
 
-    def _adopt(self, statistics: ClassStatistics) -> Self:
+    def _adopt(self, statistics: Statistics) -> Self:
         finalised = self._finalised(statistics)
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
@@ -271,7 +276,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             self.__dict__.update(before)
             raise
 
-    def _describe_features(self, statistics: ClassStatistics) -> None:
+    def _describe_features(self, statistics: Statistics) -> None:
         self.n_features_in_ = statistics.n_features
         if statistics.feature_names is not None:
             self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
@@ -298,7 +303,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             cached = self._cache = self._finalised(self.statistics_)
         return cached
 
-    def _finalised(self, statistics: ClassStatistics) -> _Finalised:
+    def _finalised(self, statistics: Statistics) -> _Finalised:
         self._validate_params()
         _require_two_classes(statistics)
         with np.errstate(divide="ignore"):
@@ -314,7 +319,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")
 
-    def _class_priors(self, statistics: ClassStatistics) -> Array:
+    def _class_priors(self, statistics: Statistics) -> Array:
         """The priors given, or the share of each class in the weight."""
         if self.priors is None:
             weights = statistics.weights
@@ -427,7 +432,7 @@ class _Finalised:
         )
 
 
-def _require_two_classes(statistics: ClassStatistics) -> None:
+def _require_two_classes(statistics: Statistics) -> None:
     classes = statistics.classes
     if len(classes) < 2:
         seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"

@@ -19,6 +19,7 @@ from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.gaussians import Array, SharedGaussians, Whitening
 from streamgda.lazy import lazy_on_dask
 from streamgda.projection import Projection
+from streamgda.protocol import Statistics
 from streamgda.shrinkage import (
     Shrinkage,
     between_covariance,
@@ -28,7 +29,6 @@ from streamgda.shrinkage import (
     shrunk,
     total_covariance,
 )
-from streamgda.statistics import ClassStatistics
 
 
 class LinearDiscriminantAnalysis(
@@ -60,10 +60,13 @@ class LinearDiscriminantAnalysis(
         What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
         that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
         rows to learn from, a NaN is always refused.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "tied", or "full" where `shrinkage` is chosen by class.
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -119,17 +122,19 @@ class LinearDiscriminantAnalysis(
         n_components: int | None = None,
         tol: float = 1e-10,
         missing: MissingAtPrediction = "raise",
+        exact: bool = False,
     ) -> None:
         self.priors = priors
         self.shrinkage = shrinkage
         self.n_components = n_components
         self.tol = tol
         self.missing = missing
+        self.exact = exact
 
     def _needed(self) -> dict[str, Any]:
         return needed_for(self.shrinkage) if isinstance(self.shrinkage, str) else super()._needed()
 
-    def _covariance(self, statistics: ClassStatistics) -> Array:
+    def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk."""
         if isinstance(self.shrinkage, str):
             shares = statistics.weights / statistics.weights.sum()
@@ -138,7 +143,7 @@ class LinearDiscriminantAnalysis(
         pooled = pooled_covariance(statistics)
         return pooled if self.shrinkage is None else shrunk(pooled, float(self.shrinkage))
 
-    def _finalise(self, statistics: ClassStatistics) -> SharedGaussians:
+    def _finalise(self, statistics: Statistics) -> SharedGaussians:
         self._check_components(statistics)
         means = statistics.means
         whitening = Whitening.of(self._covariance(statistics), means, self.tol)
@@ -152,7 +157,7 @@ class LinearDiscriminantAnalysis(
             )
         return SharedGaussians(means, statistics.overall_mean(), whitening)
 
-    def _check_components(self, statistics: ClassStatistics) -> None:
+    def _check_components(self, statistics: Statistics) -> None:
         most = _most_components(statistics)
         if self.n_components is not None and self.n_components > most:
             raise ValueError(
@@ -303,7 +308,7 @@ class LinearDiscriminantAnalysis(
         return cls._taken_over(estimator, counts, estimator.means_, scatter, **params)
 
 
-def _most_components(statistics: ClassStatistics) -> int:
+def _most_components(statistics: Statistics) -> int:
     return min(len(statistics.classes) - 1, statistics.n_features)
 
 

@@ -14,7 +14,7 @@ from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
 from streamgda.estimators.peers import check_kind, counted
 from streamgda.gaussians import Array, DiagonalGaussians
-from streamgda.statistics import ClassStatistics
+from streamgda.protocol import Statistics
 
 
 class GaussianNB(GaussianClassifier[DiagonalGaussians]):
@@ -31,10 +31,13 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
         that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
         rows to learn from, a NaN is always refused.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "diag".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -77,12 +80,14 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         priors: ArrayLike | None = None,
         var_smoothing: float = 1e-9,
         missing: MissingAtPrediction = "raise",
+        exact: bool = False,
     ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
         self.missing = missing
+        self.exact = exact
 
-    def _finalise(self, statistics: ClassStatistics) -> DiagonalGaussians:
+    def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         variances = statistics.covariance() + self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -93,7 +98,7 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
             )
         return DiagonalGaussians(statistics.means, variances)
 
-    def _smoothing(self, statistics: ClassStatistics) -> float:
+    def _smoothing(self, statistics: Statistics) -> float:
         return float(self.var_smoothing * statistics.total_variance().max())
 
     @property
