@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics import ClassStatistics
+    from streamgda.storage import load
 
 __all__ = [
     "ClassStatistics",
@@ -20,6 +21,7 @@ __all__ = [
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
     "accumulate",
+    "load",
     "scan_arrow",
     "scan_dask",
     "scan_parquet",
@@ -34,6 +36,7 @@ _HOME_OF = {
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "accumulate": "streamgda.accumulation",
+    "load": "streamgda.storage",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",

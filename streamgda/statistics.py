@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Self
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda import labels, moments
+from streamgda import labels, moments, tabular
 from streamgda.arrays import array_blocks
 from streamgda.blocks import Block
 from streamgda.covariances import Array, CovarianceType, kind_named
@@ -288,6 +289,70 @@ class ClassStatistics:
             np.asarray(outer_sums, dtype=np.float64),
         )
         _check_names(state.feature_names, state.n_features)
+        return state
+
+    # ------------------------------------------------------------------ states are saved
+
+    def save(self, path: str | PathLike[str], *, filesystem: Any = None) -> None:
+        """Write the state as a Parquet table, which `load` reads back to the last bit.
+
+        One row per class: DuckDB, Polars and pandas can read it; `streamgda.storage` says how.
+
+        Parameters
+        ----------
+        path : str or path
+            A file, or a URL such as "s3://bucket/state.parquet". What stands there is replaced.
+        filesystem : pyarrow or fsspec filesystem, optional
+            Where `path` is; found from `path` where not given.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written. What stood there before is still there.
+
+        Examples
+        --------
+        >>> import streamgda, tempfile
+        >>> state = ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
+        >>> path = f"{tempfile.mkdtemp()}/state.parquet"
+        >>> state.save(path)
+        >>> streamgda.load(path) == state
+        True
+        """
+        from streamgda import tables
+
+        columns, metadata = self.to_columns()
+        tables.write(path, tables.to_arrow(columns), metadata, filesystem)
+
+    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
+        kind = self._held.kind
+        metadata = {
+            "kind": "ClassStatistics",
+            "covariance_type": kind.name,
+            "n_features": self.n_features,
+            "feature_names": self._names,
+            "n_dropped": self._n_dropped,
+            "definite": kind.is_semidefinite(self._held.moments.scatter),
+        }
+        return tabular.to_columns(self._held), metadata
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
+        """The state whose `to_columns` these are.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be those of any rows; the message says why.
+        """
+        n_features = tabular.natural(metadata["n_features"], "n_features")
+        state = cls(metadata["covariance_type"], feature_names=tabular.names(metadata["feature_names"]))
+        state._n_dropped = tabular.natural(metadata["n_dropped"], "n_dropped")
+        state._held = tabular.from_columns(state._held.kind, columns, n_features)
+        _check_names(state.feature_names, n_features)
+        if metadata["definite"] and not state._held.kind.is_semidefinite(state._held.moments.scatter):
+            raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return state
 
     # ------------------------------------------------------------------ states add up
