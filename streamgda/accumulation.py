@@ -76,7 +76,7 @@ def accumulate(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
     with single_blas_thread:
-        statistics = _compute(_plan(groups, covariance_type, _fan_in(source)), scheduler, progress)
+        statistics = compute_plan(plan_pass(groups, covariance_type, fan_in_of(source)), scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
@@ -86,7 +86,7 @@ def accumulate(
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """The Dask graph of a pass: its end, and its beginnings with the rows that each reads."""
 
     root: Delayed
@@ -94,7 +94,7 @@ class _Plan:
     rows: list[int | None]
 
 
-def _fan_in(source: Source) -> int:
+def fan_in_of(source: Source) -> int:
     """How many states are merged at once.
 
     Dask goes depth first, so what waits to be merged is about a merge's worth for each level of the tree,
@@ -103,14 +103,17 @@ def _fan_in(source: Source) -> int:
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else _FAN_IN
 
 
-def _plan(groups: Sequence[Sequence[Split | Delayed]], covariance_type: CovarianceType, fan_in: int) -> _Plan:
+def plan_pass(
+    groups: Sequence[Sequence[Split | Delayed]], covariance_type: CovarianceType, fan_in: int
+) -> Plan:
+    """The graph that reads groups of splits, a task each, and merges their states in a fixed tree."""
     from dask.delayed import delayed
 
     parts = [_part(group, covariance_type) for group in groups]
     level = parts
     while len(level) > 1:
         level = [delayed(merge_all)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
-    return _Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
+    return Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
 
 
 def _part(group: Sequence[Split | Delayed], covariance_type: CovarianceType) -> Delayed:
@@ -153,7 +156,8 @@ def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
     return total
 
 
-def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
+def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> ClassStatistics:
+    """The result of the graph, computed where the scheduler says; with progress, where that is wished."""
     statistics: ClassStatistics
     if not progress:
         statistics = plan.root.compute(scheduler=scheduler)
@@ -170,7 +174,7 @@ def _compute(plan: _Plan, scheduler: Any, progress: bool) -> ClassStatistics:
     return statistics
 
 
-def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> ClassStatistics:
+def _compute_here(plan: Plan, scheduler: Any, advance: Callable[[int], object]) -> ClassStatistics:
     """Run the plan on one of Dask's local schedulers, which tell of each task that ends."""
     from dask.callbacks import Callback
 
@@ -180,9 +184,7 @@ def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object])
     return statistics
 
 
-def _compute_on(
-    client: Any, plan: _Plan, scheduler: Any, advance: Callable[[int], object]
-) -> ClassStatistics:
+def _compute_on(client: Any, plan: Plan, scheduler: Any, advance: Callable[[int], object]) -> ClassStatistics:
     """Run the plan on a cluster, whose futures tell; each is let go as soon as it is counted."""
     from distributed import as_completed
 

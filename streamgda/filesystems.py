@@ -1,9 +1,12 @@
-"""Where a path or a URL leads: a filesystem of pyarrow's, or one of fsspec's behind pyarrow's interface."""
+"""Where a path or a URL leads, what is there, and in which version, on pyarrow's and fsspec's filesystems."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from os import PathLike
 from typing import Any
 
@@ -78,3 +81,62 @@ def _protocols(filesystem: pafs.FileSystem) -> set[str]:
     behind = fsspec_of(filesystem)
     protocol = filesystem.type_name if behind is None else behind.protocol
     return {protocol} if isinstance(protocol, str) else set(protocol)
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a change of a file is seen by: size, time (ns since 1970, UTC) and, where listed, ETag."""
+
+    size: int | None
+    modified: int | None
+    etag: str | None = None
+
+
+def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
+    """The files in a folder, at any depth, as they are now; none, if there is no such folder."""
+    behind = fsspec_of(filesystem)
+    if behind is None:
+        selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
+        found = filesystem.get_file_info(selector)
+        return {info.path: _version(info) for info in found if info.type == pafs.FileType.File}
+    behind.invalidate_cache()  # or it may tell what it saw when it last looked
+    return {name: _version_by_fsspec(info) for name, info in behind.find(folder, detail=True).items()}
+
+
+def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
+    """The version of a file as it is now.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is no longer there.
+    """
+    behind = fsspec_of(filesystem)
+    if behind is not None:
+        behind.invalidate_cache(name)  # or it may tell what it saw when it last looked
+    info = filesystem.get_file_info(name)
+    if info.type == pafs.FileType.NotFound:
+        raise FileNotFoundError(f"{name} is gone")
+    return _version(info) if behind is None else _version_by_fsspec(behind.info(name))
+
+
+def _version(info: pafs.FileInfo) -> Version:
+    return Version(info.size, info.mtime_ns)
+
+
+_ETAGS = ("ETag", "etag", "md5Hash")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+
+
+def _version_by_fsspec(info: Mapping[str, Any]) -> Version:
+    """Every filesystem of fsspec's has its own words for the same things."""
+    etags = [str(info[key]) for key in _ETAGS if info.get(key)]
+    times = [_nanoseconds(info[key]) for key in _TIMES if info.get(key)]
+    return Version(info.get("size"), times[0] if times else None, etags[0] if etags else None)
+
+
+def _nanoseconds(time: float | str | datetime) -> int:
+    if isinstance(time, str):
+        time = datetime.fromisoformat(time)
+    seconds = time.timestamp() if isinstance(time, datetime) else time
+    return round(seconds * 1_000_000) * 1_000

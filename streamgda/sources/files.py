@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from streamgda.filesystems import Path, resolve
+from streamgda.filesystems import Path, listing, resolve
 
 _SUFFIXES = (".parquet", ".parq", ".pq")
 _HIDDEN = (".", "_")
@@ -50,13 +50,8 @@ def _find_several(paths: Sequence[Path], filesystem: Any) -> tuple[pafs.FileSyst
 
 
 def _in_folder(where: pafs.FileSystem, folder: str) -> list[str]:
-    selector = pafs.FileSelector(folder, recursive=True)
     files = sorted(
-        info.path
-        for info in where.get_file_info(selector)
-        if info.type == pafs.FileType.File
-        and info.path.endswith(_SUFFIXES)
-        and not _is_hidden(info.path, folder)
+        file for file in listing(where, folder) if file.endswith(_SUFFIXES) and not _is_hidden(file, folder)
     )
     if not files:
         raise FileNotFoundError(
