@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+    from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
@@ -20,6 +21,7 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "StatisticsLedger",
     "accumulate",
     "load",
     "scan_arrow",
@@ -35,6 +37,7 @@ _HOME_OF = {
     "GaussianNB": "streamgda.estimators.naive_bayes",
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
+    "StatisticsLedger": "streamgda.ledger.ledger",
     "accumulate": "streamgda.accumulation",
     "load": "streamgda.storage",
     "scan_arrow": "streamgda.sources.arrow",

@@ -76,7 +76,8 @@ def accumulate(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
     with single_blas_thread:
-        statistics = compute_plan(plan_pass(groups, covariance_type, fan_in_of(source)), scheduler, progress)
+        plan = plan_pass(groups, covariance_type, fan_in_of(source))
+        statistics: ClassStatistics = compute_plan(plan, scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
@@ -156,12 +157,10 @@ def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
     return total
 
 
-def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> ClassStatistics:
+def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> Any:
     """The result of the graph, computed where the scheduler says; with progress, where that is wished."""
-    statistics: ClassStatistics
     if not progress:
-        statistics = plan.root.compute(scheduler=scheduler)
-        return statistics
+        return plan.root.compute(scheduler=scheduler)
     from dask.base import get_scheduler
     from tqdm.auto import tqdm
 

@@ -60,6 +60,7 @@ def test_the_public_names_are_there():
         "GaussianNB",
         "LinearDiscriminantAnalysis",
         "QuadraticDiscriminantAnalysis",
+        "StatisticsLedger",
         "accumulate",
         "load",
         "scan_arrow",
