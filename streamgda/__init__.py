@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics import ClassStatistics
     from streamgda.storage import load
+    from streamgda.window import WindowedStatistics
 
 __all__ = [
     "ClassStatistics",
@@ -22,6 +23,7 @@ __all__ = [
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
     "StatisticsLedger",
+    "WindowedStatistics",
     "accumulate",
     "load",
     "scan_arrow",
@@ -38,6 +40,7 @@ _HOME_OF = {
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "StatisticsLedger": "streamgda.ledger.ledger",
+    "WindowedStatistics": "streamgda.window",
     "accumulate": "streamgda.accumulation",
     "load": "streamgda.storage",
     "scan_arrow": "streamgda.sources.arrow",

@@ -44,7 +44,7 @@ class ClassDrift:
 
 
 def drift(old: ClassStatistics, new: ClassStatistics) -> list[ClassDrift]:
-    """How far the new rows of each class lie from the old ones; a class that only one of them has is left out.
+    """How far the new rows of each class lie from the old ones; a class that only one has is left out.
 
     References
     ----------

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamgda.blocks import Block
-from streamgda.filesystems import Version
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
+
+    from streamgda.filesystems import Version
 
 ROWS_PER_TASK = 1 << 18
 READ_ELEMENTS = 1 << 23

@@ -61,6 +61,7 @@ def test_the_public_names_are_there():
         "LinearDiscriminantAnalysis",
         "QuadraticDiscriminantAnalysis",
         "StatisticsLedger",
+        "WindowedStatistics",
         "accumulate",
         "load",
         "scan_arrow",

@@ -223,7 +223,8 @@ class StatisticsLedger:
         ----------
         where : str, pyarrow expression, or list of tuples, optional
             The files that count: a pattern such as ``"2024/*"`` for their paths, or a filter over the
-            columns of `files`, such as ``[("region", "=", "north")]``, as `pyarrow.parquet.read_table` takes it.
+            columns of `files`, such as ``[("region", "=", "north")]``, as
+            `pyarrow.parquet.read_table` takes it.
         half_life : timedelta, optional
             In so much time the weight of a row halves: by the age of its file, counted from the newest file
             that counts. Priors, means and covariances depend on the differences alone.
