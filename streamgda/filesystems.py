@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -83,13 +84,43 @@ def _protocols(filesystem: pafs.FileSystem) -> set[str]:
     return {protocol} if isinstance(protocol, str) else set(protocol)
 
 
-@dataclass(frozen=True)
+@contextmanager
+def reaching(path: str) -> Iterator[None]:
+    """Make one error, of one kind and one line, of what filesystems raise when they are out of reach."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise OSError(f"{path} cannot be reached: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, without line breaks."""
+    return " ".join(str(error).split())
+
+
+@dataclass(frozen=True, eq=False)
 class Version:
-    """What a change of a file is seen by: size, time (ns since 1970, UTC) and, where listed, ETag."""
+    """What a change of a file is seen by: its size and its ETag or, where no ETag is listed, its time.
+
+    Times are in nanoseconds since 1970, UTC.
+    """
 
     size: int | None
     modified: int | None
     etag: str | None = None
+
+    @property
+    def identity(self) -> tuple[int | None, int | str | None]:
+        """What two versions have in common if they are the same."""
+        return self.size, self.modified if self.etag is None else self.etag
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
 
 
 def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:

@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.filesystems import Path, is_local, is_object_store, resolve, unwrapped
+from streamgda.filesystems import Path, is_local, is_object_store, one_line, reaching, resolve, unwrapped
 
 FORMAT_VERSION = 1
 TEMPORARY = ".unfinished"
@@ -55,8 +55,8 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: Any = Non
             _put(where, name, table)
         else:
             _put_and_move(where, name, table)
-    except (pa.ArrowException, OSError) as error:
-        raise OSError(f"cannot write {path}: {_one_line(error)}; what was there before is kept") from error
+    except Exception as error:  # every store has its own
+        raise OSError(f"cannot write {path}: {one_line(error)}; what was there before is kept") from error
 
 
 def _temporary(name: str) -> str:
@@ -121,9 +121,11 @@ def read(path: Path, filesystem: Any = None) -> tuple[pa.Table, dict[str, Any]]:
         If it is truncated, damaged, not from this project or of a newer format; in one line.
     """
     where, name = resolve(path, filesystem)
-    if where.get_file_info(name).type != pafs.FileType.File:
-        raise FileNotFoundError(f"there is no file {os.fspath(path)}")
-    with where.open_input_file(name) as file:
+    with reaching(os.fspath(path)):
+        if where.get_file_info(name).type != pafs.FileType.File:
+            raise FileNotFoundError(f"there is no file {os.fspath(path)}")
+        file = where.open_input_file(name)
+    with file:
         return parse(file, os.fspath(path))
 
 
@@ -134,7 +136,7 @@ def parse(file: Any, path: str) -> tuple[pa.Table, dict[str, Any]]:
         metadata = _metadata_of(parquet, path)
         return parquet.read(use_threads=False), metadata
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is truncated, damaged or no Parquet file: {_one_line(error)}") from error
+        raise ValueError(f"{path} is truncated, damaged or no Parquet file: {one_line(error)}") from error
 
 
 def _metadata_of(parquet: pq.ParquetFile, path: str) -> dict[str, Any]:
@@ -156,10 +158,6 @@ def _metadata_of(parquet: pq.ParquetFile, path: str) -> dict[str, Any]:
             f"{FORMAT_VERSION}: upgrade streamgda"
         )
     return dict(metadata)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 # ---------------------------------------------------------------------- arrays as columns

@@ -311,7 +311,7 @@ def test_a_change_in_a_fold_reads_its_files_again(by_region, ledger):
     assert report.reread == ("region=south/day=0/1.parquet",)
     assert report.dropped == ("region=south/day=2/1.parquet",)
     assert "read 2 files (0 new, 1 changed, 1 once more), reused 3, dropped 1" in str(report)
-    assert ledger.statistics().allclose(accumulate(source), rtol=1e-12)
+    assert ledger.statistics().allclose(accumulate(scan(by_region, features=["u", "v"])), rtol=1e-12)
 
 
 # ---------------------------------------------------------------------- open tables
@@ -439,10 +439,11 @@ def python(code, *arguments, **options):
     )
 
 
+@pytest.mark.slow
 def test_killed_at_fifty_moments_nothing_is_lost_or_counted_twice(tmp_path):
     """A process that has imported all it needs forks; the child refreshes and is killed after a while."""
     data, home = tmp_path / "data", tmp_path / "ledger"
-    for n in range(12):
+    for n in range(6):
         put(data / f"{n}.parquet", rows(30), n)
     code = (
         REFRESH
@@ -466,7 +467,7 @@ assert os.waitpid(refresh(), 0)[1] == 0
 usual = time.perf_counter() - start
 kills = 0
 for round in range(50):
-    victim = Path(sys.argv[1], f"{round % 12}.parquet")
+    victim = Path(sys.argv[1], f"{round % 6}.parquet")
     pq.write_table(pq.read_table(victim).slice(1), victim)          # a file that has changed
     if round % 3 == 0:
         Path(sys.argv[2], "manifest.parquet").unlink(missing_ok=True)  # all of it is to be found again
@@ -478,7 +479,7 @@ for round in range(50):
     kills += os.waitpid(child, 0)[1] == signal.SIGKILL
     try:
         held = ledger.statistics().n_rows                               # never more than there ever was
-        assert held <= 360, held
+        assert held <= 180, held
     except ValueError as error:
         assert "holds nothing yet" in str(error), error
     assert os.waitpid(refresh(), 0)[1] == 0

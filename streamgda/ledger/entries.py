@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda import tables
-from streamgda.filesystems import Version, is_object_store, listing
+from streamgda.filesystems import Version, is_object_store, listing, reaching
 from streamgda.ledger.manifest import Holding
 from streamgda.source import InputFile
 from streamgda.states import state_of
@@ -31,7 +31,7 @@ _READ_AHEAD = 64
 def entry_name(file: InputFile, reads: Mapping[str, Any]) -> str:
     """The name of the entry of a file in its present version."""
     return (
-        "-".join((_digest(file.path, 16), _digest(asdict(file.version), 8), _digest(reads, 4))) + ".parquet"
+        "-".join((_digest(file.path, 16), _digest(file.version.identity, 8), _digest(reads, 4))) + ".parquet"
     )
 
 
@@ -54,11 +54,13 @@ class EntryFolder:
     def create(self) -> None:
         """Make the folder, where folders are a thing."""
         if not is_object_store(self.filesystem):
-            self.filesystem.create_dir(self.path, recursive=True)
+            with reaching(self.path):
+                self.filesystem.create_dir(self.path, recursive=True)
 
     def listing(self) -> dict[str, Version]:
         """The names of what is there now, and their versions."""
-        seen = listing(self.filesystem, self.path)
+        with reaching(self.path):
+            seen = listing(self.filesystem, self.path)
         return {path.rsplit("/", 1)[-1]: version for path, version in seen.items()}
 
     def write(self, name: str, statistics: ClassStatistics, holdings: Sequence[Holding]) -> None:
@@ -98,13 +100,13 @@ class EntryFolder:
                         raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
 
     def _bytes(self, name: str) -> pa.Buffer:
-        with self.filesystem.open_input_file(self._at(name)) as file:
+        with reaching(self._at(name)), self.filesystem.open_input_file(self._at(name)) as file:
             return file.read_buffer()
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete what is still there of some files."""
         for name in names:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError), reaching(self._at(name)):
                 self.filesystem.delete_file(self._at(name))
 
     def _at(self, name: str) -> str:
