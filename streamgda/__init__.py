@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.exact import ExactClassStatistics
+    from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics import ClassStatistics
+    from streamgda.storage import load
+    from streamgda.window import WindowedStatistics
 
 __all__ = [
     "ClassStatistics",
@@ -21,7 +24,10 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "StatisticsLedger",
+    "WindowedStatistics",
     "accumulate",
+    "load",
     "scan_arrow",
     "scan_dask",
     "scan_parquet",
@@ -36,7 +42,10 @@ _HOME_OF = {
     "GaussianNB": "streamgda.estimators.naive_bayes",
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
+    "StatisticsLedger": "streamgda.ledger.ledger",
+    "WindowedStatistics": "streamgda.window",
     "accumulate": "streamgda.accumulation",
+    "load": "streamgda.storage",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.blas import single_blas_thread
 from streamgda.covariances import CovarianceType
-from streamgda.exact import ExactClassStatistics, refuse_fourth_moments
+from streamgda.empty import empty_statistics
 from streamgda.moments import Workspace
 from streamgda.protocol import Statistics
 from streamgda.source import Source, Split, runs
-from streamgda.statistics import ClassStatistics
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -85,7 +84,8 @@ def accumulate(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
     with single_blas_thread:
-        statistics = _compute(_plan(groups, empty, _fan_in(source)), scheduler, progress)
+        plan = plan_pass(groups, empty, fan_in_of(source))
+        statistics: Statistics = compute_plan(plan, scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
@@ -94,25 +94,8 @@ def accumulate(
     return statistics
 
 
-def empty_statistics(
-    covariance_type: CovarianceType, *, fourth_moments: bool = False, exact: bool = False
-) -> Statistics:
-    """The state that has seen nothing, of the kind asked for.
-
-    Raises
-    ------
-    ValueError
-        If fourth moments are asked for, and exact sums.
-    """
-    if not exact:
-        return ClassStatistics(covariance_type, fourth_moments=fourth_moments)
-    if fourth_moments:
-        refuse_fourth_moments()
-    return ExactClassStatistics(covariance_type)
-
-
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """The Dask graph of a pass: its end, and its beginnings with the rows that each reads."""
 
     root: Delayed
@@ -120,7 +103,7 @@ class _Plan:
     rows: list[int | None]
 
 
-def _fan_in(source: Source) -> int:
+def fan_in_of(source: Source) -> int:
     """How many states are merged at once.
 
     Dask goes depth first, so what waits to be merged is about a merge's worth for each level of the tree,
@@ -129,14 +112,15 @@ def _fan_in(source: Source) -> int:
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else _FAN_IN
 
 
-def _plan(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> _Plan:
+def plan_pass(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> Plan:
+    """The graph that reads groups of splits, a task each, and merges their states in a fixed tree."""
     from dask.delayed import delayed
 
     parts = [_part(group, empty) for group in groups]
     level = parts
     while len(level) > 1:
         level = [delayed(merge_all)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
-    return _Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
+    return Plan(level[0], parts, [_total(map(_rows_of, group)) for group in groups])
 
 
 def _part(group: Sequence[Split | Delayed], empty: Statistics) -> Delayed:
@@ -179,11 +163,10 @@ def merge_all(parts: Sequence[Statistics]) -> Statistics:
     return total
 
 
-def _compute(plan: _Plan, scheduler: Any, progress: bool) -> Statistics:
-    statistics: Statistics
+def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> Any:
+    """The result of the graph, computed where the scheduler says; with progress, where that is wished."""
     if not progress:
-        statistics = plan.root.compute(scheduler=scheduler)
-        return statistics
+        return plan.root.compute(scheduler=scheduler)
     from dask.base import get_scheduler
     from tqdm.auto import tqdm
 
@@ -198,7 +181,7 @@ def _compute(plan: _Plan, scheduler: Any, progress: bool) -> Statistics:
     return statistics
 
 
-def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object]) -> Statistics:
+def _compute_here(plan: Plan, scheduler: Any, advance: Callable[[int], object]) -> Statistics:
     """Run the plan on one of Dask's local schedulers, which tell of each task that ends."""
     from dask.callbacks import Callback
 
@@ -208,7 +191,7 @@ def _compute_here(plan: _Plan, scheduler: Any, advance: Callable[[int], object])
     return statistics
 
 
-def _compute_on(client: Any, plan: _Plan, advance: Callable[[int], object]) -> Statistics:
+def _compute_on(client: Any, plan: Plan, advance: Callable[[int], object]) -> Statistics:
     """Run the plan on a cluster, whose futures tell; each is let go as soon as it is counted."""
     from distributed import as_completed
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Never, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda import labels
+from streamgda import labels, tabular
 from streamgda.arrays import array_blocks
 from streamgda.blocks import Block
 from streamgda.covariances import Array, CovarianceType, kind_named
@@ -18,10 +18,11 @@ from streamgda.exact_rounding import ExactMoments
 from streamgda.labelled import LabelledMoments
 from streamgda.labels import Labels
 from streamgda.moments import Moments, Workspace
+from streamgda.saving import SavedAsTable
 from streamgda.statistics import ClassStatistics, check_compatible, check_names, refuse_other_precision
 
 
-class ExactClassStatistics:
+class ExactClassStatistics(SavedAsTable):
     """Sufficient statistics of labelled rows whose sums are exact: one multiset of rows, one state.
 
     The sums Σx and Σxxᵀ are kept as integers on a binary grid, of as many digits as they need. So the
@@ -501,9 +502,9 @@ class ExactClassStatistics:
         ValueError
             If they cannot be those of any rows; the message says why.
         """
-        state = cls(metadata["covariance_type"], feature_names=metadata["feature_names"])
-        state._n_dropped = int(metadata["n_dropped"])
-        n_features = int(metadata["n_features"])
+        n_features = tabular.natural(metadata["n_features"], "n_features")
+        state = cls(metadata["covariance_type"], feature_names=tabular.names(metadata["feature_names"]))
+        state._n_dropped = tabular.natural(metadata["n_dropped"], "n_dropped")
         state._take(LabelledSums.from_columns(state._held.kind, n_features, columns, metadata["positions"]))
         check_names(state.feature_names, n_features)
         return state

@@ -180,6 +180,8 @@ class LabelledSums:
         ValueError
             If shapes do not agree, a class stands twice or is empty, or the sums are of no rows.
         """
+        if not len(columns["label"]):
+            return cls.empty(kind, n_features)
         scatter, classes = SCATTERS[kind.name], labels.as_labels(columns["label"])
         shapes = [array.shape for array in Sums.zeros(scatter, len(classes), n_features).arrays]
         arrays = [

@@ -7,7 +7,7 @@ kind it has.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,3 +72,4 @@ class Statistics(Protocol):
     def as_one_class(self) -> Self: ...
     def copy(self) -> Self: ...
     def allclose(self, other: Self, rtol: float = 1e-10) -> bool: ...
+    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]: ...

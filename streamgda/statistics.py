@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda import labels, moments
+from streamgda import labels, moments, tabular
 from streamgda.arrays import array_blocks
 from streamgda.blocks import Block
 from streamgda.covariances import Array, CovarianceType, kind_named
@@ -17,9 +17,10 @@ from streamgda.labelled import LabelledMoments
 from streamgda.labels import Labels
 from streamgda.moments import Workspace
 from streamgda.protocol import Statistics
+from streamgda.saving import SavedAsTable
 
 
-class ClassStatistics:
+class ClassStatistics(SavedAsTable):
     """Sufficient statistics of labelled rows under Gaussian class densities.
 
     The statistics of two sets of rows merge into the statistics of their union, so those of a
@@ -373,6 +374,39 @@ class ClassStatistics:
             np.asarray(scatter, dtype=np.float64),
         )
         check_names(state.feature_names, state.n_features)
+        return state
+
+    # ------------------------------------------------------------------ states are saved
+
+    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
+        kind = self._held.kind
+        metadata = {
+            "kind": "ClassStatistics",
+            "covariance_type": kind.name,
+            "n_features": self.n_features,
+            "feature_names": self._names,
+            "n_dropped": self._n_dropped,
+            "definite": kind.is_semidefinite(self._held.moments.scatter),
+        }
+        return tabular.to_columns(self._held), metadata
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
+        """The state whose `to_columns` these are.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be those of any rows; the message says why.
+        """
+        n_features = tabular.natural(metadata["n_features"], "n_features")
+        state = cls(metadata["covariance_type"], feature_names=tabular.names(metadata["feature_names"]))
+        state._n_dropped = tabular.natural(metadata["n_dropped"], "n_dropped")
+        state._held = tabular.from_columns(state._held.kind, columns, n_features)
+        check_names(state.feature_names, n_features)
+        if metadata["definite"] and not state._held.kind.is_semidefinite(state._held.moments.scatter):
+            raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return state
 
     # ------------------------------------------------------------------ states add up

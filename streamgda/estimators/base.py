@@ -16,10 +16,11 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda import posteriors
-from streamgda.accumulation import accumulate, empty_statistics
+from streamgda.accumulation import accumulate
 from streamgda.arrays import array_blocks, refuse_unreadable
 from streamgda.blocks import Block
 from streamgda.covariances import CovarianceType
+from streamgda.empty import empty_statistics
 from streamgda.gaussians import Array, Gaussians
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask, lazy_on_dask
@@ -234,6 +235,49 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return cls.from_statistics(statistics, **params)
 
     # ------------------------------------------------------------------ rows go in
+
+    def save(self, path: str | PathLike[str], *, filesystem: Any = None) -> None:
+        """Write the model as a Parquet table, which `streamgda.load` reads back to the last bit.
+
+        The statistics are the table, one row per class, and the parameters its metadata;
+        `streamgda.storage` says how.
+
+        Parameters
+        ----------
+        path : str or path
+            A file, or a URL such as "s3://bucket/model.parquet". What stands there is replaced.
+        filesystem : pyarrow or fsspec filesystem, optional
+            Where `path` is; found from `path` where not given.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written. What stood there before is still there.
+        TypeError
+            If the class of the model, or the type of a parameter, is not one that `load` knows.
+        """
+        from streamgda import tables
+
+        check_is_fitted(self)
+        name = type(self).__name__
+        if not type(self).__module__.startswith("streamgda."):
+            raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
+        columns, metadata = self.statistics_.to_columns()
+        model = {"name": name, "params": self.get_params(deep=False)}
+        tables.write(path, tables.to_arrow(columns), {**metadata, "model": model}, filesystem)
+
+    def _continue_from(self, statistics: Statistics) -> Self:
+        """Take statistics for one's own, even if they do not yet suffice for a prediction."""
+        self._validate_params()
+        held = {
+            "covariance_type": statistics.covariance_type,
+            "fourth_moments": statistics.has_fourth_moments,
+        }
+        if statistics.exact != self.exact or held != {"fourth_moments": False, **self._needed()}:
+            raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
+        self._describe_features(statistics)
+        self.statistics_ = statistics
+        return self
 
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
