@@ -25,7 +25,7 @@ column             type                            what it holds
 
 An exact state has ``label`` and ``count``, and in place of the others ``weight_digits``, ``sum_digits`` and
 ``outer_sum_digits`` (or ``pooled_outer_sum_digits``): lists of the balanced digits, in base 2³², of Σ w,
-Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. The lowest digit of each number comes first, then the next;
+Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. The lowest digit of each number comes first;
 ``positions`` in the metadata tells what power of 2³² the lowest stand for.
 
 The file's metadata has one key of this project, ``streamgda``, with a JSON object:

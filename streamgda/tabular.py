@@ -33,7 +33,7 @@ def to_columns(held: LabelledMoments) -> dict[str, NDArray[Any]]:
         _scatter_column(held.kind): held.kind.packed(held.moments.scatter)[: len(held.classes)],
     }
     if held.moments.fourth is not None:
-        columns["third_moment"] = held.moments.fourth.third.reshape(len(held.classes), -1)
+        columns["third_moment"] = held.moments.fourth.third.reshape(len(held.classes), held.n_features**2)
         columns["fourth_moment"] = held.kind.packed(held.moments.fourth.fourth)
     return columns
 

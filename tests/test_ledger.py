@@ -79,6 +79,33 @@ def test_ten_nights_equal_a_fit_from_scratch_each(tmp_path, kind):
         assert report.rows == 150 + 30 * len(changed)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exact_ledger_has_the_bits_of_a_pass_over_what_is_there(tmp_path, kind):
+    data, ledger = tmp_path / "data", StatisticsLedger(tmp_path / "ledger", kind, exact=True)
+    for night in range(4):
+        for n in range(2):
+            put(data / f"part={night}" / f"{n}.parquet", rows(20, night), night)
+        if night:
+            put(data / f"part={night - 1}/0.parquet", rows(15, -night), night)
+        if night > 1:
+            (data / f"part={night - 2}/1.parquet").unlink()
+        ledger.refresh(scan(data))
+        assert ledger.statistics() == accumulate(scan(data), kind, exact=True)
+    ledger.compact()
+    assert ledger.statistics() == accumulate(scan(data), kind, exact=True)
+    with pytest.raises(ValueError, match="cannot decay"):
+        StatisticsLedger(tmp_path / "other", exact=True).refresh(scan(data))
+        StatisticsLedger(tmp_path / "other", exact=True).statistics(half_life=timedelta(days=1))
+
+
+def test_a_ledger_keeps_fourth_moments(data, tmp_path):
+    ledger = StatisticsLedger(tmp_path / "ledger", fourth_moments=True)
+    ledger.refresh(scan(data))
+    assert ledger.statistics().allclose(accumulate(scan(data), fourth_moments=True), rtol=1e-12)
+    with pytest.raises(ValueError, match="fourth_moments=True, and here it is False"):
+        StatisticsLedger(tmp_path / "ledger").refresh(scan(data))
+
+
 def test_real_data_in_files_that_come_and_go(real_data, tmp_path):
     table = pq.read_table(real_data / "covtype.parquet").slice(0, 60_000)
     pieces = [table.slice(start, 3000) for start in range(0, 60_000, 3000)]
