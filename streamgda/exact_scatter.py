@@ -159,7 +159,7 @@ class _Stack:
     @classmethod
     def of(cls, slices: Slices) -> _Stack:
         n_slices, n_features, n_rows = slices.values.shape
-        held = np.asarray(slices.values.any(axis=2))
+        held = slices.held
         flat = slices.values.reshape(n_slices * n_features, n_rows)
         rows = flat if held.all() else flat[held.ravel()]
         parts, start = [], 0
@@ -167,7 +167,7 @@ class _Stack:
             stop = start + int(holds.sum())
             parts.append((exponent, slice(start, stop), None if holds.all() else np.flatnonzero(holds)))
             start = stop
-        return cls(rows, [part for part in parts if part[1].start < part[1].stop])
+        return cls(rows, parts)
 
     def add_square(self, terms: Terms, k: int, columns: slice) -> None:
         """Add the products of some rows of the data: one multiplication for all slices."""

@@ -55,10 +55,21 @@ class Values:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of a tile: integers held as floats, (n_slices, d, n), and the exponent of each slice."""
+    """Slices of a tile, none of them all zero.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_slices, d, n)
+        Integers, held as floats.
+    exponents : list of int
+        What power of two the integers of each slice count.
+    held : ndarray of bool of shape (n_slices, d)
+        Whether a slice holds anything of a feature.
+    """
 
     values: Array
     exponents: list[int]
+    held: NDArray[np.bool_]
 
 
 class Slicer:
@@ -106,7 +117,7 @@ class Slicer:
         self._depth = max(self._depth, len(exponents))
         if left.any():
             slices[:, :, left] = 0.0
-        return Slices(slices, exponents), left
+        return _without_empty(slices, exponents), left
 
     def _room(self, count: int, shape: tuple[int, ...]) -> Array:
         """Contiguous room for so many slices, with those that are there already."""
@@ -122,7 +133,18 @@ class Slicer:
         """Write the nearest integers to rest / 2^exponent, and return what they leave of it."""
         remainder, scaled = (a[: rest.size].reshape(rest.shape) for a in (self._rest, self._scaled))
         np.rint(_scale(rest, -exponent, out), out=out)
-        return np.subtract(rest, _scale(out, exponent, scaled), out=remainder)
+        if exponent <= _EXPONENTS_OF_FACTORS:
+            return np.subtract(rest, _scale(out, exponent, scaled), out=remainder)
+        half = _scale(out, exponent - 1, scaled)  # the whole may be 2^1024, which is no float
+        return np.subtract(np.subtract(rest, half, out=remainder), half, out=remainder)
+
+
+def _without_empty(slices: Array, exponents: list[int]) -> Slices:
+    held = np.asarray(slices.any(axis=2))
+    used = held.any(axis=1)
+    if used.all():
+        return Slices(slices, exponents, held)
+    return Slices(slices[used], [e for e, u in zip(exponents, used, strict=True) if u], held[used])
 
 
 def _nonzero_rows(rest: Array, low: Array | None) -> NDArray[np.bool_]:
