@@ -91,7 +91,7 @@ class _RowSums:
 
     def add(self, values: Values, bounds: Indices) -> None:
         """Add rows, where class k holds rows bounds[k]:bounds[k + 1]."""
-        highest = _exponent_above(values.largest())
+        highest = _exponent_above(values.largest)
         top, beyond = _usual_top(values, highest)
         left = self._add_but_few(values, bounds, top, beyond)
         if left.any():
@@ -167,7 +167,7 @@ def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
     with np.errstate(over="ignore"):
         moments.gather(features, rows, high, workspace)
     values = Values(high)
-    if not math.isfinite(values.largest()):
+    if not math.isfinite(values.largest):
         block.refuse_values()
     if remainders is None:
         return values

@@ -40,7 +40,7 @@ class Segments:
         """Those of rows start:stop, where class k holds rows bounds[k]:bounds[k + 1]."""
         first = np.searchsorted(bounds, start, side="right") - 1
         last = np.searchsorted(bounds, stop, side="left")
-        edges = bounds[first : last + 1].clip(start, stop) - start
+        edges = np.minimum(np.maximum(bounds[first : last + 1], start), stop) - start
         used = np.flatnonzero(np.diff(edges))
         return cls(used + first, edges[used], edges[used + 1])
 

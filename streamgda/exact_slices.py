@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,7 @@ class Values:
         """The values of some rows."""
         return Values(self.high[:, rows], None if self.low is None else self.low[:, rows])
 
+    @cached_property
     def largest(self) -> float:
         """What no absolute value exceeds; NaN or infinity if a value is that."""
         if not self.high.size:
