@@ -16,16 +16,17 @@ ROWS_PER_FILE = 250_000
 ROWS_PER_GROUP = 131_072
 
 
-def make(folder: Path, rows: int, features: int, classes: int) -> Path:
+def make(folder: Path, rows: int, features: int, classes: int, dtype: str = "float64") -> Path:
     """Write `rows` rows in files of up to 250,000, row groups of 131,072, if that is not done already.
 
-    Values are float64 and random to the last bit, so dictionaries and compression gain nothing:
-    the features are stored plainly (in pages of Arrow's default compression).
+    Values are random to the last bit, so dictionaries and compression gain nothing: the features are stored
+    plainly (in pages of Arrow's default compression). Integers are hundredths.
     """
-    target = folder / f"{rows}x{features}-{classes}"
+    suffix = "" if dtype == "float64" else f"-{dtype}"
+    target = folder / f"{rows}x{features}-{classes}{suffix}"
     if not target.exists():
         with filled(target) as unfinished:
-            _write(unfinished, rows, features, classes)
+            _write(unfinished, rows, features, classes, dtype)
     return target
 
 
@@ -39,12 +40,13 @@ def filled(folder: Path) -> Iterator[Path]:
     unfinished.rename(folder)
 
 
-def _write(folder: Path, rows: int, features: int, classes: int) -> None:
+def _write(folder: Path, rows: int, features: int, classes: int, dtype: str) -> None:
     rng = np.random.default_rng(0)
     means = rng.normal(size=(classes, features))
     for i, start in enumerate(tqdm(range(0, rows, ROWS_PER_FILE), desc=f"making {rows:,} rows", leave=False)):
         y = rng.integers(0, classes, size=min(ROWS_PER_FILE, rows - start))
         X = means[y] + rng.normal(size=(len(y), features))
+        X = (X * 100 if "int" in dtype else X).astype(dtype)
         columns = {f"x{j}": X[:, j] for j in range(features)}
         table = pa.table({**columns, "y": y})
         pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=["y"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Never, Self
@@ -468,6 +470,15 @@ class ExactClassStatistics(SavedAsTable):
 
     # ------------------------------------------------------------------ states travel
 
+    def digest(self) -> str:
+        """SHA-256 of all that is held, in hexadecimal: the same for equal states, on any machine."""
+        columns, metadata = self.to_columns()
+        sha = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+        for name, values in columns.items():
+            little = values.astype(values.dtype.newbyteorder("<"))
+            sha.update(f"{name} {little.dtype.str} {little.shape}".encode() + little.tobytes())
+        return sha.hexdigest()
+
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All that is held, the same for equal states: arrays with a row per class, and what goes with them.
 
@@ -510,7 +521,7 @@ class ExactClassStatistics(SavedAsTable):
         return state
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Pickle as columns, so that equal states have equal bytes."""
+        """Pickle what is held, and nothing that was read off it."""
         return type(self).from_columns, self.to_columns()
 
 

@@ -274,7 +274,7 @@ def _as_integer(value: Any) -> int:
 
 def _planes(digits: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[np.int64]:
     """Planes of digits, (n_planes, *shape), from a row of digits for each class."""
-    size = math.prod(shape[1:])
+    size = max(1, math.prod(shape[1:]))
     if digits.dtype.kind not in "iu" or digits.ndim != 2 or len(digits) != shape[0] or digits.shape[1] % size:
         raise ValueError(f"{name}_digits has shape {digits.shape}, which does not agree with the rest")
     planes = digits.reshape(shape[0], digits.shape[1] // size, *shape[1:])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from streamgda import moments
 from streamgda.blocks import Block, Column, Features
+from streamgda.covariances import Array
 from streamgda.exact_numbers import ExactArray, Integers
 from streamgda.exact_scatter import ExactScatter, Indices, Segments, Terms
 from streamgda.exact_slices import LOW_BITS, TILE_ROWS, WIDTH, Slicer, Slices, Values
@@ -90,7 +91,7 @@ class _RowSums:
 
     def add(self, values: Values, bounds: Indices) -> None:
         """Add rows, where class k holds rows bounds[k]:bounds[k + 1]."""
-        highest = _exponent_above(values.largest())
+        highest = _exponent_above(values.largest)
         top, beyond = _usual_top(values, highest)
         left = self._add_but_few(values, bounds, top, beyond)
         if left.any():
@@ -119,9 +120,22 @@ class _RowSums:
             self._add_slices(slices, Segments.within(bounds, start, start + tile.n_rows))
 
     def _add_slices(self, slices: Slices, segments: Segments) -> None:
-        for exponent, values in zip(slices.exponents, slices.values, strict=True):
-            self.totals[exponent][segments.classes] += segments.sums(values)
-        self._scatter.add_products(self.products, slices, segments)
+        n_slices, n_features, n_rows = slices.values.shape
+        flat = slices.values.reshape(n_slices * n_features, n_rows)
+        sums = segments.sums(flat)
+        held = _nonzero(flat, sums).reshape(n_slices, n_features)
+        for i in np.flatnonzero(held.any(axis=1)):
+            of_slice = sums[:, i * n_features : (i + 1) * n_features]
+            self.totals[slices.exponents[i]][segments.classes] += of_slice
+        self._scatter.add_products(self.products, slices, held, segments)
+
+
+def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:
+    """Which rows are not all zero; those are not whose sums are not."""
+    nonzero = np.asarray(sums.any(axis=0))
+    doubtful = np.flatnonzero(~nonzero)
+    nonzero[doubtful] = rows[doubtful].any(axis=1)
+    return nonzero
 
 
 def _tiles(values: Values) -> Iterator[tuple[int, Values]]:
@@ -153,7 +167,7 @@ def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
     with np.errstate(over="ignore"):
         moments.gather(features, rows, high, workspace)
     values = Values(high)
-    if not math.isfinite(values.largest()):
+    if not math.isfinite(values.largest):
         block.refuse_values()
     if remainders is None:
         return values

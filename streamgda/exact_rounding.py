@@ -147,7 +147,7 @@ def _divide(numerator: int, denominator: int) -> float:
     try:
         return numerator / denominator
     except OverflowError:
-        return math.copysign(math.inf, numerator)
+        return math.inf if numerator > 0 else -math.inf
 
 
 _FRACTION = np.frompyfunc(Fraction, 1, 1)

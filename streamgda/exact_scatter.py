@@ -40,7 +40,7 @@ class Segments:
         """Those of rows start:stop, where class k holds rows bounds[k]:bounds[k + 1]."""
         first = np.searchsorted(bounds, start, side="right") - 1
         last = np.searchsorted(bounds, stop, side="left")
-        edges = bounds[first : last + 1].clip(start, stop) - start
+        edges = np.minimum(np.maximum(bounds[first : last + 1], start), stop) - start
         used = np.flatnonzero(np.diff(edges))
         return cls(used + first, edges[used], edges[used + 1])
 
@@ -69,8 +69,11 @@ class ExactScatter(ABC):
         """Room for products, unpacked."""
 
     @abstractmethod
-    def add_products(self, terms: Terms, slices: Slices, segments: Segments) -> None:
-        """Multiply the slices of a tile, and add the products to the terms of their exponents."""
+    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
+        """Multiply the slices of a tile, and add the products to the terms of their exponents.
+
+        `held`, (n_slices, d), says whether a slice holds anything of a feature.
+        """
 
     @abstractmethod
     def pairs(self, n_features: int) -> tuple[Indices, Indices]:
@@ -93,8 +96,8 @@ class _Full(ExactScatter):
     def zeros(self, n_classes: int, n_features: int) -> Integers:
         return np.zeros((n_classes, n_features, n_features), dtype=np.int64)
 
-    def add_products(self, terms: Terms, slices: Slices, segments: Segments) -> None:
-        stack = _Stack.of(slices)
+    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
+        stack = _Stack.of(slices, held)
         for k, rows in segments:
             stack.add_square(terms, k, rows)
 
@@ -119,8 +122,8 @@ class _Tied(_Full):
     def zeros(self, n_classes: int, n_features: int) -> Integers:
         return super().zeros(1, n_features)
 
-    def add_products(self, terms: Terms, slices: Slices, segments: Segments) -> None:
-        _Stack.of(slices).add_square(terms, 0, slice(None))
+    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
+        _Stack.of(slices, held).add_square(terms, 0, slice(None))
 
     def unpacked(self, packed: NDArray[N], n_features: int) -> NDArray[N]:
         if not len(packed):
@@ -133,11 +136,13 @@ class _Diagonal(ExactScatter):
     def zeros(self, n_classes: int, n_features: int) -> Integers:
         return np.zeros((n_classes, n_features), dtype=np.int64)
 
-    def add_products(self, terms: Terms, slices: Slices, segments: Segments) -> None:
-        for i, a in enumerate(slices.exponents):
-            for j, b in enumerate(slices.exponents[: i + 1]):
+    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
+        used = np.flatnonzero(held.any(axis=1))
+        for n, i in enumerate(used):
+            for j in used[: n + 1]:
                 squares = segments.sums(slices.values[i] * slices.values[j])
-                terms[a + b][segments.classes] += squares if i == j else 2 * squares
+                term = terms[slices.exponents[i] + slices.exponents[j]]
+                term[segments.classes] += squares if i == j else 2 * squares
 
     def pairs(self, n_features: int) -> tuple[Indices, Indices]:
         return np.arange(n_features), np.arange(n_features)
@@ -157,9 +162,8 @@ class _Stack:
     parts: list[tuple[int, slice, Indices | None]]
 
     @classmethod
-    def of(cls, slices: Slices) -> _Stack:
+    def of(cls, slices: Slices, held: NDArray[np.bool_]) -> _Stack:
         n_slices, n_features, n_rows = slices.values.shape
-        held = np.asarray(slices.values.any(axis=2))
         flat = slices.values.reshape(n_slices * n_features, n_rows)
         rows = flat if held.all() else flat[held.ravel()]
         parts, start = [], 0
