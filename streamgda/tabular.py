@@ -50,26 +50,30 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
             raise ValueError(f"there is no column {name!r}")
     if not len(columns["label"]):
         return LabelledMoments.empty(kind, n_features)
-    classes = labels.as_labels(columns["label"])
-    order = np.argsort(classes)
-    if len(np.unique(classes)) < len(classes):
-        raise ValueError("a label stands twice")
+    classes = labels.as_labels(columns["label"]).copy()
     shapes = dict(zip(needed, _shapes(kind, len(classes), n_features), strict=True))
     arrays = {name: _checked(columns[name], shapes[name], name) for name in needed[1:]}
     _check_totals(classes, arrays["count"], arrays["weight"])
     held = LabelledMoments(
-        classes[order],
-        arrays["count"][order],
+        classes,
+        arrays["count"],
         Moments(
             kind,
-            arrays["weight"][order],
-            arrays["mean"][order],
-            arrays["mean_tail"][order],
+            arrays["weight"],
+            arrays["mean"],
+            arrays["mean_tail"],
             kind.unpacked(arrays[scatter_column], len(classes), n_features),
         ),
     )
-    held.moments.scatter = kind.take(held.moments.scatter, order)
-    return held
+    return held if (classes[1:] > classes[:-1]).all() else _sorted(held)
+
+
+def _sorted(held: LabelledMoments) -> LabelledMoments:
+    order = np.argsort(held.classes)
+    classes = held.classes[order]
+    if (classes[1:] == classes[:-1]).any():
+        raise ValueError("a label stands twice")
+    return LabelledMoments(classes, held.counts[order], held.moments.take(order))
 
 
 def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
@@ -87,7 +91,7 @@ def _checked(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray
         raise ValueError(f"column {name!r} holds NaN or infinity")
     if name == "count" and (values != np.floor(values)).any():
         raise ValueError("column 'count' holds what is no whole number")
-    return values.astype(np.int64 if name == "count" else np.float64, copy=False)
+    return values.astype(np.int64 if name == "count" else np.float64)  # a copy: Arrow's are read-only
 
 
 def _check_totals(classes: labels.Labels, counts: NDArray[Any], weights: Array) -> None:
