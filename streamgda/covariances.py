@@ -9,6 +9,7 @@ What the methods of a kind mean is said once, in `CovarianceKind`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -20,6 +21,11 @@ Array = NDArray[np.float64]
 Bounds = NDArray[np.intp]
 
 _ROUNDING = 1e-8
+
+
+@lru_cache(maxsize=4)
+def _lower_triangle(n_features: int) -> tuple[NDArray[np.intp], ...]:
+    return np.tril_indices(n_features)
 
 
 class CovarianceKind(ABC):
@@ -61,13 +67,13 @@ class CovarianceKind(ABC):
 
     def packed(self, scatter: Array) -> Array:
         """The scatter without what symmetry repeats: lower triangles, row by row, one vector for each."""
-        rows, columns = np.tril_indices(scatter.shape[-1])
+        rows, columns = _lower_triangle(scatter.shape[-1])
         return np.atleast_2d(scatter[..., rows, columns])
 
     def unpacked(self, packed: Array, n_classes: int, n_features: int) -> Array:
         """The scatter that such vectors stand for."""
         scatter = self.zeros(n_classes, n_features)
-        rows, columns = np.tril_indices(n_features)
+        rows, columns = _lower_triangle(n_features)
         scatter[..., rows, columns] = scatter[..., columns, rows] = packed.reshape(
             *scatter.shape[:-2], len(rows)
         )

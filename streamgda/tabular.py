@@ -60,32 +60,38 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
             raise ValueError(f"there is no column {name!r}")
     if not len(columns["label"]):
         return LabelledMoments.empty(kind, n_features, fourth=has_fourth)
-    classes = labels.as_labels(columns["label"])
-    order = np.argsort(classes)
-    if len(np.unique(classes)) < len(classes):
-        raise ValueError("a label stands twice")
+    classes = labels.as_labels(columns["label"]).copy()
     shapes = dict(zip(needed, _shapes(kind, len(classes), n_features), strict=False))
     arrays = {name: _checked(columns[name], shapes[name], name) for name in needed[1:]}
     _check_totals(classes, arrays["count"], arrays["weight"])
-    return LabelledMoments(
-        classes[order],
-        arrays["count"][order],
+    held = LabelledMoments(
+        classes,
+        arrays["count"],
         Moments(
             kind,
-            arrays["weight"][order],
-            arrays["mean"][order],
-            arrays["mean_tail"][order],
-            kind.take(kind.unpacked(arrays[scatter_column], len(classes), n_features), order),
-            _fourth_moments(kind, arrays, order, n_features) if has_fourth else None,
+            arrays["weight"],
+            arrays["mean"],
+            arrays["mean_tail"],
+            kind.unpacked(arrays[scatter_column], len(classes), n_features),
+            _fourth_moments(kind, arrays, n_features) if has_fourth else None,
         ),
     )
+    return held if (classes[1:] > classes[:-1]).all() else _sorted(held)
 
 
-def _fourth_moments(
-    kind: CovarianceKind, arrays: Columns, order: NDArray[np.intp], n_features: int
-) -> FourthMoments:
-    third = arrays["third_moment"].reshape(len(order), n_features, n_features)
-    return FourthMoments(third, kind.unpacked(arrays["fourth_moment"], len(order), n_features)).take(order)
+def _sorted(held: LabelledMoments) -> LabelledMoments:
+    order = np.argsort(held.classes)
+    classes = held.classes[order]
+    if (classes[1:] == classes[:-1]).any():
+        raise ValueError("a label stands twice")
+    return LabelledMoments(classes, held.counts[order], held.moments.take(order))
+
+
+def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> FourthMoments:
+    third, fourth = arrays["third_moment"], arrays["fourth_moment"]
+    return FourthMoments(
+        third.reshape(len(third), n_features, n_features), kind.unpacked(fourth, len(third), n_features)
+    )
 
 
 def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
@@ -104,7 +110,7 @@ def _checked(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray
         raise ValueError(f"column {name!r} holds NaN or infinity")
     if name == "count" and (values != np.floor(values)).any():
         raise ValueError("column 'count' holds what is no whole number")
-    return values.astype(np.int64 if name == "count" else np.float64, copy=False)
+    return values.astype(np.int64 if name == "count" else np.float64)  # a copy: Arrow's are read-only
 
 
 def _check_totals(classes: labels.Labels, counts: NDArray[Any], weights: Array) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from os import PathLike
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from streamgda.covariances import CovarianceType
 from streamgda.drift import drift
 from streamgda.empty import empty_statistics
-from streamgda.filesystems import is_local, resolve, unwrapped
+from streamgda.filesystems import Version, is_local, resolve, unwrapped
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.entries import EntryFolder, fold_name
 from streamgda.ledger.manifest import Holding, Manifest
@@ -23,6 +23,7 @@ from streamgda.ledger.plan import RefreshPlan, plan_refresh
 from streamgda.ledger.reading import read_files
 from streamgda.ledger.report import RefreshReport
 from streamgda.ledger.selection import ages, select, to_table
+from streamgda.ledger.total import Total
 from streamgda.protocol import Statistics
 from streamgda.source import FileSource, Source
 
@@ -94,6 +95,7 @@ class StatisticsLedger:
         self._folder = self._folder.rstrip("/")
         self._entries = EntryFolder(self._filesystem, f"{self._folder}/entries")
         self._manifest_path = f"{self._folder}/{manifests.NAME}"
+        self._total = Total(self._filesystem, f"{self._folder}/total.parquet")
 
     def __repr__(self) -> str:
         options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
@@ -156,59 +158,51 @@ class StatisticsLedger:
 
     def _refresh(self, source: FileSource, scheduler: Any, progress: bool) -> RefreshReport:
         held, plan = self._plan(source)
-        added = dict(plan.reused)
-        for holding in self._entries.holdings(list(plan.found)):
-            added[holding.path] = holding
-        for holding in read_files(source, plan.missing, self._entries, self._empty, scheduler, progress):
-            added[holding.path] = holding
-        self._check_present({added[path].entry for path in added})
-        outcome = self._compare(held, plan, added)
-        if added != held.holdings:
-            manifests.write(self._filesystem, self._manifest_path, Manifest(held.reads, added))
-        self._tidy(held, Manifest(held.reads, added))
-        return plan.report(dry_run=False, **outcome)
-
-    def _compare(self, held: Manifest, plan: RefreshPlan, now: dict[str, Holding]) -> dict[str, Any]:
-        """What a report says of the rows that were read."""
-        names = sorted(now[path].entry for path in now.keys() - plan.reused.keys())
-        rows = {"rows": 0, "rows_held": sum(holding.rows for holding in now.values())}
-        if not names:
-            return rows
-        new = self._merged(names)
+        fresh = [
+            *self._entries.holdings(list(plan.found)),
+            *read_files(source, plan.missing, self._entries, self._empty, scheduler, progress),
+        ]
+        now = Manifest(held.reads, {**plan.reused, **{holding.path: holding for holding in fresh}})
         there = self._entries.listing()
-        old = self._merged([name for name in held.entries if name in there])
-        unseen = [label.item() for label in new.classes if label not in old.classes]
-        far = drift(old, new) if old.n_rows and new.n_rows else []
-        names_of_features = new.feature_names or ()
+        self._check_present(now.entries.keys() - there.keys())
+        outcome = self._compare(held, now, sorted(holding.entry for holding in fresh), there)
+        if now != held:
+            manifests.write(self._filesystem, self._manifest_path, now)
+        self._tidy(held, now, there)
+        return plan.report(dry_run=False, rows_held=sum(h.rows for h in now.holdings.values()), **outcome)
+
+    def _compare(
+        self, held: Manifest, now: Manifest, fresh: list[str], there: Container[str]
+    ) -> dict[str, Any]:
+        """What a report says of the rows that were read."""
+        if not fresh:
+            return {}
+        new, old = self._merged(fresh), self._total.read(held.entries)
+        if old is None:
+            old = self._merged([name for name in held.entries if name in there])
+        if held.entries.keys() <= now.entries.keys():
+            self._total.write(old + new, now.entries)
         return {
-            **rows,
             "rows": new.n_rows,
-            "new_classes": tuple(unseen),
-            "drift": tuple(far),
-            "feature_names": names_of_features,
+            "new_classes": tuple(label.item() for label in new.classes if label not in old.classes),
+            "drift": tuple(drift(old, new)) if old.n_rows and new.n_rows else (),
+            "feature_names": new.feature_names or (),
         }
 
-    def _check_present(self, entries: set[str]) -> None:
-        missing = entries - self._entries.listing().keys()
+    def _check_present(self, missing: Collection[str]) -> None:
         if missing:
             raise OSError(
                 f"{len(missing)} entries are not in {self._entries.path}: the workers wrote them elsewhere, "
                 "or another refresh has removed them; use a folder or URL that all share, and refresh again"
             )
 
-    def _tidy(self, before: Manifest, now: Manifest) -> None:
+    def _tidy(self, before: Manifest, now: Manifest, there: Mapping[str, Version]) -> None:
         """Delete the entries that do not count any more, and what crashes have left."""
         superseded = before.entries.keys() - now.entries.keys()
-        stray = {
-            name: version
-            for name, version in self._entries.listing().items()
-            if name not in now.entries and name not in superseded
-        }
+        stray = {name: there[name] for name in there.keys() - now.entries.keys() - superseded}
         if not is_local(self._filesystem):  # another refresh may be about to name them
-            latest = (datetime.now().astimezone() - _ORPHANED_FOR).timestamp() * 1e9
-            stray = {
-                name: version for name, version in stray.items() if (version.modified or latest) < latest
-            }
+            latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
+            stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
         self._entries.delete((*superseded, *stray))
 
     # ------------------------------------------------------------------ what comes out
@@ -316,7 +310,7 @@ class StatisticsLedger:
         self._entries.write(name, self._merged(list(folded)), held)
         now = Manifest(manifest.reads, {**manifest.holdings, **{holding.path: holding for holding in held}})
         manifests.write(self._filesystem, self._manifest_path, now)
-        self._tidy(manifest, now)
+        self._tidy(manifest, now, self._entries.listing())
 
     # ------------------------------------------------------------------ the folder
 
