@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.blocks import Missing
@@ -44,7 +45,8 @@ def scan_parquet(
     ----------
     path : str, path, or sequence of them
         A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
-        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns.
+        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns
+        where the files have none of that name.
     target : str
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
         partition key.
@@ -86,10 +88,27 @@ def scan_parquet(
     """
     filesystem, files, base = find_files(path, filesystem)
     with decoding(files[0]):
-        dataset = ds.dataset(
-            files, format="parquet", partitioning="hive", filesystem=filesystem, partition_base_dir=base
-        )
+        dataset = _dataset(files, filesystem, base)
     return ParquetSource(dataset, target, features, weight, filters, missing)
+
+
+def _dataset(files: Sequence[str], filesystem: pafs.FileSystem, base: str) -> ds.FileSystemDataset:
+    """The files with the hive keys of their paths, except keys that are columns of the files too.
+
+    What a row says of itself counts for more than the name of a folder that the file happens to be in.
+    """
+    options = ds.FileSystemFactoryOptions(partition_base_dir=base)
+    options.partitioning_factory = ds.HivePartitioning.discover()
+    factory = ds.FileSystemDatasetFactory(filesystem, files, ds.ParquetFileFormat(), options)
+    stored, *_, keys = factory.inspect_schemas()
+    beside = pa.schema([key for key in keys if key.name not in stored.names])
+    return ds.dataset(
+        files,
+        format="parquet",
+        partitioning=ds.HivePartitioning(beside),
+        filesystem=filesystem,
+        partition_base_dir=base,
+    )
 
 
 class ParquetSource(Source):
