@@ -507,6 +507,15 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
         accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.parametrize("rows_per_shard", [None, 500])
+@pytest.mark.parametrize("chunk", ["X/c/1/0", "y/c/1"])
+def test_a_file_that_lost_its_content_is_not_read_as_fill_values(tmp_path, chunk, rows_per_shard):
+    write_zarr(rows(), tmp_path, 100, rows_per_shard=rows_per_shard)
+    (tmp_path / chunk).write_bytes(b"")
+    with pytest.raises(ValueError, match=f"a chunk is damaged: .*{chunk} is empty"):
+        accumulate(scan_zarr(tmp_path))
+
+
 class ForbiddenStore(zarr.storage.WrapperStore):
     """A store that may be listed but whose chunks may not be read."""
 
