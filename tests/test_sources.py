@@ -348,6 +348,29 @@ class TestDaskFrameAndSeries(SourceContract):
         return scan_dask(frame[["u", "v"]], frame["y"], weight=w, **options)
 
 
+@pytest.mark.parametrize("index", ["filtered", "named", "several", "a column"])
+def test_the_index_of_a_pandas_frame_is_no_feature_unless_asked_for(tmp_path, index):
+    frame = rows().to_pandas()
+    frame = frame[frame["w"] > 0].drop(columns="w")
+    expected = ClassStatistics().update(frame[["u", "v"]].to_numpy(), frame["y"])
+    if index == "named":
+        frame.index.name = "id"
+    elif index == "several":
+        frame.index = pd.MultiIndex.from_arrays([frame.index, frame.index % 7])
+    elif index == "a column":
+        frame = frame.set_index("y")
+    frame.to_parquet(tmp_path / "1.parquet")
+    for source in (
+        scan_arrow(frame, "y"),
+        scan_arrow(pa.Table.from_pandas(frame), "y"),
+        scan_parquet(tmp_path, "y"),
+    ):
+        assert source.feature_names == ("u", "v")
+        assert same_bits(accumulate(source), expected)
+    if index == "named":
+        assert scan_parquet(tmp_path, "y", features=["id"]).feature_names == ("id",)
+
+
 def test_a_record_batch():
     (batch,) = rows().to_batches()
     assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))

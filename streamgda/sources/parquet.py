@@ -52,7 +52,8 @@ def scan_parquet(
         partition key.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
-        keys. All the columns of the files but the target and the weight, where not given.
+        keys. All the columns of the files but the target, the weight and the index of a pandas frame,
+        where not given.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
@@ -140,7 +141,7 @@ class ParquetSource(Source):
             features=features,
             weight=weight,
             missing=missing,
-            default=stored.names,
+            default=columns.besides_index(stored),
         )
         self.feature_names, self.target = roles.features, roles.target
         self._filter = _expression(filters)
