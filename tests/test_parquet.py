@@ -98,6 +98,18 @@ def test_hive_partitions(tmp_path, target, features):
     assert state.allclose(direct, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.float64(), pa.string()])
+def test_a_column_of_the_files_counts_for_more_than_a_folder_of_its_name(tmp_path, kind):
+    folder = tmp_path / "y=7"
+    folder.mkdir()
+    labels = pc.cast(pa.array(Y), kind)
+    pq.write_table(TABLE.set_column(2, "y", labels), folder / "1.parquet")
+    for path in (tmp_path, folder, folder / "1.parquet", f"{tmp_path}/*/*.parquet", [folder / "1.parquet"]):
+        state = accumulate(scan_parquet(path, "y"))
+        assert state.allclose(expected(labels=Y.astype(str) if kind == pa.string() else Y), rtol=1e-12)
+    assert accumulate(scan_parquet(folder / "1.parquet", "y", filters=pc.field("y").is_valid())).n_rows == N
+
+
 def test_a_partition_key_is_a_feature_only_when_asked_for(tmp_path):
     ds.write_dataset(
         TABLE.append_column("day", pa.array(["monday"] * N)),

@@ -348,6 +348,29 @@ class TestDaskFrameAndSeries(SourceContract):
         return scan_dask(frame[["u", "v"]], frame["y"], weight=w, **options)
 
 
+@pytest.mark.parametrize("index", ["filtered", "named", "several", "a column"])
+def test_the_index_of_a_pandas_frame_is_no_feature_unless_asked_for(tmp_path, index):
+    frame = rows().to_pandas()
+    frame = frame[frame["w"] > 0].drop(columns="w")
+    expected = ClassStatistics().update(frame[["u", "v"]].to_numpy(), frame["y"])
+    if index == "named":
+        frame.index.name = "id"
+    elif index == "several":
+        frame.index = pd.MultiIndex.from_arrays([frame.index, frame.index % 7])
+    elif index == "a column":
+        frame = frame.set_index("y")
+    frame.to_parquet(tmp_path / "1.parquet")
+    for source in (
+        scan_arrow(frame, "y"),
+        scan_arrow(pa.Table.from_pandas(frame), "y"),
+        scan_parquet(tmp_path, "y"),
+    ):
+        assert source.feature_names == ("u", "v")
+        assert same_bits(accumulate(source), expected)
+    if index == "named":
+        assert scan_parquet(tmp_path, "y", features=["id"]).feature_names == ("id",)
+
+
 def test_a_record_batch():
     (batch,) = rows().to_batches()
     assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))
@@ -504,6 +527,15 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
     write_zarr(rows(), tmp_path, 100)
     (tmp_path / "X" / "c" / "3" / "0").write_bytes(b"no chunk")
     with pytest.raises(ValueError, match="rows 0 to 1000 cannot be read, a chunk is damaged"):
+        accumulate(scan_zarr(tmp_path))
+
+
+@pytest.mark.parametrize("rows_per_shard", [None, 500])
+@pytest.mark.parametrize("chunk", ["X/c/1/0", "y/c/1"])
+def test_a_file_that_lost_its_content_is_not_read_as_fill_values(tmp_path, chunk, rows_per_shard):
+    write_zarr(rows(), tmp_path, 100, rows_per_shard=rows_per_shard)
+    (tmp_path / chunk).write_bytes(b"")
+    with pytest.raises(ValueError, match=f"a chunk is damaged: .*{chunk} is empty"):
         accumulate(scan_zarr(tmp_path))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.blocks import Missing
@@ -47,13 +48,15 @@ def scan_parquet(
     ----------
     path : str, path, or sequence of them
         A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
-        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns.
+        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns
+        where the files have none of that name.
     target : str
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
         partition key.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
-        keys. All the columns of the files but the target and the weight, where not given.
+        keys. All the columns of the files but the target, the weight and the index of a pandas frame,
+        where not given.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
@@ -96,10 +99,27 @@ def _find_dataset(path: Any, filesystem: Any) -> tuple[ds.FileSystemDataset, str
     """The dataset of the files that are there now, and the folder that they are in."""
     filesystem, files, base = find_files(path, filesystem)
     with decoding(files[0]):
-        dataset = ds.dataset(
-            files, format="parquet", partitioning="hive", filesystem=filesystem, partition_base_dir=base
-        )
+        dataset = _dataset(files, filesystem, base)
     return dataset, base
+
+
+def _dataset(files: Sequence[str], filesystem: pafs.FileSystem, base: str) -> ds.FileSystemDataset:
+    """The files with the hive keys of their paths, except keys that are columns of the files too.
+
+    What a row says of itself counts for more than the name of a folder that the file happens to be in.
+    """
+    options = ds.FileSystemFactoryOptions(partition_base_dir=base)
+    options.partitioning_factory = ds.HivePartitioning.discover()
+    factory = ds.FileSystemDatasetFactory(filesystem, files, ds.ParquetFileFormat(), options)
+    stored, *_, keys = factory.inspect_schemas()
+    beside = pa.schema([key for key in keys if key.name not in stored.names])
+    return ds.dataset(
+        files,
+        format="parquet",
+        partitioning=ds.HivePartitioning(beside),
+        filesystem=filesystem,
+        partition_base_dir=base,
+    )
 
 
 class ParquetSource(FileSource):
@@ -133,7 +153,7 @@ class ParquetSource(FileSource):
             features=features,
             weight=weight,
             missing=missing,
-            default=stored.names,
+            default=columns.besides_index(stored),
         )
         self.feature_names, self.target = roles.features, roles.target
         self._filter = _expression(filters)
