@@ -245,6 +245,17 @@ def test_posteriors_do_not_depend_on_offset_or_unit(model, offset, scale):
     )
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_the_log_posterior_of_a_sure_class_keeps_its_digits(model):
+    y = np.arange(100) % 2
+    X = np.random.default_rng(0).normal(size=(100, 3)) + 10 * y[:, None]
+    fitted = model().fit(X, y)
+    odds = fitted.decision_function([[0.0, 0.0, 0.0]])
+    assert odds < -40  # so that 1 + exp(odds) is 1
+    log_posteriors = fitted.predict_log_proba([[0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(log_posteriors[:, 0], -np.exp(odds), rtol=1e-9)
+
+
 # ---------------------------------------------------------------------- how they are used
 
 
