@@ -245,6 +245,21 @@ def test_posteriors_do_not_depend_on_offset_or_unit(model, offset, scale):
     )
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e8])
+def test_a_far_class_costs_the_others_no_digits(far):
+    X, y = random_rows(3, 4)
+    beside = np.random.default_rng(5).normal(size=(50, 4)) + far
+    model = LinearDiscriminantAnalysis().fit(np.vstack([X, beside]), np.append(y, np.full(50, 3)))
+    densities = [stats.multivariate_normal(mean, model.covariance_) for mean in model.means_]
+    scores = np.array([density.logpdf(X) for density in densities]).T + np.log(model.priors_)
+    evidence = logsumexp(scores, axis=1)
+    expected = scores - evidence[:, None]
+    np.testing.assert_allclose(model.predict_proba(X), np.exp(expected), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.predict_log_proba(X)[:, :3], expected[:, :3], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(model.score_samples(X), evidence, rtol=0, atol=1e-11)
+    assert (model.predict(X) == expected.argmax(axis=1)).all()
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_the_log_posterior_of_a_sure_class_keeps_its_digits(model):
     y = np.arange(100) % 2

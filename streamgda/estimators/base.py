@@ -29,7 +29,7 @@ from streamgda.statistics import ClassStatistics
 
 G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
-Score = Literal["log_density", "discriminants"]
+Score = Literal["log_density", "discriminants", "contrasts"]
 MissingAtPrediction = Literal["raise", "marginal"]
 
 _ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
@@ -353,7 +353,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             for where, gaussians, rows in blocks(X, finalised.gaussians, size):
                 scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
                 scores += finalised.log_priors
-                if score == "discriminants":
+                if score != "log_density":
                     _refuse_lost(scores, where)
                 result[where] = finish(scores)
         return result
@@ -367,19 +367,19 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     @lazy_on_dask(columns=_classes_of)
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
-        best = self._by_block(X, "discriminants", lambda scores: scores.argmax(axis=1))
+        best = self._by_block(X, "contrasts", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
 
     @lazy_on_dask(columns=_classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
-        return self._by_block(X, "discriminants", posteriors.log_posteriors)
+        return self._by_block(X, "contrasts", posteriors.log_posteriors)
 
     @lazy_on_dask(columns=_classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
-        return self._by_block(X, "discriminants", posteriors.posteriors)
+        return self._by_block(X, "contrasts", posteriors.posteriors)
 
     @lazy_on_dask(columns=_classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
