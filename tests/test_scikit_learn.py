@@ -245,3 +245,11 @@ def test_a_row_is_scored_the_same_wherever_it_stands(model):
     alone = np.concatenate([fitted.predict_proba(X[[i]]) for i in range(0, 20_000, 999)])
     np.testing.assert_allclose(together[::999], alone, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_proba(np.asfortranarray(X)), together, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shrinkage", [None, 0.3, "auto", "oas"])
+def test_classes_with_the_same_mean_have_no_direction_between_them(shrinkage):
+    cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    model = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(np.vstack([cross, cross]), [0] * 4 + [1] * 4)
+    np.testing.assert_array_equal(model.explained_variance_ratio_, [0.0])
+    assert np.isfinite(model.transform(cross)).all()
