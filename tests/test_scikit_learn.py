@@ -253,3 +253,23 @@ def test_classes_with_the_same_mean_have_no_direction_between_them(shrinkage):
     model = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(np.vstack([cross, cross]), [0] * 4 + [1] * 4)
     np.testing.assert_array_equal(model.explained_variance_ratio_, [0.0])
     assert np.isfinite(model.transform(cross)).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_done_to_an_attribute_leaves_the_model_as_it_is(model):
+    X, y = rows(3, 4)
+    priors = np.array([0.2, 0.3, 0.5])
+    fitted = model(priors=priors).fit(X, y)
+    peer = fitted.to_sklearn()
+    expected = fitted.predict_proba(X)
+    projected = fitted.transform(X) if hasattr(fitted, "transform") else expected
+    for owner in (fitted, peer):
+        for name in (name for name in dir(owner) if name.endswith("_") and not name.endswith("__")):
+            values = getattr(owner, name)
+            for array in values if isinstance(values, list) else [values]:
+                if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+                    array.fill(0.0)
+    np.testing.assert_array_equal(priors, [0.2, 0.3, 0.5])
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected)
+    if hasattr(fitted, "transform"):
+        np.testing.assert_array_equal(fitted.transform(X), projected)

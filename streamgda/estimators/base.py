@@ -321,7 +321,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             shares: Array = weights / weights.sum()
             return shares
         try:
-            priors = np.asarray(self.priors, dtype=np.float64)
+            priors = np.array(self.priors, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"priors must be numbers, one for each class; got {self.priors!r}") from error
         classes = statistics.classes

@@ -114,7 +114,7 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
     @property
     def var_(self) -> Array:
         """Variance of each feature in each class, smoothed."""
-        return self._gaussians.variances
+        return self._gaussians.variances.copy()
 
     @property
     def epsilon_(self) -> float:
@@ -133,7 +133,7 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         array([0])
         """
         peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
-        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_.copy(), self.epsilon_
+        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_, self.epsilon_
         peer.class_count_, peer.class_prior_ = self.class_count_, self.class_prior_
         return self._handed_over(peer)
 
