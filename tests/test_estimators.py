@@ -526,3 +526,15 @@ def test_lda_of_many_classes_keeps_one_matrix(tmp_path):
         tracemalloc.stop()
     assert len(model.classes_) == 5_000
     assert peak < 80e6
+
+
+@pytest.mark.parametrize("missing", ["raise", "marginal"])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_missing_category_is_not_made_a_number(model, missing):
+    X, y = random_rows(2, 2, dtype=np.int64, n_rows=200)
+    frame = pd.DataFrame(X, columns=["a", "b"]).astype({"a": "category"})
+    fitted = model(missing=missing).fit(frame, y)
+    frame.loc[3, "a"] = None
+    for method in (fitted.predict, lambda rows: fitted.partial_fit(rows, y)):
+        with pytest.raises(ValueError, match="column 'a' is categorical and has missing values"):
+            method(frame)
