@@ -528,6 +528,31 @@ def test_lda_of_many_classes_keeps_one_matrix(tmp_path):
     assert peak < 80e6
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_whose_sum_is_too_large_for_float64_are_scored(model):
+    X, y = random_rows(2, 3)
+    far = [[1e308, 1e308, 1e308], [-1e308, -1e308, 1e308]]
+    np.testing.assert_array_equal(model().fit(X, y).score_samples(far), [-np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_classes_that_are_announced_do_not_hide_what_is_wrong_with_labels(model):
+    X, y = random_rows(2, 3, n_rows=10)
+    names = [str(label) for label in y]
+    with pytest.raises(ValueError, match="row 3 has no label"):
+        model().partial_fit(X, [*names[:3], None, *names[4:]], classes=["0", "1"])
+    with pytest.raises(ValueError, match=r"labels of different kinds .* str .* int"):
+        model().partial_fit(X, names, classes=[0, 1])
+    with pytest.raises(ValueError, match=r"label 7 is not among the classes given: \[0, 1\]"):
+        model().partial_fit(X, [*y[:-1], 7], classes=[0, 1])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_only_statistics_make_a_model(model):
+    with pytest.raises(TypeError, match="ClassStatistics are needed; got list"):
+        model.from_statistics([1.0])
+
+
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_missing_category_is_not_made_a_number(model, missing):

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from streamgda import posteriors
+from streamgda import labels, posteriors
 from streamgda.accumulation import accumulate
 from streamgda.arrays import array_blocks, refuse_unreadable
 from streamgda.blocks import Block
@@ -193,6 +193,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         estimator : object
             Fitted.
         """
+        if not isinstance(statistics, ClassStatistics):
+            raise TypeError(f"ClassStatistics are needed; got {type(statistics).__name__}")
         estimator = cls(**params)
         return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
 
@@ -353,7 +355,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             for where, gaussians, rows in blocks(X, finalised.gaussians, size):
                 scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
                 scores += finalised.log_priors
-                if score != "log_density":
+                if score == "log_density":
+                    scores[np.isnan(scores)] = -np.inf  # the row is farther than float64 reaches
+                else:
                     _refuse_lost(scores, where)
                 result[where] = finish(scores)
         return result
@@ -361,7 +365,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
         refuse_unreadable(X)
         finite = "allow-nan" if missing == "marginal" else True
-        rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
+        with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
+            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
         return rows
 
     @lazy_on_dask(columns=_classes_of)
@@ -451,9 +456,8 @@ def _refuse_lost(scores: Array, where: Where) -> None:
 
 
 def _refuse_other_classes(y: ArrayLike, classes: ArrayLike) -> None:
-    seen = np.asarray(y)
-    other = ~np.isin(seen, np.asarray(classes))
-    if other.any():
-        raise ValueError(
-            f"label {seen[other][0]!s} is not among the classes given: {list(np.asarray(classes))}"
-        )
+    seen, given = labels.encode(y)[0], labels.as_labels(classes)
+    labels.unite(seen, given)  # which refuses labels of different kinds
+    other = np.setdiff1d(seen, given)
+    if len(other):
+        raise ValueError(f"label {other[0]!s} is not among the classes given: {given.tolist()}")
