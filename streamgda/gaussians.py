@@ -183,6 +183,15 @@ class SeparateGaussians(Gaussians):
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 
+    def discriminants(self, X: Array) -> Array:
+        """The log density without what the number of features alone adds to it, as scikit-learn has it."""
+        discriminants: Array = -0.5 * (self.squared_distances(X) + self._log_determinants)
+        return discriminants
+
+    @cached_property
+    def _log_determinants(self) -> Array:
+        return np.array([whitening.log_determinant for whitening in self.whitenings])
+
     def marginal(self, observed: Observed) -> SeparateGaussians:
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]

@@ -273,3 +273,14 @@ def test_what_is_done_to_an_attribute_leaves_the_model_as_it_is(model):
     np.testing.assert_array_equal(fitted.predict_proba(X), expected)
     if hasattr(fitted, "transform"):
         np.testing.assert_array_equal(fitted.transform(X), projected)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_decisions_are_scikit_learns(model, n_classes):
+    X, y = rows(n_classes, 4, offset=3.0)
+    ours = model().fit(X, y)
+    for theirs in (ours.to_sklearn(), PEERS[model]().fit(X, y)):
+        expected = theirs.decision_function(X)
+        if model is QuadraticDiscriminantAnalysis or n_classes == 2 or theirs.solver == "eigen":
+            np.testing.assert_allclose(ours.decision_function(X), expected, rtol=1e-9, atol=1e-9)

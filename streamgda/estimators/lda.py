@@ -248,7 +248,8 @@ class LinearDiscriminantAnalysis(
     def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
 
-        Its solver is "eigen", so that its `transform` is this model's too.
+        Its solver is "eigen", so that its `transform` is this model's too. It does not centre rows, so
+        means far beyond the deviations cost it digits.
         """
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen",
