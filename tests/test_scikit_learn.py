@@ -284,3 +284,11 @@ def test_decisions_are_scikit_learns(model, n_classes):
         expected = theirs.decision_function(X)
         if model is QuadraticDiscriminantAnalysis or n_classes == 2 or theirs.solver == "eigen":
             np.testing.assert_allclose(ours.decision_function(X), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.5]])
+def test_joint_probabilities_are_scikit_learns(priors):
+    X, y = rows(3, 4)
+    ours, theirs = (model(priors=priors).fit(X, y) for model in (GaussianNB, PEERS[GaussianNB]))
+    expected = theirs.predict_joint_log_proba(X)
+    np.testing.assert_allclose(ours.predict_joint_log_proba(X), expected, rtol=1e-10)

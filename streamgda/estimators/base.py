@@ -35,7 +35,8 @@ MissingAtPrediction = Literal["raise", "marginal"]
 _ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
 
 
-def _classes_of(model: GaussianClassifier[Any]) -> Labels:
+def classes_of(model: GaussianClassifier[Any]) -> Labels:
+    """The labels that columns of scores go by."""
     return model.classes_
 
 
@@ -369,24 +370,24 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
         return rows
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
         best = self._by_block(X, "contrasts", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
         return self._by_block(X, "contrasts", posteriors.log_posteriors)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
         return self._by_block(X, "contrasts", posteriors.posteriors)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior, up to what all classes have in common.
 
@@ -397,7 +398,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         """
         return self._by_block(X, "discriminants", posteriors.decisions)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 

@@ -11,9 +11,10 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction, classes_of
 from streamgda.estimators.peers import check_kind, counted
 from streamgda.gaussians import Array, DiagonalGaussians
+from streamgda.lazy import lazy_on_dask
 from streamgda.statistics import ClassStatistics
 
 
@@ -120,6 +121,11 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
     def epsilon_(self) -> float:
         """What was added to each variance."""
         return self._smoothing(self.statistics_)
+
+    @lazy_on_dask(columns=classes_of)
+    def predict_joint_log_proba(self, X: ArrayLike) -> Array:
+        """Ln p(x, k) of each row and class: shape (n_rows, n_classes)."""
+        return self._by_block(X, "log_density", lambda scores: scores)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
