@@ -14,6 +14,8 @@ import numpy as np
 from streamgda.covariances import Array, constant_features
 from streamgda.protocol import Statistics
 
+_LEAST_KURTOSIS = 1 - 1e-6  # it is 1 for two values that are as frequent, and never less
+
 Shrinkage = float | Literal["auto", "oas"] | None
 
 
@@ -42,7 +44,7 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     Raises
     ------
     ValueError
-        If the statistics do not hold what is needed.
+        If the statistics do not hold what is needed, or fourth powers are too small for float64.
 
     Examples
     --------
@@ -125,7 +127,13 @@ def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Arr
         scale = np.sqrt(np.where(constant, 1.0, variances))
         units = np.outer(scale, scale)
         correlations = covariances[k] / units
-        share = ledoit_wolf(correlations, fourth[k] / weight / units / units, weight)
+        mean_squares = fourth[k] / weight / units / units
+        if (np.diag(mean_squares)[~constant] < _LEAST_KURTOSIS).any():
+            raise ValueError(
+                f"class {statistics.classes[k]!s}: deviations are so small that their fourth powers are "
+                "below float64. Multiply the features by a power of ten first"
+            )
+        share = ledoit_wolf(correlations, mean_squares, weight)
         covariances[k] = shrunk(correlations, share) * units
 
 
@@ -194,10 +202,12 @@ def oas(covariance: Array, weight: float) -> float:
     Transactions on Signal Processing 58, eq. 23; without its term 2 / d, as in scikit-learn.
     """
     n_features = len(covariance)
-    mean_square = (covariance**2).mean()
-    squared_mean = (np.trace(covariance) / n_features) ** 2
+    mean_variance = np.trace(covariance) / n_features
+    if not mean_variance:
+        return 1.0
+    covariance = covariance / mean_variance  # in units in which no square exceeds float64
     spread = (weight + 1) * _squared_distance_from_sphere(covariance) / n_features
-    return 1.0 if not spread else min(float((mean_square + squared_mean) / spread), 1.0)
+    return 1.0 if not spread else min(float(((covariance**2).mean() + 1) / spread), 1.0)
 
 
 def _squared_distance_from_sphere(covariance: Array) -> float:

@@ -152,3 +152,13 @@ def test_weights_are_repetitions(model):
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-8, atol=1e-12)
     with pytest.raises(TypeError, match="sample_weight"):
         PEERS[model]().fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+@pytest.mark.parametrize("name", ["solver", "store_covariance", "covariance_estimator"])
+def test_there_is_one_way_to_compute(model, name):
+    assert name in PEERS[model]().get_params()
+    with pytest.raises(TypeError, match=name):
+        model(**{name: None})
+    X, y = rows()
+    assert np.shape(model(shrinkage="auto").fit(X, y).covariance_)[-2:] == (4, 4)

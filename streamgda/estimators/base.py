@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from streamgda import posteriors
+from streamgda import labels, posteriors
 from streamgda.accumulation import accumulate
 from streamgda.arrays import array_blocks, refuse_unreadable
 from streamgda.blocks import Block
@@ -26,18 +26,20 @@ from streamgda.labels import Labels
 from streamgda.lazy import is_dask, lazy_on_dask
 from streamgda.patterns import Where, blocks_by_pattern, blocks_of
 from streamgda.protocol import Statistics
+from streamgda.saving import SavedAsTable
 from streamgda.source import Source
 from streamgda.statistics import ClassStatistics, refuse_other_precision
 
 G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
-Score = Literal["log_density", "discriminants"]
+Score = Literal["log_density", "discriminants", "contrasts"]
 MissingAtPrediction = Literal["raise", "marginal"]
 
 _ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
 
 
-def _classes_of(model: GaussianClassifier[Any]) -> Labels:
+def classes_of(model: GaussianClassifier[Any]) -> Labels:
+    """The labels that columns of scores go by."""
     return model.classes_
 
 
@@ -198,6 +200,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         estimator : object
             Fitted.
         """
+        if not isinstance(statistics, SavedAsTable):
+            raise TypeError(f"statistics are needed, as accumulate returns; got {type(statistics).__name__}")
         estimator = cls(**{"exact": statistics.exact, **params})
         refuse_other_precision(estimator, statistics)
         return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
@@ -370,7 +374,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             shares: Array = weights / weights.sum()
             return shares
         try:
-            priors = np.asarray(self.priors, dtype=np.float64)
+            priors = np.array(self.priors, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"priors must be numbers, one for each class; got {self.priors!r}") from error
         classes = statistics.classes
@@ -400,7 +404,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             for where, gaussians, rows in blocks(X, finalised.gaussians, size):
                 scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
                 scores += finalised.log_priors
-                if score == "discriminants":
+                if score == "log_density":
+                    scores[np.isnan(scores)] = -np.inf  # the row is farther than float64 reaches
+                else:
                     _refuse_lost(scores, where)
                 part = finish(scores)
                 if result is None:
@@ -412,27 +418,28 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
         refuse_unreadable(X)
         finite = "allow-nan" if missing == "marginal" else True
-        rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
+        with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
+            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
         return rows
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
-        best = self._by_block(X, "discriminants", lambda scores: scores.argmax(axis=1))
+        best = self._by_block(X, "contrasts", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
-        return self._by_block(X, "discriminants", posteriors.log_posteriors)
+        return self._by_block(X, "contrasts", posteriors.log_posteriors)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
-        return self._by_block(X, "discriminants", posteriors.posteriors)
+        return self._by_block(X, "contrasts", posteriors.posteriors)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior, up to what all classes have in common.
 
@@ -443,7 +450,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         """
         return self._by_block(X, "discriminants", posteriors.decisions)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 
@@ -502,9 +509,8 @@ def _refuse_lost(scores: Array, where: Where) -> None:
 
 
 def _refuse_other_classes(y: ArrayLike, classes: ArrayLike) -> None:
-    seen = np.asarray(y)
-    other = ~np.isin(seen, np.asarray(classes))
-    if other.any():
-        raise ValueError(
-            f"label {seen[other][0]!s} is not among the classes given: {list(np.asarray(classes))}"
-        )
+    seen, given = labels.encode(y)[0], labels.as_labels(classes)
+    labels.unite(seen, given)  # which refuses labels of different kinds
+    other = np.setdiff1d(seen, given)
+    if len(other):
+        raise ValueError(f"label {other[0]!s} is not among the classes given: {given.tolist()}")

@@ -202,16 +202,16 @@ class LinearDiscriminantAnalysis(
     @property
     def scalings_(self) -> Array:
         """The directions of the components."""
-        return self._projection.scalings
+        return self._projection.scalings.copy()
 
     @property
     def explained_variance_ratio_(self) -> Array:
         """The share of each component in the variance between the classes."""
-        return self._projection.explained_variance_ratio
+        return self._projection.explained_variance_ratio.copy()
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.scalings_.shape[1])
+        return int(self._projection.scalings.shape[1])
 
     # ------------------------------------------------------------------ what was learnt
 
@@ -253,7 +253,8 @@ class LinearDiscriminantAnalysis(
     def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
 
-        Its solver is "eigen", so that its `transform` is this model's too.
+        Its solver is "eigen", so that its `transform` is this model's too. It does not centre rows, so
+        means far beyond the deviations cost it digits.
         """
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen",
@@ -314,4 +315,4 @@ def _most_components(statistics: Statistics) -> int:
 
 def _between_two(terms: Array) -> Array:
     """For two classes, the one term that tells them apart, as scikit-learn has it."""
-    return terms[1:] - terms[:1] if len(terms) == 2 else terms
+    return terms[1:] - terms[:1] if len(terms) == 2 else terms.copy()

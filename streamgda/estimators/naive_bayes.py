@@ -11,9 +11,10 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction, classes_of
 from streamgda.estimators.peers import check_kind, counted
 from streamgda.gaussians import Array, DiagonalGaussians
+from streamgda.lazy import lazy_on_dask
 from streamgda.protocol import Statistics
 
 
@@ -119,12 +120,17 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
     @property
     def var_(self) -> Array:
         """Variance of each feature in each class, smoothed."""
-        return self._gaussians.variances
+        return self._gaussians.variances.copy()
 
     @property
     def epsilon_(self) -> float:
         """What was added to each variance."""
         return self._smoothing(self.statistics_)
+
+    @lazy_on_dask(columns=classes_of)
+    def predict_joint_log_proba(self, X: ArrayLike) -> Array:
+        """Ln p(x, k) of each row and class: shape (n_rows, n_classes)."""
+        return self._by_block(X, "log_density", lambda scores: scores)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
@@ -138,7 +144,7 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
         array([0])
         """
         peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
-        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_.copy(), self.epsilon_
+        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_, self.epsilon_
         peer.class_count_, peer.class_prior_ = self.class_count_, self.class_prior_
         return self._handed_over(peer)
 

@@ -148,12 +148,12 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
     @property
     def rotations_(self) -> list[Array]:
         """The principal axes of each class, a column each, the longest first."""
-        return [vectors for _, vectors in self._axes]
+        return [vectors.copy() for _, vectors in self._axes]
 
     @property
     def scalings_(self) -> list[Array]:
         """The variances of each class along its principal axes."""
-        return [values for values, _ in self._axes]
+        return [values.copy() for values, _ in self._axes]
 
     @property
     def _axes(self) -> list[tuple[Array, Array]]:
