@@ -12,7 +12,9 @@ def parser_of(description: str | None, **numbers: int) -> argparse.ArgumentParse
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name, default in numbers.items():
-        made.add_argument(f"--{name}", type=int, default=default, help=f"default: {default:,}")
+        made.add_argument(
+            f"--{name.replace('_', '-')}", type=int, default=default, help=f"default: {default:,}"
+        )
     made.add_argument("--print-only", action="store_true", help="leave the kept results as they are")
     return made
 

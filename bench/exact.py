@@ -6,7 +6,6 @@ data in memory; reading it is not counted. float32 and whole numbers are the sam
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
+from bench.arguments import add_data, parser_of
 from bench.contest import Contender, Result, contest, limit_threads
 from bench.fit import sklearn_fit, streamgda_statistics
 
@@ -114,16 +114,8 @@ def median_of(task: Callable[[], Any], repeats: int) -> float:
 
 def main() -> None:
     """Run the contest and keep its tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    parser = parser_of(__doc__, rows=2_000_000, features=50, classes=10, repeats=7, threads=2)
+    add_data(parser)
     options = parser.parse_args()
     limit_threads(options.threads)
     size = (options.rows, options.features, options.classes)

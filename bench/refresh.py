@@ -7,7 +7,6 @@ merged from the entries apart from that, since a night without a new model need 
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import tempfile
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import contest, data, report
+from bench.arguments import add_data, parser_of
 
 THREADS = 2
 contest.limit_threads(THREADS)
@@ -110,17 +110,10 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
 
 def main() -> None:
     """Measure and keep the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__, files=100, rows_per_file=200_000, features=50, classes=10, entries=10_000, repeats=5
     )
-    parser.add_argument("--files", type=int, default=100)
-    parser.add_argument("--rows-per-file", type=int, default=200_000)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--entries", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--data", type=Path, default=Path("bench-data"))
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    add_data(parser)
     options = parser.parse_args()
     folder = data.make_layout(
         options.data,
