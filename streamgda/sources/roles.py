@@ -57,7 +57,7 @@ class Roles:
         return (*self.features, self.target, *(() if self.weight is None else (self.weight,)))
 
     def _check_known(self, known: Collection[str], where: str) -> None:
-        folded = {name.casefold(): name for name in known}
+        folded = {str(name).casefold(): name for name in known}
         for name in (self.target, *self.columns):
             if name not in known:
                 close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
