@@ -271,6 +271,19 @@ def test_a_missing_value_is_named(tmp_path, features, place):
     assert "missing='drop'" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["u", "y"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_file_in_which_a_column_is_all_null_has_missing_values_in_it(tmp_path, name, first):
+    pq.write_table(TABLE, tmp_path / "b.parquet")
+    blank = TABLE.slice(0, 9).set_column(TABLE.schema.get_field_index(name), name, pa.nulls(9))
+    pq.write_table(blank, tmp_path / f"{'a' if first else 'c'}.parquet")
+    state = accumulate(scan_parquet(tmp_path, "y", missing="drop"))
+    assert state.n_dropped == 9
+    assert state.allclose(expected(), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"(a|c)\.parquet, row group 0, row 0"):
+        accumulate(scan_parquet(tmp_path, "y"))
+
+
 def test_a_missing_label_or_weight_is_named(tmp_path):
     table = HOLES.append_column("x", pa.array(np.arange(6)))
     pq.write_table(table, tmp_path / "1.parquet", row_group_size=4)

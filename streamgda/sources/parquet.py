@@ -276,6 +276,8 @@ class ParquetSource(FileSource):
         self._layout.roles.check_types(schema, path)
         if self.target not in partition:
             kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
+            if pa.types.is_null(kind) or pa.types.is_null(first):
+                return
             if columns.label_kind(kind) != columns.label_kind(first):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
 
