@@ -196,6 +196,10 @@ class Gaussians(ABC):
         """Random rows of class k: (n, d)."""
 
     @abstractmethod
+    def covariance(self, k: int) -> Array:
+        """The covariance of class k: (d, d)."""
+
+    @abstractmethod
     def precision(self, k: int) -> Array:
         """The inverse of the covariance of class k: (d, d)."""
 
@@ -247,6 +251,9 @@ class SeparateGaussians(Gaussians):
 
     def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
         return _drawn(self.means[k], self.whitenings[k], n, random)
+
+    def covariance(self, k: int) -> Array:
+        return self.whitenings[k].covariance
 
     def precision(self, k: int) -> Array:
         return self.whitenings[k].precision
@@ -322,6 +329,9 @@ class SharedGaussians(Gaussians):
     def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
         return _drawn(self.means[k], self.whitening, n, random)
 
+    def covariance(self, k: int) -> Array:
+        return self.whitening.covariance
+
     def precision(self, k: int) -> Array:
         return self.whitening.precision
 
@@ -366,6 +376,9 @@ class DiagonalGaussians(Gaussians):
         rows *= np.sqrt(self.variances[k])
         rows += self.means[k]
         return rows
+
+    def covariance(self, k: int) -> Array:
+        return np.diag(self.variances[k])
 
     def precision(self, k: int) -> Array:
         return np.diag(1 / self.variances[k])
