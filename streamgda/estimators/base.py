@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -341,24 +341,30 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
         Rows are taken some at a time, so that nothing larger than the result is ever held.
         """
-        _refuse_what_is_no_batch(X)
-        finalised = self._finalised_now()
         X = self._rows_of(X, missing=self.missing)
-        n_classes = len(finalised.log_priors)
-        like = finish(np.zeros((1, n_classes)))
+        log_priors = self._finalised_now().log_priors
+        like = finish(np.zeros((1, len(log_priors))))
         result = np.empty((len(X), *like.shape[1:]), dtype=like.dtype)
-        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], n_classes))
-        blocks = blocks_by_pattern if self.missing == "marginal" else blocks_of
         with np.errstate(over="ignore", invalid="ignore"):
-            for where, gaussians, rows in blocks(X, finalised.gaussians, size):
-                scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
-                scores += finalised.log_priors
+            for where, gaussians, rows in self._blocks(X, missing=self.missing):
+                scores = getattr(gaussians, score)(rows)
+                scores += log_priors
                 if score == "discriminants":
-                    _refuse_lost(scores, where)
+                    refuse_lost(scores, where)
                 result[where] = finish(scores)
         return result
 
+    def _blocks(self, X: NDArray[Any], *, missing: MissingAtPrediction) -> Iterator[tuple[Where, G, Array]]:
+        """Blocks of checked rows, as float64: where they stand, the densities of what is observed, that."""
+        gaussians = self._gaussians
+        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], len(gaussians.means)))
+        blocks = blocks_by_pattern if missing == "marginal" else blocks_of
+        for where, of_block, rows in blocks(X, gaussians, size):
+            yield where, cast("G", of_block), rows.astype(np.float64, copy=False)
+
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
+        _refuse_what_is_no_batch(X)
+        check_is_fitted(self)
         refuse_unreadable(X)
         finite = "allow-nan" if missing == "marginal" else True
         rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
@@ -441,7 +447,7 @@ def _refuse_what_is_no_batch(X: Any) -> None:
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
 
 
-def _refuse_lost(scores: Array, where: Where) -> None:
+def refuse_lost(scores: Array, where: Where) -> None:
     """Refuse rows that no class has a finite score for: a guess among them would mean nothing."""
     best = scores.max(axis=1)
     if not np.isfinite(best).all():

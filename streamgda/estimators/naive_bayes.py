@@ -11,13 +11,14 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.base import MissingAtPrediction
+from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted
 from streamgda.gaussians import Array, DiagonalGaussians
 from streamgda.statistics import ClassStatistics
 
 
-class GaussianNB(GaussianClassifier[DiagonalGaussians]):
+class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent and normal.
 
     Parameters
@@ -67,7 +68,7 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "diag"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GaussianClassifier._parameter_constraints,
+        **GenerativeClassifier._parameter_constraints,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
