@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+    from streamgda.evaluation import Evaluation
+    from streamgda.scoring import evaluate, progressive_score
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
@@ -16,10 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClassStatistics",
+    "Evaluation",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
     "accumulate",
+    "evaluate",
+    "progressive_score",
     "scan_arrow",
     "scan_dask",
     "scan_parquet",
@@ -30,10 +35,13 @@ __version__ = "0.1.0"
 
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics",
+    "Evaluation": "streamgda.evaluation",
     "GaussianNB": "streamgda.estimators.naive_bayes",
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "accumulate": "streamgda.accumulation",
+    "evaluate": "streamgda.scoring",
+    "progressive_score": "streamgda.scoring",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",

@@ -205,12 +205,20 @@ class Gaussians(ABC):
 
     def log_density(self, X: Array) -> Array:
         """The log density of rows (n, d) under each class: (n, K)."""
-        log_density: Array = -0.5 * (self.squared_distances(X) + self.log_normalisers)
+        return self.log_density_at(self.squared_distances(X))
+
+    def log_density_at(self, squared: Array) -> Array:
+        """The log density at squared distances (n, K) from each class: (n, K)."""
+        log_density: Array = -0.5 * (squared + self.log_normalisers)
         return log_density
 
     def discriminants(self, X: Array) -> Array:
         """The log density, up to what all classes have in common: (n, K)."""
         return self.log_density(X)
+
+    def discriminants_at(self, X: Array, squared: Array) -> Array:
+        """The same, to the last bit, for rows whose squared distances are known."""
+        return self.log_density_at(squared)
 
 
 @dataclass(frozen=True)
@@ -292,6 +300,9 @@ class SharedGaussians(Gaussians):
         log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
         log_density -= 0.5 * self.log_normalisers
         return log_density
+
+    def discriminants_at(self, X: Array, squared: Array) -> Array:
+        return self.discriminants(X)
 
     def discriminants(self, X: Array) -> Array:
         """Linear in x, since the squared term is common to all classes."""

@@ -57,10 +57,13 @@ def test_the_public_names_are_there():
 
     assert dir(streamgda) == [
         "ClassStatistics",
+        "Evaluation",
         "GaussianNB",
         "LinearDiscriminantAnalysis",
         "QuadraticDiscriminantAnalysis",
         "accumulate",
+        "evaluate",
+        "progressive_score",
         "scan_arrow",
         "scan_dask",
         "scan_parquet",
