@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+    from streamgda.evaluation import Evaluation
     from streamgda.exact import ExactClassStatistics
     from streamgda.ledger.ledger import StatisticsLedger
+    from streamgda.scoring import evaluate, progressive_score
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClassStatistics",
+    "Evaluation",
     "ExactClassStatistics",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
@@ -27,7 +30,9 @@ __all__ = [
     "StatisticsLedger",
     "WindowedStatistics",
     "accumulate",
+    "evaluate",
     "load",
+    "progressive_score",
     "scan_arrow",
     "scan_dask",
     "scan_parquet",
@@ -39,6 +44,7 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics",
     "ExactClassStatistics": "streamgda.exact",
+    "Evaluation": "streamgda.evaluation",
     "GaussianNB": "streamgda.estimators.naive_bayes",
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
@@ -46,6 +52,8 @@ _HOME_OF = {
     "WindowedStatistics": "streamgda.window",
     "accumulate": "streamgda.accumulation",
     "load": "streamgda.storage",
+    "evaluate": "streamgda.scoring",
+    "progressive_score": "streamgda.scoring",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",

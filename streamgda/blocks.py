@@ -93,6 +93,16 @@ class Block:
         """What to call a feature in an error."""
         return repr(self.feature_names[index]) if self.feature_names else str(index)
 
+    def matrix(self, start: int, stop: int) -> NDArray[np.float64]:
+        """The features of some of the rows, as float64, each row in one piece."""
+        rows = _rows(self.features, slice(start, stop))
+        if isinstance(rows, np.ndarray):
+            return np.ascontiguousarray(rows, dtype=np.float64)
+        matrix = np.empty((len(rows[0]), len(rows)))
+        for j, column in enumerate(rows):
+            matrix[:, j] = column
+        return matrix
+
     def refuse_values(self, powers: str = "squares") -> None:
         """Raise the error that names the first value which statistics cannot hold.
 

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
+from scipy.spatial.distance import cdist
 
 from streamgda.covariances import constant_features
 
@@ -114,6 +115,18 @@ class Whitening:
         return int(self.matrix.shape[1])
 
     @cached_property
+    def precision(self) -> Array:
+        """The inverse of Σ, or one on its range where it is singular: (d, d)."""
+        precision: Array = self.matrix @ self.matrix.T
+        return precision
+
+    @cached_property
+    def root(self) -> Array:
+        """Σ W, for which root rootᵀ = Σ, and rootᵀ W = I: (d, r)."""
+        root: Array = self.covariance @ self.matrix
+        return root
+
+    @cached_property
     def triangle(self) -> Array:
         """A triangular matrix that gives the same distances as `matrix`, at full rank: (d, d).
 
@@ -137,10 +150,17 @@ class Gaussians(ABC):
     (the largest, the sum) runs along the rows, several times as fast for few classes.
     """
 
+    means: Array
+
     @property
     @abstractmethod
     def log_normalisers(self) -> Array:
         """What the rank and determinant add to the squared distances, r ln 2π + ln det Σ: (K,)."""
+
+    @property
+    @abstractmethod
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of the covariance of each class: (K,)."""
 
     @abstractmethod
     def squared_distances(self, X: Array) -> Array:
@@ -150,9 +170,47 @@ class Gaussians(ABC):
     def marginal(self, observed: Observed) -> Self:
         """The densities of some of the features, marked in a mask (d,), whatever the others are."""
 
+    @abstractmethod
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        """The mean of the features that are not observed, given those that are: (n, d − d').
+
+        Σ_k p(k | x) (μ_k + Σ_k,missing,observed Σ_k,observed⁻¹ (x − μ_k,observed)).
+
+        Parameters
+        ----------
+        observed : ndarray of bool of shape (d,)
+            Which features are observed.
+        marginal : Gaussians
+            The densities of those.
+        X : ndarray of shape (n, d')
+            Their values.
+        posteriors : ndarray of shape (n, K)
+            p(k | x).
+
+        References
+        ----------
+        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorem 2.5.1.
+        """
+
+    @abstractmethod
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Random rows of class k: (n, d)."""
+
+    @abstractmethod
+    def covariance(self, k: int) -> Array:
+        """The covariance of class k: (d, d)."""
+
+    @abstractmethod
+    def precision(self, k: int) -> Array:
+        """The inverse of the covariance of class k: (d, d)."""
+
     def log_density(self, X: Array) -> Array:
         """The log density of rows (n, d) under each class: (n, K)."""
-        log_density: Array = -0.5 * (self.squared_distances(X) + self.log_normalisers)
+        return self.log_density_at(self.squared_distances(X))
+
+    def log_density_at(self, squared: Array) -> Array:
+        """The log density at squared distances (n, K) from each class: (n, K)."""
+        log_density: Array = -0.5 * (squared + self.log_normalisers)
         return log_density
 
     def discriminants(self, X: Array) -> Array:
@@ -162,6 +220,10 @@ class Gaussians(ABC):
     def contrasts(self, X: Array) -> Array:
         """The same, up to what may differ from row to row: all that a posterior needs, to its last digit."""
         return self.discriminants(X)
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        """The same, to the last bit, for rows whose squared distances are known."""
+        return self.log_density_at(squared)
 
 
 @dataclass(frozen=True)
@@ -175,6 +237,10 @@ class SeparateGaussians(Gaussians):
     def log_normalisers(self) -> Array:
         return np.array([w.rank * _LOG_2PI + w.log_determinant for w in self.whitenings])
 
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return np.array([w.rank for w in self.whitenings])
+
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
         for k, (mean, whitening) in enumerate(zip(self.means, self.whitenings, strict=True)):
@@ -185,7 +251,10 @@ class SeparateGaussians(Gaussians):
 
     def discriminants(self, X: Array) -> Array:
         """The log density without what the number of features alone adds to it, as scikit-learn has it."""
-        discriminants: Array = -0.5 * (self.squared_distances(X) + self._log_determinants)
+        return self.contrasts_at(X, self.squared_distances(X))
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        discriminants: Array = -0.5 * (squared + self._log_determinants)
         return discriminants
 
     @cached_property
@@ -196,6 +265,23 @@ class SeparateGaussians(Gaussians):
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
         return SeparateGaussians(means, whitenings)
+
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        expected = posteriors @ self.means[:, ~observed]
+        for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
+            whitened = (X - marginal.means[k]) @ part.matrix
+            whitened *= posteriors[:, [k]]
+            expected += whitened @ _regression(whole, part, observed).T
+        return expected
+
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return _drawn(self.means[k], self.whitenings[k], n, random)
+
+    def covariance(self, k: int) -> Array:
+        return self.whitenings[k].covariance
+
+    def precision(self, k: int) -> Array:
+        return self.whitenings[k].precision
 
 
 @dataclass(frozen=True)
@@ -215,16 +301,33 @@ class SharedGaussians(Gaussians):
         normaliser = self.whitening.rank * _LOG_2PI + self.whitening.log_determinant
         return np.full(len(self.means), normaliser)
 
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return np.full(len(self.means), self.whitening.rank)
+
     def squared_distances(self, X: Array) -> Array:
+        """From differences: what is left of lengths less products is below zero near a mean."""
         whitened = (X - self.centre) @ self.whitening.matrix
         if self._is_compact:
-            compact: Array = np.vecdot(whitened, whitened)[:, None] - 2 * self.discriminants(X)
-            return compact
+            return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
         distances = np.empty((len(X), len(self.means)), order="F")
         for k, mean in enumerate(self.means):
             np.matmul(X - mean, self.whitening.matrix, out=whitened)
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
+
+    def log_density(self, X: Array) -> Array:
+        """From products, which for many classes are several times as fast as differences."""
+        if not self._is_compact:
+            return super().log_density(X)
+        whitened = (X - self.centre) @ self.whitening.matrix
+        log_density = self.discriminants(X)
+        log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
+        log_density -= 0.5 * self.log_normalisers
+        return log_density
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        return self.contrasts(X)
 
     def discriminants(self, X: Array) -> Array:
         """Linear in x, since the squared term is common to all classes."""
@@ -275,6 +378,22 @@ class SharedGaussians(Gaussians):
         means = self.means[:, observed]
         return SharedGaussians(means, self.centre[observed], self.whitening.marginal(observed, means))
 
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        means = posteriors @ (self.means - self.centre)
+        whitened = (X - self.centre[observed] - means[:, observed]) @ marginal.whitening.matrix
+        expected: Array = self.centre[~observed] + means[:, ~observed]
+        expected += whitened @ _regression(self.whitening, marginal.whitening, observed).T
+        return expected
+
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return _drawn(self.means[k], self.whitening, n, random)
+
+    def covariance(self, k: int) -> Array:
+        return self.whitening.covariance
+
+    def precision(self, k: int) -> Array:
+        return self.whitening.precision
+
 
 @dataclass(frozen=True)
 class DiagonalGaussians(Gaussians):
@@ -287,6 +406,10 @@ class DiagonalGaussians(Gaussians):
     def log_normalisers(self) -> Array:
         normalisers: Array = np.log(self.variances).sum(axis=1) + self.means.shape[1] * _LOG_2PI
         return normalisers
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return np.full(len(self.means), self.means.shape[1])
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
@@ -302,3 +425,31 @@ class DiagonalGaussians(Gaussians):
 
     def marginal(self, observed: Observed) -> DiagonalGaussians:
         return DiagonalGaussians(self.means[:, observed], self.variances[:, observed])
+
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        expected: Array = posteriors @ self.means[:, ~observed]
+        return expected
+
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        rows = random.standard_normal((n, self.means.shape[1]))
+        rows *= np.sqrt(self.variances[k])
+        rows += self.means[k]
+        return rows
+
+    def covariance(self, k: int) -> Array:
+        return np.diag(self.variances[k])
+
+    def precision(self, k: int) -> Array:
+        return np.diag(1 / self.variances[k])
+
+
+def _regression(whole: Whitening, part: Whitening, observed: Observed) -> Array:
+    """The coefficients of the missing features on the observed ones, whitened: (d − d', r)."""
+    coefficients: Array = whole.covariance[np.ix_(~observed, observed)] @ part.matrix
+    return coefficients
+
+
+def _drawn(mean: Array, whitening: Whitening, n: int, random: np.random.RandomState) -> Array:
+    rows: Array = random.standard_normal((n, whitening.rank)) @ whitening.root.T
+    rows += mean
+    return rows

@@ -7,6 +7,8 @@ import pytest
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not shown
+
 settings.register_profile(
     "default", deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )

@@ -57,6 +57,7 @@ def test_the_public_names_are_there():
 
     assert dir(streamgda) == [
         "ClassStatistics",
+        "Evaluation",
         "ExactClassStatistics",
         "GaussianNB",
         "LinearDiscriminantAnalysis",
@@ -64,7 +65,9 @@ def test_the_public_names_are_there():
         "StatisticsLedger",
         "WindowedStatistics",
         "accumulate",
+        "evaluate",
         "load",
+        "progressive_score",
         "scan_arrow",
         "scan_dask",
         "scan_parquet",

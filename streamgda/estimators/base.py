@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -394,20 +394,17 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
         Rows are taken some at a time, so that nothing larger than the result is ever held.
         """
-        _refuse_what_is_no_batch(X)
-        finalised = self._finalised_now()
         X = self._rows_of(X, missing=self.missing)
-        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], len(finalised.log_priors)))
-        blocks = blocks_by_pattern if self.missing == "marginal" else blocks_of
+        log_priors = self._finalised_now().log_priors
         result: NDArray[Any] | None = None
         with np.errstate(over="ignore", invalid="ignore"):
-            for where, gaussians, rows in blocks(X, finalised.gaussians, size):
-                scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
-                scores += finalised.log_priors
+            for where, gaussians, rows in self._blocks(X, missing=self.missing):
+                scores = getattr(gaussians, score)(rows)
+                scores += log_priors
                 if score == "log_density":
                     scores[np.isnan(scores)] = -np.inf  # the row is farther than float64 reaches
                 else:
-                    _refuse_lost(scores, where)
+                    refuse_lost(scores, where)
                 part = finish(scores)
                 if result is None:
                     result = np.empty((len(X), *part.shape[1:]), dtype=part.dtype)
@@ -415,7 +412,17 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         assert result is not None  # validation lets no rows pass for rows
         return result
 
+    def _blocks(self, X: NDArray[Any], *, missing: MissingAtPrediction) -> Iterator[tuple[Where, G, Array]]:
+        """Blocks of checked rows, as float64: where they stand, the densities of what is observed, that."""
+        gaussians = self._gaussians
+        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], len(gaussians.means)))
+        blocks = blocks_by_pattern if missing == "marginal" else blocks_of
+        for where, of_block, rows in blocks(X, gaussians, size):
+            yield where, cast("G", of_block), rows.astype(np.float64, copy=False)
+
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
+        _refuse_what_is_no_batch(X)
+        check_is_fitted(self)
         refuse_unreadable(X)
         finite = "allow-nan" if missing == "marginal" else True
         with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
@@ -499,7 +506,7 @@ def _refuse_what_is_no_batch(X: Any) -> None:
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
 
 
-def _refuse_lost(scores: Array, where: Where) -> None:
+def refuse_lost(scores: Array, where: Where) -> None:
     """Refuse rows that no class has a finite score for: a guess among them would mean nothing."""
     best = scores.max(axis=1)
     if not np.isfinite(best).all():

@@ -14,7 +14,8 @@ from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.base import MissingAtPrediction
+from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.gaussians import Array, SharedGaussians, Whitening
 from streamgda.lazy import lazy_on_dask
@@ -32,7 +33,7 @@ from streamgda.shrinkage import (
 
 
 class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GaussianClassifier[SharedGaussians]
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GenerativeClassifier[SharedGaussians]
 ):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
@@ -108,7 +109,7 @@ class LinearDiscriminantAnalysis(
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GaussianClassifier._parameter_constraints,
+        **GenerativeClassifier._parameter_constraints,
         "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],

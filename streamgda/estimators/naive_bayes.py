@@ -11,14 +11,15 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction, classes_of
+from streamgda.estimators.base import MissingAtPrediction, classes_of
+from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted
 from streamgda.gaussians import Array, DiagonalGaussians
 from streamgda.lazy import lazy_on_dask
 from streamgda.protocol import Statistics
 
 
-class GaussianNB(GaussianClassifier[DiagonalGaussians]):
+class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent and normal.
 
     Parameters
@@ -71,7 +72,7 @@ class GaussianNB(GaussianClassifier[DiagonalGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "diag"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GaussianClassifier._parameter_constraints,
+        **GenerativeClassifier._parameter_constraints,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 

@@ -12,7 +12,8 @@ from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import GaussianClassifier, MissingAtPrediction
+from streamgda.estimators.base import MissingAtPrediction
+from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians import Array, SeparateGaussians, Whitening
@@ -20,7 +21,7 @@ from streamgda.protocol import Statistics
 from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
 
 
-class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
+class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
     """Quadratic discriminant analysis: each class is normal, with a mean and a covariance of its own.
 
     Parameters
@@ -84,7 +85,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier[SeparateGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "full"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GaussianClassifier._parameter_constraints,
+        **GenerativeClassifier._parameter_constraints,
         "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
         "tol": [Interval(Real, 0, None, closed="left")],

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamgda.accumulation import Plan, compute_plan, fan_in_of, plan_pass
-from streamgda.blas import single_blas_thread
+from streamgda.accumulation import fan_in_of, plan_pass
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import Holding
+from streamgda.passes import Plan, compute_plan, rows_of
 from streamgda.protocol import Statistics
-from streamgda.source import FilePlan, FileSource, InputFile, Split, runs
+from streamgda.source import FilePlan, FileSource, InputFile, runs
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -38,13 +38,12 @@ def read_files(
     parts: list[Delayed] = []
     rows: list[int | None] = []
     for name, file_plan in zip(files, source.plans(list(files.values())), strict=True):
-        groups = list(runs(file_plan.splits, _rows_of)) or [[]]
+        groups = list(runs(file_plan.splits, rows_of)) or [[]]
         plan = plan_pass(groups, empty, fan_in_of(source))
         kept.append(delayed(keep, pure=False)(plan.root, entries, name, _without_splits(file_plan)))
         parts += plan.parts
         rows += plan.rows
-    with single_blas_thread:
-        holdings: list[Holding] = compute_plan(Plan(delayed(list)(kept), parts, rows), scheduler, progress)
+    holdings: list[Holding] = compute_plan(Plan(delayed(list)(kept), parts, rows), scheduler, progress)
     return holdings
 
 
@@ -55,10 +54,6 @@ def keep(statistics: Statistics, entries: EntryFolder, name: str, plan: FilePlan
     )
     entries.write(name, statistics, [holding])
     return holding
-
-
-def _rows_of(split: Split) -> int | None:
-    return split.n_rows
 
 
 def _without_splits(plan: FilePlan) -> FilePlan:

@@ -1,0 +1,260 @@
+"""What a model of how rows come about can do besides: draw, complete, and judge them."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import chdtrc
+from sklearn.utils import check_random_state, check_scalar
+
+from streamgda import posteriors
+from streamgda.boundaries import QuadraticBoundary
+from streamgda.estimators.base import G, GaussianClassifier, refuse_lost
+from streamgda.gaussians import Array
+from streamgda.labels import Labels
+from streamgda.lazy import lazy_on_dask
+from streamgda.patterns import Where
+
+
+def _classes_of(model: GaussianClassifier[Any]) -> Labels:
+    return model.classes_
+
+
+def _features_of(model: GaussianClassifier[Any]) -> Any:
+    return getattr(model, "feature_names_in_", range(model.n_features_in_))
+
+
+class GenerativeClassifier(GaussianClassifier[G]):
+    """A classifier that can do what its densities p(x | k) allow, besides classifying."""
+
+    # ------------------------------------------------------------------ rows come out
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        label: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> tuple[Array, Labels]:
+        """Draw random rows from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many rows.
+        label : label, optional
+            The class to draw all of them from. Where not given, each row draws its class from the priors.
+        random_state : int, RandomState or None, default=None
+            Where the random numbers come from; an int gives the same rows again.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            Rows.
+        y : ndarray of shape (n_samples,)
+            Their classes.
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is below 1, or `label` is none of the classes.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[0.0], [1.0], [5.0], [7.0]], ["low", "low", "high", "high"])
+        >>> X, y = model.sample(3, "low", random_state=0)
+        >>> X.shape, y.tolist()
+        ((3, 1), ['low', 'low', 'low'])
+        """
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        gaussians, random = self._gaussians, check_random_state(random_state)
+        codes = self._drawn_classes(n_samples, label, random)
+        X = np.empty((len(codes), self.n_features_in_))
+        for k in np.unique(codes):
+            of_class = np.flatnonzero(codes == k)
+            X[of_class] = gaussians.draw(k, len(of_class), random)
+        return X, self.classes_[codes]
+
+    def _drawn_classes(self, n: int, label: Any, random: np.random.RandomState) -> NDArray[np.intp]:
+        if label is not None:
+            return np.full(n, self._position_of(label))
+        return random.choice(len(self.classes_), size=n, p=np.exp(self._finalised_now().log_priors))
+
+    def _position_of(self, label: Any) -> int:
+        """Where a label stands among the classes."""
+        classes: list[Any] = self.classes_.tolist()
+        if label not in classes:
+            listed = ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")
+            raise ValueError(f"{label!r} is none of the {len(classes)} classes: {listed}")
+        return classes.index(label)
+
+    @lazy_on_dask(columns=_features_of)
+    def impute(self, X: ArrayLike) -> Array:
+        """Complete rows with the mean of what is missing, given what is there.
+
+        For each class that is the linear regression of the missing features on those observed; the classes
+        count by their posterior given the observed features, Σ_k p(k | x) E[missing | observed, k]. So it
+        is the guess with the least mean squared error under the model. It is less varied than
+        rows are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features), dask array or DataFrame
+            Rows in which NaN is what is missing, whatever the parameter `missing`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+            The rows; what was observed is as it was. A row of NaN alone becomes the mean of the means,
+            weighed by the priors.
+
+        Raises
+        ------
+        ValueError
+            If a value is infinite, or a row is too far from all classes to tell them apart.
+
+        References
+        ----------
+        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorem 2.5.1;
+        Ghahramani & Jordan (1994), "Supervised learning from incomplete data via an EM approach".
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X = [[0, 0], [1, 1], [2, 3], [10, 0], [11, 2], [12, 2]]
+        >>> model = LinearDiscriminantAnalysis().fit(X, [0, 0, 0, 1, 1, 1])
+        >>> model.impute([[2, float("nan")], [float("nan"), 1]]).round(2)
+        array([[2.  , 2.58],
+               [5.77, 1.  ]])
+        """
+        rows = self._rows_of(X, missing="marginal")
+        completed = rows.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for where, marginal, values in self._blocks(rows, missing="marginal"):
+                if isinstance(where, slice) or values.shape[1] == rows.shape[1]:
+                    continue
+                missing = np.isnan(rows[where[0]])
+                shares = self._shares(where, marginal, values)
+                expected = self._gaussians.expected(~missing, marginal, values, shares)
+                completed[np.ix_(where, np.flatnonzero(missing))] = expected
+        return completed
+
+    def _shares(self, where: Where, gaussians: G, values: Array) -> Array:
+        """The posteriors of rows of which only some features are observed: (n, K)."""
+        scores = gaussians.discriminants(values) + self._finalised_now().log_priors
+        refuse_lost(scores, where)
+        return posteriors.posteriors(scores)
+
+    # ------------------------------------------------------------------ rows are judged
+
+    @lazy_on_dask(columns=_classes_of)
+    def mahalanobis(self, X: ArrayLike) -> Array:
+        """The Mahalanobis distance of rows from the mean of each class, √((x − μ)ᵀ Σ⁻¹ (x − μ)).
+
+        Where the covariance of LDA is singular, the distance is that in its range; with
+        missing="marginal", that of the features which a row has.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Distances, in the order of `classes_`.
+
+        References
+        ----------
+        Mahalanobis (1936), "On the generalised distance in statistics".
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB(var_smoothing=0).fit([[0.0], [2.0], [6.0], [10.0]], [0, 0, 1, 1])
+        >>> model.mahalanobis([[3.0]])
+        array([[2. , 2.5]])
+        """
+        return self._of_distances(X, lambda squared, ranks: np.sqrt(squared))
+
+    @lazy_on_dask(columns=_classes_of)
+    def p_values(self, X: ArrayLike) -> Array:
+        """How often a row of each class lies at least as far from its mean as the rows of X do.
+
+        Squared distances are held against the χ² distribution, whose degrees of freedom are the
+        rank of the covariance (at most the number of features that the row has). Means and covariances are
+        taken for known, so of few rows the values are somewhat too small. A row is an outlier at
+        level α if no class explains it: ``model.p_values(X).max(axis=1) < α``.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            p-values in [0, 1], in the order of `classes_`.
+
+        References
+        ----------
+        McLachlan (1992), "Discriminant Analysis and Statistical Pattern Recognition", section 6.4.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB(var_smoothing=0).fit([[0.0], [2.0], [6.0], [10.0]], [0, 0, 1, 1])
+        >>> model.p_values([[3.0]]).round(3)
+        array([[0.046, 0.012]])
+        """
+        return self._of_distances(X, _upper_tail)
+
+    def _of_distances(self, X: Any, finish: Any) -> Array:
+        rows = self._rows_of(X, missing=self.missing)
+        result = np.empty((len(rows), len(self._gaussians.means)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for where, gaussians, values in self._blocks(rows, missing=self.missing):
+                result[where] = finish(gaussians.squared_distances(values), gaussians.ranks)
+        return result
+
+    # ------------------------------------------------------------------ between classes
+
+    def boundary(self, i: Any, j: Any) -> QuadraticBoundary:
+        """The surface between two classes, xᵀ A x + bᵀ x + c = 0, priors included.
+
+        Above zero, class i is the likelier of the two, below zero class j; the value is twice the log-odds.
+        So it has the sign of the difference of their columns in `decision_function`, and, of two
+        classes, ``boundary(*classes_[::-1])`` has the sign of `decision_function` itself.
+
+        Parameters
+        ----------
+        i, j : label
+            Two of the classes.
+
+        Returns
+        -------
+        QuadraticBoundary
+            With `A` = Σ_j⁻¹ − Σ_i⁻¹ (zero for LDA, diagonal for naive Bayes), `b` and `c`; called with
+            rows, it gives the value for each.
+
+        Raises
+        ------
+        ValueError
+            If i and j are not two of the classes, or both have a prior of zero.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> model = QuadraticDiscriminantAnalysis().fit([[-1.0], [1.0], [2.0], [6.0]], [0, 0, 1, 1])
+        >>> boundary = model.boundary(1, 0)
+        >>> boundary.A
+        array([[0.75]])
+        >>> boundary([[0.0], [4.0]]).round(2)
+        array([-5.39, 14.61])
+        """
+        first, second = self._position_of(i), self._position_of(j)
+        if first == second:
+            raise ValueError(f"a boundary lies between two classes; got {i!r} twice")
+        log_priors = self._finalised_now().log_priors
+        if np.isneginf(log_priors[[first, second]]).all():
+            raise ValueError(f"classes {i!r} and {j!r} both have a prior of zero, so neither is the likelier")
+        return QuadraticBoundary.between(self._gaussians, log_priors, first, second)
+
+
+def _upper_tail(squared: Array, ranks: NDArray[np.int64]) -> Array:
+    """P(χ² ≥ squared) for each class; where nothing is observed, nothing is unlikely."""
+    tail: Array = chdtrc(np.maximum(ranks, 1), squared)
+    return np.where(ranks > 0, tail, 1.0)

@@ -1,0 +1,201 @@
+"""The classes of a linear discriminant analysis, along the directions that tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.gaussians import Array
+from streamgda.labels import Labels
+from streamgda.plotting.drawing import (
+    PROBABILITIES,
+    axes,
+    check_probabilities,
+    colours,
+    draw_ellipses,
+    draw_legend,
+    draw_points,
+    points_by_class,
+)
+
+
+class LinearProjectionDisplay:
+    """The classes along the directions in which LDA finds them farthest apart.
+
+    Along these, rows of a class are uncorrelated and of unit variance about their mean, so circles stand for
+    the classes; with one direction alone, normal densities do. Make it with `from_estimator`.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_classes, n_shown)
+        Projected means, along one direction or two.
+    classes : ndarray of shape (n_classes,)
+        The labels.
+    probabilities : sequence of float
+        A circle holds this share of the rows of its class.
+    xlabel, ylabel : str
+        Labels of the axes.
+    points : ndarray of shape (n_rows, n_shown), optional
+        Projected rows to draw.
+    point_classes : ndarray of shape (n_rows,), optional
+        Their labels.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where it is drawn.
+    ellipses_ : list of n_classes lists of matplotlib.patches.Ellipse
+        For each class its circles, one for each probability; empty with one direction.
+    lines_ : list of matplotlib Line2D
+        The density of each class; empty with two directions.
+    points_ : list of matplotlib artists
+        The rows, those of each class apart; with one direction a histogram of them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import LinearDiscriminantAnalysis
+    >>> from streamgda.plotting import LinearProjectionDisplay
+    >>> model = LinearDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
+    >>> LinearProjectionDisplay.from_estimator(model).ax_.get_xlabel()
+    'component 1 (99 % of the variance between classes)'
+    """
+
+    def __init__(
+        self,
+        *,
+        means: Array,
+        classes: Labels,
+        probabilities: Sequence[float] = PROBABILITIES,
+        xlabel: str = "",
+        ylabel: str = "",
+        points: Array | None = None,
+        point_classes: Labels | None = None,
+    ) -> None:
+        self.means = means
+        self.classes = classes
+        self.probabilities = probabilities
+        self.xlabel = xlabel
+        self.ylabel = ylabel
+        self.points = points
+        self.point_classes = point_classes
+
+    @property
+    def covariances(self) -> Array:
+        """The covariance of each class along the directions, which is the identity."""
+        n_classes, n_shown = self.means.shape
+        return np.broadcast_to(np.eye(n_shown), (n_classes, n_shown, n_shown))
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: LinearDiscriminantAnalysis,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        components: Sequence[int] | None = None,
+        probabilities: Sequence[float] = PROBABILITIES,
+        ax: Any = None,
+    ) -> Self:
+        """Project the classes of a fitted LDA, and draw them.
+
+        Parameters
+        ----------
+        estimator : LinearDiscriminantAnalysis
+            Fitted.
+        X : array-like of shape (n_rows, n_features), optional
+            Rows to project and draw. All of them are drawn, so pass some hundreds.
+        y : array-like of shape (n_rows,), optional
+            Their labels, which give them the palette of their classes.
+        components : one int or two, optional
+            Which components to show; the first two, where there are two.
+        probabilities : sequence of float, default=(0.5, 0.95)
+            For each, a circle that holds this share of the rows of its class.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        display : LinearProjectionDisplay
+
+        Raises
+        ------
+        TypeError
+            If the model is not a LinearDiscriminantAnalysis.
+        ValueError
+            If there are no such components, or a probability is not between 0 and 1.
+        """
+        if not isinstance(estimator, LinearDiscriminantAnalysis):
+            raise TypeError(f"only LinearDiscriminantAnalysis projects rows; got {type(estimator).__name__}")
+        check_is_fitted(estimator)
+        check_probabilities(probabilities)
+        shown = _components(estimator, components)
+        labels = [_component_label(estimator, component) for component in shown]
+        return cls(
+            means=(estimator.means_ @ estimator.scalings_)[:, shown],
+            classes=estimator.classes_,
+            probabilities=probabilities,
+            xlabel=labels[0],
+            ylabel=labels[1] if len(labels) == 2 else "density",
+            points=None if X is None else estimator.transform(X)[:, shown],
+            point_classes=None if y is None else np.asarray(y),
+        ).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        display : LinearProjectionDisplay
+        """
+        self.ax_ = axes(ax)
+        self.figure_ = self.ax_.figure
+        palette = colours(len(self.classes))
+        if self.means.shape[1] == 2:
+            self.lines_: list[Any] = []
+            self.ellipses_ = draw_ellipses(self, palette)
+            self.points_ = draw_points(self, palette)
+            self.ax_.autoscale_view()
+            self.ax_.set_aspect("equal", adjustable="datalim")
+        else:
+            self.ellipses_ = []
+            self.lines_ = self._draw_densities(palette)
+            self.points_ = self._draw_histograms(palette)
+        self.ax_.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        draw_legend(self.ax_, self.classes)
+        return self
+
+    def _draw_densities(self, palette: Array) -> list[Any]:
+        x = np.linspace(self.means.min() - 4, self.means.max() + 4, 400)
+        rows = zip(self.means[:, 0], self.classes, palette, strict=True)
+        return [self.ax_.plot(x, norm.pdf(x, mean), color=c, label=str(k))[0] for mean, k, c in rows]
+
+    def _draw_histograms(self, palette: Array) -> list[Any]:
+        return [
+            self.ax_.hist(points[:, 0], bins="auto", density=True, color=colour, alpha=0.3)[2]
+            for points, colour in points_by_class(self, palette)
+        ]
+
+
+def _components(estimator: LinearDiscriminantAnalysis, components: Sequence[int] | None) -> list[int]:
+    n_components = estimator.scalings_.shape[1]
+    shown = list(range(min(2, n_components))) if components is None else list(components)
+    if len(shown) not in (1, 2) or not set(shown) <= set(range(n_components)):
+        raise ValueError(f"one or two of the components 0 to {n_components - 1} can be shown; got {shown}")
+    return shown
+
+
+def _component_label(estimator: LinearDiscriminantAnalysis, component: int) -> str:
+    share = estimator.explained_variance_ratio_[component]
+    return f"component {component + 1} ({100 * share:.2g} % of the variance between classes)"

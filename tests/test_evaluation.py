@@ -1,0 +1,316 @@
+"""Evaluations beside scikit-learn's metrics, and the laws by which they merge."""
+
+import copy
+import pickle
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import log_softmax
+from sklearn import metrics
+from sklearn.calibration import calibration_curve
+
+from streamgda import Evaluation
+from streamgda.curves import LOWER_EDGES, N_BINS, bins_of
+
+from .strategies import label_sets, partitions
+
+RNG = np.random.default_rng(0)
+
+
+def judged_rows(n_rows=5000, n_classes=3, sharpness=2.0):
+    """Labels, and scores that lean towards them."""
+    y = RNG.integers(0, n_classes, n_rows)
+    scores = RNG.normal(size=(n_rows, n_classes)) * sharpness
+    scores[np.arange(n_rows), y] += sharpness
+    return y, scores
+
+
+def log_odds(scores):
+    """ln p / (1 − p) of each class, by the definition."""
+    return np.stack(
+        [
+            scores[:, k] - np.logaddexp.reduce(np.delete(scores, k, axis=1), axis=1)
+            for k in range(scores.shape[1])
+        ],
+        axis=1,
+    )
+
+
+CASES = {
+    "three classes": (judged_rows(), None),
+    "two classes": (judged_rows(n_classes=2), None),
+    "weighted": (judged_rows(), RNG.uniform(0, 3, 5000)),
+    "sharp": (judged_rows(sharpness=40.0), None),
+    "certain": (judged_rows(sharpness=2000.0), None),
+    "blunt": (judged_rows(sharpness=0.01), None),
+    "a rare class": ((np.append(np.zeros(999, int), 1), RNG.normal(size=(1000, 2))), None),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    (y, scores), weight = CASES[request.param]
+    evaluation = Evaluation().update(y, scores, np.arange(scores.shape[1]), weight)
+    return evaluation, y, scores, weight
+
+
+def test_decisions_as_scikit_learn_judges_them(case):
+    evaluation, y, scores, weight = case
+    found = scores.argmax(axis=1)
+    confusion = metrics.confusion_matrix(y, found, sample_weight=weight)
+    np.testing.assert_allclose(evaluation.confusion_matrix, confusion, rtol=1e-12)
+    assert evaluation.confusion_matrix.dtype == confusion.dtype
+    assert evaluation.accuracy == pytest.approx(metrics.accuracy_score(y, found, sample_weight=weight))
+    expected = metrics.precision_recall_fscore_support(y, found, sample_weight=weight, zero_division=0)
+    for name, values in zip(("precision", "recall", "f1", "support"), expected, strict=True):
+        np.testing.assert_allclose(getattr(evaluation, name), values, rtol=1e-12)
+
+
+def test_probabilities_as_scikit_learn_judges_them(case):
+    evaluation, y, scores, weight = case
+    probabilities = np.exp(log_softmax(scores, axis=1))
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    target = probabilities[:, 1] if scores.shape[1] == 2 else probabilities
+    brier = metrics.brier_score_loss(y, target, sample_weight=weight)
+    assert evaluation.brier_score == pytest.approx(brier, rel=1e-10)
+    assert evaluation.log_loss == pytest.approx(
+        metrics.log_loss(y, probabilities, sample_weight=weight), rel=1e-10
+    )
+
+
+def test_areas_are_within_their_errors_of_those_of_scikit_learn(case):
+    evaluation, y, scores, weight = case
+    odds = log_odds(scores)
+    for k in range(scores.shape[1]):
+        auc = metrics.roc_auc_score(y == k, odds[:, k], sample_weight=weight)
+        assert abs(evaluation.roc_auc[k] - auc) <= evaluation.roc_auc_error[k] + 1e-12
+        precision = metrics.average_precision_score(y == k, odds[:, k], sample_weight=weight)
+        off = abs(evaluation.average_precision[k] - precision)
+        assert off <= evaluation.average_precision_error[k] + 1e-12
+
+
+@given(
+    hnp.arrays(np.float64, 12, elements=st.floats(-1, 1, width=16)),
+    hnp.arrays(np.bool_, 12),
+    hnp.arrays(np.int64, 12, elements=st.integers(1, 3)),
+)
+def test_areas_of_few_scores_in_few_bins(odds, positive, weight):
+    """The bounds hold where they are wide: nearly all the rows share a bin with others."""
+    positive[0], positive[1] = True, False
+    evaluation = Evaluation().update(positive, np.outer(odds, [0.0, 0.02]), [False, True], weight)
+    auc = metrics.roc_auc_score(positive, odds, sample_weight=weight)
+    assert abs(evaluation.roc_auc[1] - auc) <= evaluation.roc_auc_error[1] + 1e-12
+    precision = metrics.average_precision_score(positive, odds, sample_weight=weight)
+    off = abs(evaluation.average_precision[1] - precision)
+    assert off <= evaluation.average_precision_error[1] + 1e-12
+
+
+def test_errors_of_areas_are_small_where_scores_are_spread():
+    (y, scores), _ = CASES["three classes"]
+    evaluation = Evaluation().update(y, scores, [0, 1, 2])
+    assert evaluation.roc_auc_error.max() < 1e-3
+    assert evaluation.average_precision_error.max() < 5e-3
+
+
+def test_curves_are_those_of_scikit_learn_on_binned_scores():
+    (y, scores), weight = CASES["weighted"]
+    evaluation = Evaluation().update(y, scores, [0, 1, 2], weight)
+    binned = bins_of(log_odds(scores))
+    for k in range(3):
+        fpr, tpr, _ = metrics.roc_curve(y == k, binned[:, k], sample_weight=weight, drop_intermediate=False)
+        ours = evaluation.roc_curve(k)
+        np.testing.assert_allclose(ours[0], fpr, atol=1e-12)
+        np.testing.assert_allclose(ours[1], tpr, atol=1e-12)
+        assert (np.diff(ours[2]) < 0).all()
+        precision, recall, _ = metrics.precision_recall_curve(y == k, binned[:, k], sample_weight=weight)
+        ours = evaluation.precision_recall_curve(k)
+        np.testing.assert_allclose(ours[0], precision, atol=1e-12)
+        np.testing.assert_allclose(ours[1], recall, atol=1e-12)
+        assert len(ours[2]) == len(ours[0]) - 1
+
+
+def test_a_threshold_gives_the_rates_of_its_point():
+    (y, scores), _ = CASES["three classes"]
+    fpr, tpr, thresholds = Evaluation().update(y, scores, [0, 1, 2]).roc_curve(1)
+    odds = log_odds(scores)[:, 1]
+    for i in range(0, len(thresholds), 50):
+        taken = odds >= thresholds[i]
+        assert fpr[i] == pytest.approx(taken[y != 1].mean())
+        assert tpr[i] == pytest.approx(taken[y == 1].mean())
+
+
+@pytest.mark.parametrize("name", ["three classes", "two classes", "weighted", "sharp"])
+def test_calibration_as_scikit_learn_has_it(name):
+    (y, scores), weight = CASES[name]
+    evaluation = Evaluation().update(y, scores, np.arange(scores.shape[1]), weight)
+    probabilities = np.exp(log_softmax(scores, axis=1)).clip(0, 1)
+    repeated = np.arange(len(y)) if weight is None else None
+    for k in range(scores.shape[1]):
+        ours = evaluation.calibration_curve(k)
+        if repeated is None:
+            bins = np.searchsorted(np.linspace(0, 1, 11)[1:-1], probabilities[:, k])
+            shares = [np.average(y[bins == b] == k, weights=weight[bins == b]) for b in np.unique(bins)]
+            np.testing.assert_allclose(ours[0], shares, rtol=1e-10)
+            continue
+        theirs = calibration_curve(y == k, probabilities[:, k], n_bins=10)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+# ---------------------------------------------------------------------- bins
+
+
+@given(hnp.arrays(np.float64, 2, elements=st.floats(allow_nan=False)))
+def test_bins_keep_the_order_of_scores(odds):
+    low, high = bins_of(np.sort(odds))
+    assert 0 <= low <= high < N_BINS
+
+
+@given(st.floats(-1e5, 1e5))
+def test_a_bin_holds_what_lies_between_its_edges(odds):
+    (place,) = bins_of(np.array([odds]))
+    slack = 1e-15 * (1 + abs(odds))  # what 1 + |z| loses
+    assert LOWER_EDGES[place] - slack <= odds <= LOWER_EDGES[place + 1] + slack
+    assert LOWER_EDGES[place + 1] - LOWER_EDGES[place] <= (1 + abs(odds)) / 127
+
+
+# ---------------------------------------------------------------------- laws
+
+
+@st.composite
+def judged(draw, max_rows=20):
+    labels = np.array(draw(label_sets))
+    n_rows = draw(st.integers(1, max_rows))
+    codes = draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, len(labels) - 1)))
+    scores = draw(hnp.arrays(np.float64, (n_rows, len(labels)), elements=st.floats(-60, 60, width=16)))
+    weight = draw(st.none() | hnp.arrays(np.float64, n_rows, elements=st.sampled_from([0.5, 1.0, 2.0])))
+    return labels[codes], scores, labels, weight
+
+
+def evaluation_of(y, scores, labels, weight, rows=slice(None)):
+    return Evaluation().update(y[rows], scores[rows], labels, None if weight is None else weight[rows])
+
+
+def same(a, b):
+    """Whether counts are equal, and what is summed up in float64 equal but for its last digits."""
+    assert (a.n_rows, a.n_dropped) == (b.n_rows, b.n_dropped)
+    assert np.array_equal(a.classes, b.classes)
+    for name in ("confusion_matrix", "roc_auc", "roc_auc_error", "average_precision", "f1"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    for name in ("log_loss", "brier_score"):
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-12)
+    for label in a.classes:
+        np.testing.assert_allclose(a.calibration_curve(label), b.calibration_curve(label), rtol=1e-12)
+    return True
+
+
+@given(st.data())
+def test_any_partition_of_the_rows_is_all_of_them(data):
+    rows = data.draw(judged())
+    parts = [evaluation_of(*rows, part) for part in data.draw(partitions(len(rows[0])))]
+    assert same(sum(parts), evaluation_of(*rows))
+    assert same(reduce(lambda a, b: b + a, parts), evaluation_of(*rows))
+
+
+@given(judged())
+def test_nothing_is_the_identity_and_operands_are_left_alone(rows):
+    evaluation = evaluation_of(*rows)
+    before = copy.deepcopy(evaluation)
+    assert Evaluation() + evaluation == evaluation == evaluation + Evaluation() == 0 + evaluation
+    assert evaluation + evaluation != evaluation
+    assert evaluation == before
+    assert pickle.loads(pickle.dumps(evaluation)) == evaluation
+
+
+@given(judged(), st.data())
+def test_a_class_that_the_model_learns_later_had_probability_zero(rows, data):
+    """Rows judged before a model knew the last class merge with rows judged after."""
+    y, scores, labels, weight = rows
+    early = y != labels[-1]
+    blind = scores.copy()
+    blind[early, -1] = -np.inf
+    before = evaluation_of(y, scores[:, :-1], labels[:-1], weight, early)
+    after = evaluation_of(y, scores, labels, weight, ~early)
+    assert same(before + after, evaluation_of(y, blind, labels, weight))
+    assert same(after + before, evaluation_of(y, blind, labels, weight))
+
+
+def test_a_label_that_the_model_does_not_know_counts_as_missed():
+    evaluation = Evaluation().update([0, 1, 2, 2], np.tile([1.0, 0.0], (4, 1)), [0, 1])
+    assert evaluation.confusion_matrix.tolist() == [[1, 0, 0], [1, 0, 0], [2, 0, 0]]
+    assert evaluation.accuracy == 0.25
+    assert evaluation.roc_auc[2] == 0.5
+    p = 1 / (1 + np.exp(-1.0))
+    expected = -(np.log(p) + np.log(1 - p) + 2 * np.log(2.0**-52)) / 4
+    assert evaluation.log_loss == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------------- what a user sees
+
+
+def test_what_is_printed():
+    y, scores = judged_rows(n_rows=1234)
+    evaluation = Evaluation().update(np.array(["a", "b", "c"])[y], scores, ["a", "b", "c"])
+    printed = str(evaluation)
+    assert "1,234 rows, 3 classes" in printed
+    assert f"accuracy {evaluation.accuracy:.4f}" in printed
+    assert printed.splitlines()[-1].split()[0] == "c"
+    assert repr(evaluation) == f"Evaluation(classes=3, rows=1234, accuracy={evaluation.accuracy:.4g})"
+    frame = evaluation.to_frame()
+    assert frame.index.tolist() == ["a", "b", "c"]
+    assert frame["support"].sum() == 1234
+    assert frame.loc["b", "roc_auc"] == evaluation.roc_auc[1]
+
+
+def test_many_classes_are_not_all_printed():
+    y = np.arange(30)
+    assert "... and 10 more classes" in str(Evaluation().update(y, np.eye(30), y))
+
+
+def test_an_evaluation_of_nothing():
+    evaluation = Evaluation()
+    assert np.isnan([evaluation.accuracy, evaluation.log_loss, evaluation.brier_score]).all()
+    assert evaluation.roc_auc.shape == (0,)
+    assert "0 rows" in str(evaluation)
+
+
+def test_areas_of_a_class_without_rows_or_rest_are_not_numbers():
+    evaluation = Evaluation().update([0, 0], np.zeros((2, 2)), [0, 1])
+    assert np.isnan(evaluation.roc_auc).all()
+    assert np.isnan(evaluation.average_precision[1])
+    assert evaluation.average_precision[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0, 1], np.zeros((2, 3)), [0, 1]), r"scores have shape \(2, 3\)"),
+        (([0, 1, 1], np.zeros((2, 2)), [0, 1]), "y has 3 rows"),
+        (([0, 1], np.zeros((2, 2)), [0, 1], [1.0]), r"sample_weight \(1,\)"),
+        (([0, 1], np.full((2, 2), np.nan), [0, 1]), "NaN or infinite"),
+        (([0, None], np.zeros((2, 2)), [0, 1]), "label is missing"),
+        ((["a", "b"], np.zeros((2, 2)), [0, 1]), "different kinds"),
+    ],
+)
+def test_bad_input_is_refused_and_changes_nothing(arguments, message):
+    evaluation = Evaluation().update([0, 1], np.zeros((2, 2)), [0, 1])
+    before = copy.deepcopy(evaluation)
+    with pytest.raises(ValueError, match=message):
+        evaluation.update(*arguments)
+    assert evaluation == before
+
+
+def test_a_class_that_is_not_there_is_named():
+    with pytest.raises(KeyError, match="no class 'x'; there are a, b"):
+        Evaluation().update(["a", "b"], np.zeros((2, 2)), ["a", "b"]).roc_curve("x")
+
+
+def test_probabilities_that_are_zero_in_float64_are_told_apart():
+    """Log-odds of the likeliest class are worked out where 1 − p has long become 0."""
+    gap = np.array([100.0, 800.0, 5000.0])
+    evaluation = Evaluation().update([1, 0, 1], np.stack([gap, np.zeros(3)], axis=1), [0, 1])
+    assert evaluation.roc_auc[0] == 0.5  # the row of class 0 is between the others
+    assert len(evaluation.roc_curve(0)[0]) == 4

@@ -1,0 +1,433 @@
+"""Sampling, completing, outliers and boundaries, beside scipy, numeric integration and large samples."""
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
+from scipy.spatial import distance
+from sklearn.datasets import load_iris
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+PRIORS = [0.5, 0.2, 0.3]
+LABELS = np.array(["ash", "birch", "cedar"])
+
+every_model = pytest.mark.parametrize("model", MODELS)
+
+
+def rows_of_three_classes(n_features=4, n_rows=600, offset=5.0):
+    rng = np.random.default_rng(3)
+    codes = np.arange(n_rows) % 3
+    mixing = rng.normal(size=(3, n_features, n_features)) + 2 * np.eye(n_features)
+    X = np.einsum("nj,nij->ni", rng.normal(size=(n_rows, n_features)), mixing[codes])
+    return X + 2 * rng.normal(size=(3, n_features))[codes] + offset, LABELS[codes]
+
+
+def fitted(model, *shape, missing="raise", **named):
+    return model(priors=PRIORS, missing=missing).fit(*rows_of_three_classes(*shape, **named))
+
+
+def moments(model, X, y):
+    """Means and covariances as NumPy works them out from the rows."""
+    means = np.array([X[y == label].mean(axis=0) for label in LABELS])
+    covariances = np.array([np.cov(X[y == label].T, bias=True) for label in LABELS])
+    if isinstance(model, LinearDiscriminantAnalysis):
+        covariances[:] = covariances.mean(axis=0)
+    if isinstance(model, GaussianNB):
+        covariances = np.array([np.diag(np.diag(c)) for c in covariances])
+    return means, covariances
+
+
+def with_holes(X, share=0.4):
+    holed = X.copy()
+    holed[np.random.default_rng(0).random(X.shape) < share] = np.nan
+    return holed
+
+
+# ---------------------------------------------------------------------- sampling
+
+
+@every_model
+def test_a_large_sample_has_the_moments_of_the_model(model):
+    X, y = rows_of_three_classes()
+    fitted_model = fitted(model)
+    drawn, labels = fitted_model.sample(200_000, random_state=0)
+    observed = [(labels == label).sum() for label in LABELS]
+    assert stats.chisquare(observed, np.multiply(PRIORS, len(labels))).pvalue > 0.001
+    for label, mean, covariance in zip(LABELS, *moments(fitted_model, X, y), strict=True):
+        rows = drawn[labels == label]
+        deviations = np.sqrt(np.diag(covariance))
+        assert np.abs((rows.mean(axis=0) - mean) / deviations).max() < 5 / np.sqrt(len(rows))
+        error = (np.cov(rows.T) - covariance) / np.outer(deviations, deviations)
+        assert np.abs(error).max() < 5 * np.sqrt(2 / len(rows))
+
+
+@every_model
+def test_rows_of_one_class_are_normal_in_every_direction(model):
+    X, y = rows_of_three_classes()
+    fitted_model = fitted(model)
+    means, covariances = moments(fitted_model, X, y)
+    rows, labels = fitted_model.sample(20_000, "birch", random_state=1)
+    assert set(labels) == {"birch"}
+    for direction in np.random.default_rng(0).normal(size=(5, 4)):
+        scale = np.sqrt(direction @ covariances[1] @ direction)
+        assert stats.kstest((rows - means[1]) @ direction / scale, "norm").pvalue > 0.001
+
+
+@every_model
+def test_a_seed_gives_the_same_rows_again(model):
+    fitted_model = fitted(model)
+    once, again = (fitted_model.sample(50, random_state=7) for _ in range(2))
+    np.testing.assert_array_equal(once[0], again[0])
+    np.testing.assert_array_equal(once[1], again[1])
+    assert (fitted_model.sample(50, random_state=8)[0] != once[0]).any()
+    state = np.random.RandomState(7)
+    np.testing.assert_array_equal(fitted_model.sample(50, random_state=state)[0], once[0])
+    assert (fitted_model.sample(50, random_state=state)[0] != once[0]).any()
+    X, y = fitted_model.sample()
+    assert X.shape == (1, 4)
+    assert y.shape == (1,)
+
+
+def test_a_class_without_prior_is_drawn_only_when_asked_for():
+    model = GaussianNB(priors=[0.0, 0.5, 0.5]).fit(*rows_of_three_classes())
+    assert set(model.sample(500, random_state=0)[1]) == {"birch", "cedar"}
+    assert set(model.sample(5, "ash")[1]) == {"ash"}
+
+
+@every_model
+@pytest.mark.parametrize("labels", [[-3, 0, 5], [False, True, True]])
+def test_labels_of_every_kind_can_be_asked_for(model, labels):
+    X, y = rows_of_three_classes()
+    codes = np.searchsorted(LABELS, y)
+    fitted_model = model().fit(X, np.array(labels)[codes])
+    for label in fitted_model.classes_:
+        drawn = fitted_model.sample(3, label)[1]
+        assert drawn.tolist() == [label] * 3
+        assert drawn.dtype == fitted_model.classes_.dtype
+
+
+def test_samples_of_a_singular_covariance_stay_in_its_range():
+    X, y = rows_of_three_classes()
+    with pytest.warns(UserWarning, match="rank 4 of 6"):
+        model = LinearDiscriminantAnalysis().fit(np.column_stack([X, X[:, 0] - X[:, 1], np.full(600, 7)]), y)
+    rows, _ = model.sample(1000, random_state=0)
+    np.testing.assert_allclose(rows[:, 4], rows[:, 0] - rows[:, 1], atol=1e-9)
+    np.testing.assert_allclose(rows[:, 5], 7)
+
+
+# ---------------------------------------------------------------------- imputation
+
+
+def regressions(model, X, y, row):
+    """E[missing | observed] of a row, by the textbook's formula and scipy's densities."""
+    there, means, covariances = ~np.isnan(row), *moments(model, X, y)
+    scores, expected = [], []
+    for prior, mean, covariance in zip(PRIORS, means, covariances, strict=True):
+        of_observed = covariance[np.ix_(there, there)]
+        scores.append(prior)
+        if there.any():
+            scores[-1] *= stats.multivariate_normal(mean[there], of_observed).pdf(row[there])
+        slope = np.linalg.solve(of_observed, row[there] - mean[there])
+        expected.append(mean[~there] + covariance[np.ix_(~there, there)] @ slope)
+    return np.average(expected, axis=0, weights=scores)
+
+
+@every_model
+def test_missing_features_get_their_conditional_mean(model):
+    X, y = rows_of_three_classes(6)
+    fitted_model = fitted(model, 6)
+    holed = with_holes(X)
+    completed = fitted_model.impute(holed)
+    missing = np.isnan(holed)
+    np.testing.assert_array_equal(completed[~missing], X[~missing])
+    for row, guess in zip(holed[:100], completed, strict=False):
+        expected = regressions(fitted_model, X, y, row)
+        np.testing.assert_allclose(guess[np.isnan(row)], expected, rtol=1e-6, atol=1e-6)
+
+
+@every_model
+def test_the_conditional_mean_is_the_integral_over_what_is_missing(model):
+    X, y = rows_of_three_classes(2)
+    fitted_model = fitted(model, 2)
+    densities = [
+        stats.multivariate_normal(*of_class) for of_class in zip(*moments(fitted_model, X, y), strict=True)
+    ]
+    for first in (0.0, 4.5, 11.0):
+
+        def joint(second, power, first=first):
+            density = sum(p * d.pdf([first, second]) for p, d in zip(PRIORS, densities, strict=True))
+            return second**power * density
+
+        weight, mean = (integrate.quad(joint, -60, 60, (power,), points=[0, 5, 10])[0] for power in (0, 1))
+        assert fitted_model.impute([[first, np.nan]])[0, 1] == pytest.approx(mean / weight, rel=1e-6)
+
+
+@every_model
+def test_the_conditional_mean_is_that_of_a_large_sample(model):
+    fitted_model = fitted(model)
+    rows, _ = fitted_model.sample(500_000, random_state=0)
+    for at in (3.0, 5.0, 8.0):
+        near = rows[np.abs(rows[:, 1] - at) < 0.05]
+        assert len(near) > 1000
+        error = near.std(axis=0) / np.sqrt(len(near))
+        guess = fitted_model.impute([[np.nan, at, np.nan, np.nan]])[0]
+        assert (np.abs(near.mean(axis=0) - guess) < 5 * error)[[0, 2, 3]].all()
+
+
+@every_model
+def test_the_guess_is_better_than_the_overall_mean(model):
+    X, y = load_iris(return_X_y=True)
+    fitted_model = model().fit(X, y)
+    holed = with_holes(X, 0.25)
+    missing = np.isnan(holed)
+    of_means = np.where(missing, X.mean(axis=0), X) - X
+    of_model = fitted_model.impute(holed) - X
+    assert (of_model**2).sum() < 0.3 * (of_means**2).sum()
+
+
+@every_model
+def test_what_is_imputed_besides(model):
+    fitted_model = fitted(model)
+    X = rows_of_three_classes()[0]
+    np.testing.assert_array_equal(fitted_model.impute(X), X)
+    nothing = fitted_model.impute(np.full((2, 4), np.nan))
+    np.testing.assert_allclose(nothing, [np.dot(PRIORS, fitted_model.statistics_.means)] * 2, rtol=1e-12)
+    single = fitted_model.impute(with_holes(X).astype(np.float32))
+    assert single.dtype == np.float64
+    np.testing.assert_allclose(single, fitted_model.impute(with_holes(X)), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="infinity"):
+        fitted_model.impute([[1, 2, np.inf, np.nan]])
+    with pytest.raises(ValueError, match="3 features"):
+        fitted_model.impute([[1, 2, np.nan]])
+
+
+@pytest.mark.parametrize("model", [GaussianNB, QuadraticDiscriminantAnalysis])
+def test_a_row_too_far_to_tell_its_class_is_named(model):
+    with pytest.raises(ValueError, match="row 1 is too far from the classes"):
+        fitted(model).impute([[1, 2, 3, np.nan], [1e200, 2, 3, np.nan]])
+
+
+def test_a_feature_that_others_determine_is_recovered():
+    X, y = rows_of_three_classes()
+    with pytest.warns(UserWarning, match="rank 4 of 5"):
+        model = LinearDiscriminantAnalysis().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y)
+    holed = np.column_stack([X, np.full(len(X), np.nan)])
+    np.testing.assert_allclose(model.impute(holed)[:, 4], X[:, 0] - X[:, 1], atol=1e-9)
+
+
+# ---------------------------------------------------------------------- distances and outliers
+
+
+@every_model
+def test_distances_and_p_values_are_scipys(model):
+    X, y = rows_of_three_classes()
+    fitted_model = fitted(model)
+    expected = np.array(
+        [
+            [distance.mahalanobis(row, mean, np.linalg.inv(c)) for row in X]
+            for mean, c in zip(*moments(fitted_model, X, y), strict=True)
+        ]
+    ).T
+    np.testing.assert_allclose(fitted_model.mahalanobis(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(fitted_model.p_values(X), stats.chi2.sf(expected**2, 4), rtol=1e-5)
+
+
+@every_model
+def test_p_values_of_rows_of_the_model_are_uniform(model):
+    fitted_model = fitted(model)
+    for k, label in enumerate(LABELS):
+        rows = fitted_model.sample(20_000, label, random_state=k)[0]
+        assert stats.kstest(fitted_model.p_values(rows)[:, k], "uniform").pvalue > 0.001
+
+
+@every_model
+def test_p_values_of_rows_with_holes_go_by_what_is_there(model):
+    X, _ = rows_of_three_classes()
+    fitted_model = fitted(model, missing="marginal")
+    holed = with_holes(X)
+    holed[0] = np.nan
+    n_there = (~np.isnan(holed)).sum(axis=1, keepdims=True)
+    some = n_there[:, 0] > 0
+    squared = fitted_model.mahalanobis(holed) ** 2
+    p_values = fitted_model.p_values(holed)
+    np.testing.assert_allclose(p_values[some], stats.chi2.sf(squared, n_there)[some], rtol=1e-9)
+    assert (squared[0] == 0).all()
+    assert (p_values[0] == 1).all()
+
+
+def test_degrees_of_freedom_are_the_rank():
+    X, y = rows_of_three_classes()
+    with pytest.warns(UserWarning, match="rank 4 of 5"):
+        doubled = LinearDiscriminantAnalysis().fit(np.column_stack([X, X[:, 0]]), y)
+    plain = LinearDiscriminantAnalysis().fit(X, y)
+    p_values = doubled.p_values(np.column_stack([X, X[:, 0]]))
+    np.testing.assert_allclose(p_values, plain.p_values(X), rtol=1e-6)
+
+
+@every_model
+def test_an_outlier_is_far_from_every_class(model):
+    fitted_model = fitted(model)
+    rows = np.vstack([fitted_model.sample(1000, random_state=0)[0], np.full((3, 4), 80.0)])
+    p_values = fitted_model.p_values(rows).max(axis=1)
+    assert (p_values[-3:] < 1e-9).all()
+    assert (p_values[:-3] < 0.01).mean() < 0.03
+    assert fitted_model.score_samples(rows).argmin() >= 1000
+    distances = fitted_model.mahalanobis([[1e300] * 4])
+    assert (distances > 1e100).all()
+
+
+@every_model
+def test_a_mean_is_at_no_distance_from_itself(model):
+    """Also where the means lie thousands of deviations apart, and from zero."""
+    X, y = rows_of_three_classes(offset=1e6)
+    fitted_model = model().fit(X + 1e5 * np.searchsorted(LABELS, y)[:, None], y)
+    distances = fitted_model.mahalanobis(fitted_model.statistics_.means)
+    assert np.diag(distances).max() < 1e-7
+    assert (distances + np.eye(3) > 0.9).all()
+
+
+# ---------------------------------------------------------------------- boundaries
+
+
+def pairs(model):
+    return [(i, j) for i in range(3) for j in range(3) if i != j]
+
+
+@every_model
+def test_a_boundary_is_the_difference_of_log_densities(model):
+    X, y = rows_of_three_classes()
+    fitted_model = fitted(model)
+    means, covariances = moments(fitted_model, X, y)
+    scores = np.array(
+        [
+            stats.multivariate_normal(mean, c).logpdf(X) + np.log(prior)
+            for prior, mean, c in zip(PRIORS, means, covariances, strict=True)
+        ]
+    )
+    for i, j in pairs(fitted_model):
+        boundary = fitted_model.boundary(LABELS[i], LABELS[j])
+        expected = np.linalg.inv(covariances[j]) - np.linalg.inv(covariances[i])
+        np.testing.assert_allclose(boundary.A, expected, atol=1e-6)
+        values = 2 * (scores[i] - scores[j])
+        np.testing.assert_allclose(boundary(X), values, rtol=1e-6, atol=1e-5)
+        by_hand = np.einsum("ni,ij,nj->n", X, boundary.A, X) + X @ boundary.b + boundary.c
+        np.testing.assert_allclose(by_hand, values, rtol=1e-6, atol=1e-5)
+
+
+@every_model
+@settings(max_examples=100)
+@given(seed=st.integers(0, 2**31), scale=st.sampled_from([0.1, 1.0, 10.0, 1e3, 1e6]))
+def test_the_sign_of_a_boundary_is_that_of_the_decision_function(model, seed, scale):
+    fitted_model = fitted(model)
+    rows = 5 + scale * np.random.RandomState(seed).standard_normal((200, 4))
+    decisions = fitted_model.decision_function(rows)
+    for i, j in pairs(fitted_model):
+        margins = decisions[:, i] - decisions[:, j]
+        clear = np.abs(margins) > 1e-9 * np.abs(decisions).max(axis=1)
+        signs = np.sign(fitted_model.boundary(LABELS[i], LABELS[j])(rows))
+        assert (signs[clear] == np.sign(margins[clear])).all()
+
+
+@every_model
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_the_boundary_of_two_classes_has_the_sign_of_the_decision_function(model, offset):
+    X, y = rows_of_three_classes(offset=offset)
+    two = y != "cedar"
+    fitted_model = model().fit(X[two], y[two])
+    boundary = fitted_model.boundary(*fitted_model.classes_[::-1])
+    np.testing.assert_allclose(boundary(X), 2 * fitted_model.decision_function(X), rtol=1e-6, atol=1e-6)
+
+
+@every_model
+@settings(max_examples=50)
+@given(seed=st.integers(0, 2**31))
+def test_on_the_boundary_both_classes_are_as_likely(model, seed):
+    """Where a line from one row to another crosses it, found by bisection of the posteriors."""
+    fitted_model = fitted(model)
+    start, end = fitted_model.sample(2, random_state=seed)[0]
+
+    def odds(share):
+        at = fitted_model.predict_log_proba([(1 - share) * start + share * end])[0]
+        return at[0] - at[2]
+
+    assume(odds(0.0) * odds(1.0) < 0)
+    share = optimize.brentq(odds, 0, 1, xtol=1e-14)
+    value = fitted_model.boundary("ash", "cedar")([(1 - share) * start + share * end])[0]
+    assert value == pytest.approx(0, abs=1e-8)
+
+
+def test_boundaries_of_shared_covariances_are_planes():
+    model = fitted(LinearDiscriminantAnalysis)
+    boundary = model.boundary("ash", "birch")
+    assert not boundary.A.any()
+    np.testing.assert_allclose(boundary.b, 2 * (model.coef_[0] - model.coef_[1]), rtol=1e-9)
+    np.testing.assert_allclose(boundary.c, 2 * (model.intercept_[0] - model.intercept_[1]), rtol=1e-9)
+    naive = fitted(GaussianNB).boundary("ash", "birch").A
+    assert (naive == np.diag(np.diag(naive))).all()
+
+
+@every_model
+def test_turned_round_a_boundary_changes_its_sign(model):
+    fitted_model = fitted(model)
+    X = rows_of_three_classes()[0]
+    one, other = fitted_model.boundary("ash", "birch"), fitted_model.boundary("birch", "ash")
+    np.testing.assert_array_equal(one.A, -other.A)
+    np.testing.assert_allclose(one(X), -other(X), rtol=1e-12)
+
+
+def test_a_class_without_prior_lies_nowhere():
+    model = QuadraticDiscriminantAnalysis(priors=[0, 0, 1]).fit(*rows_of_three_classes())
+    assert (model.boundary("cedar", "ash")([[5.0] * 4, [-90.0] * 4]) == np.inf).all()
+    with pytest.raises(ValueError, match="'ash' and 'birch' both have a prior of zero"):
+        model.boundary("ash", "birch")
+
+
+# ---------------------------------------------------------------------- how they are used
+
+
+@every_model
+def test_a_class_that_is_not_there_is_named(model):
+    fitted_model = fitted(model)
+    for ask in (lambda: fitted_model.sample(3, "elm"), lambda: fitted_model.boundary("ash", "elm")):
+        with pytest.raises(ValueError, match="'elm' is none of the 3 classes: 'ash', 'birch', 'cedar'"):
+            ask()
+    with pytest.raises(ValueError, match="between two classes; got 'ash' twice"):
+        fitted_model.boundary("ash", "ash")
+    with pytest.raises(ValueError, match="n_samples == 0, must be >= 1"):
+        fitted_model.sample(0)
+    with pytest.raises(TypeError, match="n_samples must be an instance of int"):
+        fitted_model.sample(2.5)
+
+
+@every_model
+def test_dask_rows_give_lazy_results(model):
+    X, y = rows_of_three_classes()
+    names = list("abcd")
+    fitted_model = model(missing="marginal").fit(pd.DataFrame(X, columns=names), y)
+    holed = pd.DataFrame(with_holes(X), columns=names)
+    for method in ("impute", "mahalanobis", "p_values"):
+        expected = getattr(fitted_model, method)(holed)
+        lazy = getattr(fitted_model, method)(dd.from_pandas(holed, npartitions=3))
+        framed = lazy.compute()
+        np.testing.assert_allclose(framed, expected, rtol=1e-12)
+        assert framed.columns.tolist() == (names if method == "impute" else LABELS.tolist())
+    plain = model(missing="marginal").fit(X, y)
+    lazy = plain.impute(da.from_array(holed.to_numpy(), chunks=(100, 2)))
+    np.testing.assert_allclose(lazy.compute(), plain.impute(holed.to_numpy()), rtol=1e-12)
+
+
+@every_model
+def test_what_the_model_learns_changes_what_it_draws(model):
+    fitted_model = fitted(model)
+    before = fitted_model.boundary("ash", "birch")
+    X, y = rows_of_three_classes(offset=50.0)
+    fitted_model.partial_fit(X, y)
+    after, probe = fitted_model.boundary("ash", "birch"), np.array([[5.0] * 4])
+    assert before(probe) != after(probe)
+    assert fitted_model.sample(500, random_state=0)[0].mean() > 20

@@ -1,0 +1,258 @@
+"""What pictures of models show: their regions, ellipses, rows, labels and legends."""
+
+import sys
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.datasets import load_iris
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.plotting import DecisionRegionsDisplay, LinearProjectionDisplay
+
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+KINDS = np.array(["setosa", "versicolor", "virginica"])
+PAIRS = [(0, 1), (2, 3), (3, 0), ("petal width (cm)", "sepal width (cm)")]
+
+every_model = pytest.mark.parametrize("model", MODELS)
+
+
+@pytest.fixture(autouse=True)
+def no_figures_left():
+    yield
+    plt.close("all")
+
+
+def iris():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    return X, KINDS[y]
+
+
+def positions(X, features):
+    return [f if isinstance(f, int) else X.columns.get_loc(f) for f in features]
+
+
+def texts(legend):
+    return [text.get_text() for text in legend.get_texts()]
+
+
+# ---------------------------------------------------------------------- decision regions
+
+
+@every_model
+@pytest.mark.parametrize("features", PAIRS)
+def test_regions_are_where_each_class_is_predicted_from_two_features(model, features):
+    X, y = iris()
+    fitted = model(priors=[0.2, 0.3, 0.5]).fit(X, y)
+    display = DecisionRegionsDisplay.from_estimator(fitted, features=features, grid_resolution=40)
+    rows = X.iloc[:1].loc[[0] * 1600] * np.nan
+    rows.iloc[:, positions(X, features)] = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
+    blind = model(priors=[0.2, 0.3, 0.5], missing="marginal").fit(X, y)
+    assert (KINDS[display.response.ravel()] == blind.predict(rows)).all()
+    drawn = display.ax_.collections[0]
+    assert isinstance(drawn, mpl.collections.QuadMesh)
+    assert (drawn.get_array() == display.response).all()
+
+
+@every_model
+@pytest.mark.parametrize("features", PAIRS)
+def test_an_ellipse_holds_its_share_of_the_rows_of_its_class(model, features):
+    X, y = iris()
+    fitted = model().fit(X, y)
+    shares = (0.3, 0.9, 0.99)
+    display = DecisionRegionsDisplay.from_estimator(fitted, features=features, probabilities=shares)
+    assert len(display.ax_.patches) == 9
+    for label, of_class in zip(KINDS, display.ellipses_, strict=True):
+        rows = fitted.sample(20_000, label, random_state=0)[0][:, positions(X, features)]
+        for share, ellipse in zip(shares, of_class, strict=True):
+            assert ellipse in display.ax_.patches
+            in_unit_circle = ellipse.get_patch_transform().inverted().transform(rows)
+            held = (np.linalg.norm(in_unit_circle, axis=1) < 1).sum()
+            assert stats.binomtest(int(held), len(rows), share).pvalue > 0.0005
+
+
+@every_model
+def test_a_class_has_one_colour(model):
+    X, y = iris()
+    display = DecisionRegionsDisplay.from_estimator(model().fit(X, y), X, y, features=[2, 3])
+    mesh = display.regions_.surface_
+    for k in range(3):
+        colour = mesh.cmap(mesh.norm(k))[:3]
+        assert display.ellipses_[k][0].get_edgecolor()[:3] == pytest.approx(colour)
+        assert display.points_[k].get_facecolor()[0, :3] == pytest.approx(colour)
+    assert len({ellipses[0].get_edgecolor() for ellipses in display.ellipses_}) == 3
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 25])
+def test_any_number_of_classes(n_classes):
+    rng = np.random.default_rng(0)
+    y = np.arange(40 * n_classes) % n_classes
+    model = GaussianNB().fit(rng.normal(size=(len(y), 3)) + rng.normal(size=(n_classes, 3))[y] * 5, y)
+    display = DecisionRegionsDisplay.from_estimator(model, grid_resolution=50)
+    mesh = display.regions_.surface_
+    colours = np.array([ellipses[0].get_edgecolor() for ellipses in display.ellipses_])
+    np.testing.assert_allclose(mesh.cmap(mesh.norm(np.arange(n_classes))), colours)
+    assert len(np.unique(colours, axis=0)) == n_classes
+    legend = display.ax_.get_legend()
+    assert legend is None if n_classes == 25 else texts(legend) == [str(k) for k in range(n_classes)]
+
+
+def test_axes_and_legend_are_labelled():
+    X, y = iris()
+    named = DecisionRegionsDisplay.from_estimator(GaussianNB().fit(X, y), features=[3, 1])
+    assert named.ax_.get_xlabel() == "petal width (cm)"
+    assert named.ax_.get_ylabel() == "sepal width (cm)"
+    assert texts(named.ax_.get_legend()) == KINDS.tolist()
+    plain = DecisionRegionsDisplay.from_estimator(GaussianNB().fit(X.to_numpy(), y), features=[-1, 0])
+    assert (plain.ax_.get_xlabel(), plain.ax_.get_ylabel()) == ("feature 3", "feature 0")
+
+
+def test_ellipses_and_rows_fit_into_the_axes():
+    X, y = iris()
+    X.loc[0, "sepal length (cm)"] = 30.0
+    display = DecisionRegionsDisplay.from_estimator(QuadraticDiscriminantAnalysis().fit(X, y), X, y)
+    (left, right), (bottom, top) = display.ax_.get_xlim(), display.ax_.get_ylim()
+    assert right > 30
+    for ellipses in display.ellipses_:
+        for ellipse in ellipses:
+            extent = ellipse.get_path().get_extents(ellipse.get_patch_transform())
+            assert left < extent.x0
+            assert extent.x1 < right
+            assert bottom < extent.y0
+            assert extent.y1 < top
+
+
+def test_the_rows_drawn_are_those_given():
+    X, y = iris()
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    display = DecisionRegionsDisplay.from_estimator(model, X, y, features=[3, 2])
+    for label, points in zip(KINDS, display.points_, strict=True):
+        np.testing.assert_allclose(points.get_offsets(), X[y == label].iloc[:, [3, 2]])
+    unlabelled = DecisionRegionsDisplay.from_estimator(model, X)
+    assert len(unlabelled.points_) == 1
+    assert len(unlabelled.points_[0].get_offsets()) == 150
+    assert DecisionRegionsDisplay.from_estimator(model).points_ == []
+
+
+def test_a_display_is_drawn_where_it_is_told_to_and_again_elsewhere():
+    X, y = iris()
+    figure, (left, right) = plt.subplots(1, 2)
+    display = DecisionRegionsDisplay.from_estimator(GaussianNB().fit(X, y), ax=left)
+    assert display.ax_ is left
+    assert display.figure_ is figure
+    assert not right.patches
+    assert display.plot(right) is display
+    assert len(right.patches) == 6
+    assert display.plot().figure_ is not figure
+
+
+def test_two_features_of_a_singular_model():
+    X, y = iris()
+    X["again"] = X["petal width (cm)"]
+    with pytest.warns(UserWarning, match="rank 4 of 5"):
+        model = LinearDiscriminantAnalysis().fit(X, y)
+    display = DecisionRegionsDisplay.from_estimator(model, features=["petal width (cm)", "again"])
+    assert min(ellipse.height for (ellipse, _) in display.ellipses_) == pytest.approx(0, abs=1e-6)
+    assert set(display.response.ravel()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": [0]}, "two features are needed"),
+        ({"features": [1, 1]}, "two features are needed"),
+        ({"features": [3, -1]}, "two features are needed"),
+        ({"features": [0, 4]}, "the model has 4 features, numbered from 0; got 4"),
+        ({"features": ["petal", 1]}, "no feature 'petal'; it has 'sepal length"),
+        ({"probabilities": [0.5, 1.0]}, "between 0 and 1"),
+        ({"probabilities": []}, "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_shown(options, message):
+    with pytest.raises(ValueError, match=message):
+        DecisionRegionsDisplay.from_estimator(GaussianNB().fit(*iris()), **options)
+    assert not plt.get_fignums()
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    model = GaussianNB().fit(*iris())
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'streamgda\[plot\]'"):
+        DecisionRegionsDisplay.from_estimator(model)
+
+
+# ---------------------------------------------------------------------- projection
+
+
+def test_classes_are_circles_where_they_are_projected():
+    X, y = iris()
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    display = LinearProjectionDisplay.from_estimator(model, X, y, probabilities=[0.5, 0.95])
+    projected = model.transform(X)
+    for label, circles, points in zip(KINDS, display.ellipses_, display.points_, strict=True):
+        centre = projected[y == label].mean(axis=0)
+        for share, circle in zip((0.5, 0.95), circles, strict=True):
+            assert circle.center == pytest.approx(centre)
+            radius = np.sqrt(stats.chi2.ppf(share, 2))
+            assert (circle.width / 2, circle.height / 2) == pytest.approx((radius, radius))
+        np.testing.assert_allclose(points.get_offsets(), projected[y == label])
+    assert display.ax_.get_xlabel() == "component 1 (99 % of the variance between classes)"
+    assert display.ax_.get_ylabel() == "component 2 (0.88 % of the variance between classes)"
+    assert display.ax_.get_aspect() == 1
+    assert texts(display.ax_.get_legend()) == KINDS.tolist()
+
+
+def test_rows_of_the_model_are_standard_normal_about_the_means_drawn():
+    model = LinearDiscriminantAnalysis().fit(*iris())
+    display = LinearProjectionDisplay.from_estimator(model)
+    assert display.points_ == []
+    for k, label in enumerate(KINDS):
+        rows = model.transform(_named(model, model.sample(5000, label, random_state=k)[0]))
+        for along in (rows - display.means[k]).T:
+            assert stats.kstest(along, "norm").pvalue > 0.001
+
+
+def _named(model, rows):
+    return (
+        load_iris(as_frame=True)
+        .data.iloc[:0]
+        .reindex(range(len(rows)))
+        .assign(**dict(zip(model.feature_names_in_, rows.T, strict=True)))
+    )
+
+
+@pytest.mark.parametrize("components", [None, [0]])
+def test_one_component_is_drawn_as_densities(components):
+    X, y = iris()
+    two = y != "setosa" if components is None else np.full(len(y), True)
+    model = LinearDiscriminantAnalysis().fit(X[two], y[two])
+    display = LinearProjectionDisplay.from_estimator(model, X[two], y[two], components=components)
+    assert len(display.lines_) == len(model.classes_)
+    for line, mean in zip(display.lines_, model.means_ @ model.scalings_[:, 0], strict=True):
+        x, density = line.get_data()
+        np.testing.assert_allclose(density, stats.norm(mean).pdf(x))
+    assert display.ax_.get_ylabel() == "density"
+    assert len(display.points_) == len(model.classes_)
+    for bars in display.points_:
+        assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1)
+    assert texts(display.ax_.get_legend()) == model.classes_.tolist()
+
+
+def test_components_in_the_order_asked_for():
+    model = LinearDiscriminantAnalysis().fit(*iris())
+    straight = LinearProjectionDisplay.from_estimator(model)
+    turned = LinearProjectionDisplay.from_estimator(model, components=[1, 0])
+    np.testing.assert_array_equal(turned.means, straight.means[:, ::-1])
+    assert turned.ax_.get_xlabel() == straight.ax_.get_ylabel()
+
+
+def test_what_cannot_be_projected():
+    X, y = iris()
+    with pytest.raises(TypeError, match="only LinearDiscriminantAnalysis projects rows; got GaussianNB"):
+        LinearProjectionDisplay.from_estimator(GaussianNB().fit(X, y))
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    for components in ([2], [0, 1, 1], []):
+        with pytest.raises(ValueError, match="one or two of the components 0 to 1"):
+            LinearProjectionDisplay.from_estimator(model, components=components)
