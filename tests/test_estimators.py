@@ -549,7 +549,7 @@ def test_classes_that_are_announced_do_not_hide_what_is_wrong_with_labels(model)
 
 @pytest.mark.parametrize("model", MODELS)
 def test_only_statistics_make_a_model(model):
-    with pytest.raises(TypeError, match="ClassStatistics are needed; got list"):
+    with pytest.raises(TypeError, match="statistics are needed, as accumulate returns; got list"):
         model.from_statistics([1.0])
 
 
