@@ -41,6 +41,44 @@ def test_the_quickstart_reports_three_models(tmp_path):
         assert float(line.split()[-1].rstrip("%")) > 60
 
 
+def test_the_textbook_comparison_judges_and_draws_three_models(tmp_path):
+    printed = run(ROOT / "examples" / "textbook_comparison.py", tmp_path).splitlines()
+    assert [line[:12].strip() for line in printed] == ["", "QDA", "LDA", "naive Bayes"]
+    assert all(float(line[12:].split()[0].rstrip("%")) > 85 for line in printed[1:])
+    assert_is_picture(tmp_path / "textbook_comparison.png")
+
+
+def test_iris_with_two_features_shows_the_model_and_its_boundary(tmp_path):
+    printed = run(ROOT / "examples" / "iris_two_features.py", tmp_path)
+    assert "accuracy 98.0%" in printed
+    assert "8.39 x² -40.49 xy +53.37 y² -11.49 x +45.83 y -40.23 > 0" in printed
+    assert "4.5 × 1.5 cm: nothing special" in printed
+    assert "9.0 × 0.2 cm: an outlier" in printed
+    assert_is_picture(tmp_path / "iris_two_features.png")
+
+
+def test_a_class_that_appears_late_is_first_strange_then_known():
+    batches = [line.split() for line in run(ROOT / "examples" / "late_class.py").splitlines()[2:]]
+    first = next(i for i, (_, late, *_) in enumerate(batches) if int(late))
+    wines, late, right, unlike, known = batches[first]
+    assert (wines, unlike, right, known) == (late, late, "0%", "2")
+    assert batches[first + 1][2:] == ["100%", "3", "3"]
+
+
+def test_a_model_is_found_again_in_a_zarr_group(tmp_path):
+    printed = run(ROOT / "examples" / "zarr_store.py", tmp_path)
+    assert "rows=1000000" in printed
+    assert float(printed.split()[-1]) < 0.003
+
+
+def assert_is_picture(path):
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        assert picture.width > 400
+        assert len(picture.convert("RGB").getcolors(1 << 24)) > 100
+
+
 @pytest.mark.parametrize("name", ["__version__", "ClassStatistics", "GaussianNB", "accumulate"])
 def test_dask_zarr_and_pyarrow_load_when_they_are_used(name):
     """Beyond what scikit-learn loads of them for its own estimators' sake."""

@@ -100,6 +100,11 @@ def test_a_class_without_prior_is_drawn_only_when_asked_for():
     assert set(model.sample(5, "ash")[1]) == {"ash"}
 
 
+def test_priors_need_not_sum_to_one_to_the_last_digit():
+    model = GaussianNB(priors=[0.333333] * 3).fit(*rows_of_three_classes())
+    assert set(model.sample(100, random_state=0)[1]) == set(LABELS)
+
+
 @every_model
 @pytest.mark.parametrize("labels", [[-3, 0, 5], [False, True, True]])
 def test_labels_of_every_kind_can_be_asked_for(model, labels):

@@ -81,7 +81,10 @@ class GenerativeClassifier(GaussianClassifier[G]):
     def _drawn_classes(self, n: int, label: Any, random: np.random.RandomState) -> NDArray[np.intp]:
         if label is not None:
             return np.full(n, self._position_of(label))
-        return random.choice(len(self.classes_), size=n, p=np.exp(self._finalised_now().log_priors))
+        priors = posteriors.posteriors(self._finalised_now().log_priors[None, :])[
+            0
+        ]  # of sum 1 to the last digit
+        return random.choice(len(priors), size=n, p=priors)
 
     def _position_of(self, label: Any) -> int:
         """Where a label stands among the classes."""
@@ -181,8 +184,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
         Squared distances are held against the χ² distribution, whose degrees of freedom are the
         rank of the covariance (at most the number of features that the row has). Means and covariances are
-        taken for known, so of few rows the values are somewhat too small. A row is an outlier at
-        level α if no class explains it: ``model.p_values(X).max(axis=1) < α``.
+        taken for known, so values are too small where the model has learnt from few rows. A row is an
+        outlier at level α if no class explains it: ``model.p_values(X).max(axis=1) < α``.
 
         Returns
         -------

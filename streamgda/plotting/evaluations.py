@@ -149,8 +149,10 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
             if len(evaluation.classes) != 2:
                 raise ValueError(f"name the class to draw, one of {evaluation.classes.tolist()}")
             label = evaluation.classes[1]
+        (position,) = _positions(evaluation, [label])
         prob_true, prob_pred = evaluation.calibration_curve(label)
-        display = cls(prob_true, prob_pred, prob_pred, estimator_name=str(label), pos_label=label)
+        display = cls(prob_true, prob_pred, prob_pred, estimator_name=str(label))
+        options.setdefault("color", tuple(colours(len(evaluation.classes))[position]))
         return display.plot(ax=ax, **options)  # type: ignore[no-any-return]
 
 
