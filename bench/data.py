@@ -41,9 +41,14 @@ def _write(folder: Path, rows: int, features: int, classes: int) -> None:
         pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=["y"])
 
 
-def make_layout(folder: Path, *, files: int, rows_per_file: int, features: int, classes: int = 10) -> Path:
-    """Write so many files of one row group each, if that is not done already."""
-    target = folder / f"{files}-files-{rows_per_file}x{features}"
+def make_layout(
+    folder: Path, *, files: int, rows_per_file: int, features: int, classes: int = 10, small: bool = False
+) -> Path:
+    """Write so many files of one row group each, if that is not done already.
+
+    Small values are whole numbers below 256, of which a file holds an eighth of the bytes.
+    """
+    target = folder / f"{files}-files-{rows_per_file}x{features}{'-small' * small}"
     if not target.exists():
         unfinished = target.with_name(f"{target.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -51,10 +56,16 @@ def make_layout(folder: Path, *, files: int, rows_per_file: int, features: int, 
         rng = np.random.default_rng(0)
         for i in tqdm(range(files), desc=f"making {files:,} files", leave=False):
             y = rng.integers(0, classes, size=rows_per_file)
-            columns = {f"x{j}": rng.normal(size=rows_per_file) + y for j in range(features)}
+            if small:
+                columns = {f"x{j}": rng.integers(y, 256, dtype=np.uint8) for j in range(features)}
+            else:
+                columns = {f"x{j}": rng.normal(size=rows_per_file) + y for j in range(features)}
             table = pa.table({**columns, "y": y})
             pq.write_table(
-                table, unfinished / f"{i:04}.parquet", row_group_size=rows_per_file, use_dictionary=["y"]
+                table,
+                unfinished / f"{i:04}.parquet",
+                row_group_size=rows_per_file,
+                use_dictionary=small or ["y"],
             )
         unfinished.rename(target)
     return target

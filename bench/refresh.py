@@ -1,7 +1,8 @@
 """A night that adds 1 % of the files beside a pass over all of them; and a ledger of 10,000 entries merged.
 
 Run as ``python -m bench.refresh``. Every contender is a process of its own, all with the same number of
-threads, in turn. A night adds files to a folder and refreshes its ledger, report included; the state is
+threads, in turn. The files hold whole numbers below 256, so that all of them stay in the memory of the
+system and no disk is measured. A night adds files to a folder and refreshes its ledger, report included; the state is
 merged from the entries apart from that, since a night without a new model need not do it.
 """
 
@@ -113,8 +114,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--files", type=int, default=100)
-    parser.add_argument("--rows-per-file", type=int, default=200_000)
+    parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--rows-per-file", type=int, default=100_000)
     parser.add_argument("--features", type=int, default=50)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--entries", type=int, default=10_000)
@@ -128,6 +129,7 @@ def main() -> None:
         rows_per_file=options.rows_per_file,
         features=options.features,
         classes=options.classes,
+        small=True,
     )
     share = max(0.01, 1 / options.files)
     merging = (options.data, options.entries, options.classes, options.features)
