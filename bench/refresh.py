@@ -2,8 +2,8 @@
 
 Run as ``python -m bench.refresh``. Every contender is a process of its own, all with the same number of
 threads, in turn. The files hold whole numbers below 256, so that all of them stay in the memory of the
-system and no disk is measured. A night adds files to a folder and refreshes its ledger, report included; the state is
-merged from the entries apart from that, since a night without a new model need not do it.
+system and no disk is measured. A night adds files to a folder and refreshes its ledger, report included;
+the state is merged from the entries apart from that, since a night without a new model need not do it.
 """
 
 from __future__ import annotations
