@@ -59,7 +59,7 @@ def drift(old: ClassStatistics, new: ClassStatistics) -> list[ClassDrift]:
         ClassDrift(
             label.item(),
             int(new.counts[j]),
-            _in_deviations(gaps[k], covariances[i]),
+            _in_deviations(gaps[k], covariances[i], rounding[k]),
             _divergence(gaps[k], covariances[i], new_covariances[j], rounding[k]),
             float(shares_before[i]),
             float(shares[j]),
@@ -76,10 +76,10 @@ def _by_class(statistics: ClassStatistics) -> Array:
     return np.broadcast_to(covariance, (len(statistics.classes), *covariance.shape))
 
 
-def _in_deviations(gap: Array, covariance: Array) -> Array:
+def _in_deviations(gap: Array, covariance: Array, rounding: Array) -> Array:
     deviations = np.sqrt(_variances(covariance))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gap == 0, 0.0, gap / deviations)
+        return np.where(np.abs(gap) <= rounding, 0.0, gap / deviations)
 
 
 def _variances(covariance: Array) -> Array:

@@ -63,6 +63,7 @@ def test_constant_features(kind):
     for value in (7.0, 0.1, -1e9 / 3):  # means of which may be rounded
         same = with_third(np.full(500, value), np.full(500, value))
         assert same.divergence == pytest.approx(plain.divergence)
+        assert same.shift[2] == 0
     assert with_third(constant, constant + 1).divergence == np.inf
     assert with_third(constant, constant + 1).shift[2] == np.inf
     assert with_third(constant, varying).divergence == np.inf
