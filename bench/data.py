@@ -52,22 +52,31 @@ def _write(folder: Path, rows: int, features: int, classes: int, dtype: str) -> 
         pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=["y"])
 
 
-def make_layout(folder: Path, *, files: int, rows_per_file: int, features: int, classes: int) -> Path:
-    """Write so many files of one row group each, if that is not done already."""
-    target = folder / f"{files}-files-{rows_per_file}x{features}-{classes}"
+def make_layout(
+    folder: Path, *, files: int, rows_per_file: int, features: int, classes: int, small: bool = False
+) -> Path:
+    """Write so many files of one row group each, if that is not done already.
+
+    Small values are whole numbers below 256, of which a file holds an eighth of the bytes.
+    """
+    target = folder / f"{files}-files-{rows_per_file}x{features}-{classes}{'-small' * small}"
     if not target.exists():
         with filled(target) as unfinished:
-            _write_files(unfinished, files, rows_per_file, features, classes)
+            _write_files(unfinished, files, rows_per_file, features, classes, small)
     return target
 
 
-def _write_files(folder: Path, files: int, rows: int, features: int, classes: int) -> None:
+def _write_files(folder: Path, files: int, rows: int, features: int, classes: int, small: bool) -> None:
     rng = np.random.default_rng(0)
     for i in tqdm(range(files), desc=f"making {files:,} files", leave=False):
         y = rng.integers(0, classes, size=rows)
-        columns = {f"x{j}": rng.normal(size=rows) + y for j in range(features)}
+        if small:
+            columns = {f"x{j}": rng.integers(y, 256, dtype=np.uint8) for j in range(features)}
+        else:
+            columns = {f"x{j}": rng.normal(size=rows) + y for j in range(features)}
         table = pa.table({**columns, "y": y})
-        pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=rows, use_dictionary=["y"])
+        plain = small or ["y"]
+        pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=rows, use_dictionary=plain)
 
 
 def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:

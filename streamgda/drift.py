@@ -53,13 +53,14 @@ def drift(old: Statistics, new: Statistics) -> list[ClassDrift]:
     shares_before, shares = old.weights / old.weights.sum(), new.weights / new.weights.sum()
     common, before, now = np.intersect1d(old.classes, new.classes, assume_unique=True, return_indices=True)
     gaps = new.means[now] - old.means[before]
+    rounding = 4 * np.finfo(np.float64).eps * (np.abs(new.means[now]) + np.abs(old.means[before]))
     covariances, new_covariances = _by_class(old), _by_class(new)
     return [
         ClassDrift(
             label.item(),
             int(new.counts[j]),
-            _in_deviations(gaps[k], covariances[i]),
-            _divergence(gaps[k], covariances[i], new_covariances[j]),
+            _in_deviations(gaps[k], covariances[i], rounding[k]),
+            _divergence(gaps[k], covariances[i], new_covariances[j], rounding[k]),
             float(shares_before[i]),
             float(shares[j]),
         )
@@ -75,22 +76,25 @@ def _by_class(statistics: Statistics) -> Array:
     return np.broadcast_to(covariance, (len(statistics.classes), *covariance.shape))
 
 
-def _in_deviations(gap: Array, covariance: Array) -> Array:
+def _in_deviations(gap: Array, covariance: Array, rounding: Array) -> Array:
     deviations = np.sqrt(_variances(covariance))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gap == 0, 0.0, gap / deviations)
+        return np.where(np.abs(gap) <= rounding, 0.0, gap / deviations)
 
 
 def _variances(covariance: Array) -> Array:
     return np.diag(covariance) if covariance.ndim == 2 else covariance
 
 
-def _divergence(gap: Array, old: Array, new: Array) -> float:
-    """½ Σ (a/b + b/a − 2) + ½ Σ g² (1/a + 1/b), where a and b are the variances along common axes."""
+def _divergence(gap: Array, old: Array, new: Array, rounding: Array) -> float:
+    """½ Σ (a/b + b/a − 2) + ½ Σ g² (1/a + 1/b), where a and b are the variances along common axes.
+
+    Deviations below `rounding` are none: the feature is constant.
+    """
     scale = np.sqrt(_variances(old) + _variances(new))
-    if (gap[scale == 0] != 0).any():
+    varying = scale > rounding
+    if (np.abs(gap) > rounding)[~varying].any():
         return np.inf
-    varying = scale > 0
     gap, scale = gap[varying] / scale[varying], scale[varying]
     if old.ndim == 1:
         a, b = old[varying] / scale**2, new[varying] / scale**2

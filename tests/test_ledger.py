@@ -428,7 +428,7 @@ def test_a_damaged_entry_is_named_and_can_be_read_again(data, ledger):
     ):
         ledger.statistics()
     entry.unlink()
-    with pytest.raises(FileNotFoundError, match=entry.name):
+    with pytest.raises(FileNotFoundError, match=f"{entry.name} is missing; refresh the ledger"):
         ledger.statistics()
     assert len(ledger.refresh(scan(data)).reread) == 1
     assert ledger.statistics() == before
@@ -512,6 +512,7 @@ for round in range(50):
     assert os.waitpid(refresh(), 0)[1] == 0
     rows = sum(pq.read_metadata(path).num_rows for path in Path(sys.argv[1]).iterdir())
     assert ledger.statistics().n_rows == rows
+    assert not list(Path(sys.argv[2]).rglob("*.unfinished"))
     names = sorted(path.name for path in Path(sys.argv[2], "entries").iterdir())
     assert names == sorted(ledger.files["entry"].to_pylist()), names
 print("killed", kills)
@@ -589,10 +590,24 @@ ledger.refresh(source)
 
 def test_what_a_crash_has_left_is_cleared_away(data, ledger):
     ledger.refresh(scan(data))
-    for name in ("0123.parquet", "0123.parquet.99.unfinished"):
-        Path(ledger.path, "entries", name).write_bytes(b"left behind")
+    for name in (
+        "entries/0123.parquet",
+        "entries/0123.parquet.99.unfinished",
+        "manifest.parquet.9.unfinished",
+    ):
+        Path(ledger.path, name).write_bytes(b"left behind")
     ledger.refresh(scan(data))
     assert len(list(Path(ledger.path, "entries").iterdir())) == 4
+    assert not list(Path(ledger.path).rglob("*.unfinished"))
+
+
+def test_partition_keys_that_become_words_are_words(tmp_path, ledger):
+    put(tmp_path / "data" / "part=1" / "1.parquet", rows())
+    ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
+    put(tmp_path / "data" / "part=two" / "1.parquet", rows(30))
+    ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
+    assert ledger.statistics(where=[("part", "=", "two")]).n_rows == 30
+    assert ledger.files["part"].to_pylist() == ["1", "two"]
 
 
 def test_who_reads_while_a_refresh_ends_gets_the_old_state_or_the_new(data, ledger):

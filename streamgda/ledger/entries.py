@@ -100,8 +100,11 @@ class EntryFolder:
                         raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
 
     def _bytes(self, name: str) -> pa.Buffer:
-        with reaching(self._at(name)), self.filesystem.open_input_file(self._at(name)) as file:
-            return file.read_buffer()
+        try:
+            with reaching(self._at(name)), self.filesystem.open_input_file(self._at(name)) as file:
+                return file.read_buffer()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{self._at(name)} is missing; refresh the ledger") from error
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete what is still there of some files."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from streamgda.ledger.selection import ages, select, to_table
 from streamgda.ledger.total import Total
 from streamgda.protocol import Statistics
 from streamgda.source import FileSource, Source
+from streamgda.tables import TEMPORARY
 
 _ORPHANED_FOR = timedelta(days=1)
 
@@ -203,6 +205,9 @@ class StatisticsLedger:
         if not is_local(self._filesystem):  # another refresh may be about to name them
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
             stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
+        else:
+            for unfinished in Path(self._folder).glob(f"*{TEMPORARY}"):
+                unfinished.unlink(missing_ok=True)
         self._entries.delete((*superseded, *stray))
 
     # ------------------------------------------------------------------ what comes out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -87,7 +87,7 @@ class Manifest:
 
     def to_arrow(self) -> pa.Table:
         """The holdings, in the order of their paths."""
-        rows = [asdict(self.holdings[path]) for path in sorted(self.holdings)]
+        rows = [vars(self.holdings[path]) for path in sorted(self.holdings)]
         columns = {name: [row[name] for row in rows] for name in _SCHEMA.names}
         columns["modified"] = pa.array(columns["modified"], pa.int64()).cast(_SCHEMA.field("modified").type)
         return pa.table(columns, _SCHEMA)

@@ -20,8 +20,15 @@ def to_table(manifest: Manifest) -> pa.Table:
     keys = [manifest.holdings[path].partition_keys for path in sorted(manifest.holdings)]
     for name in dict.fromkeys(name for partition in keys for name in partition):
         if name not in table.column_names:
-            table = table.append_column(name, pa.array([partition.get(name) for partition in keys]))
+            table = table.append_column(name, _column([partition.get(name) for partition in keys]))
     return table.drop_columns(["partition"])
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Values of a partition key: whole numbers, or, where that is not all of them, strings."""
+    if any(isinstance(value, str) for value in values):
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values)
 
 
 def select(
