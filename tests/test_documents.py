@@ -30,7 +30,7 @@ def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "['setosa' 'virginica']" in printed
     assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
-    assert printed.count("True") == 3
+    assert printed.count("True") == 5
 
 
 def test_the_quickstart_reports_three_models(tmp_path):
@@ -39,6 +39,14 @@ def test_the_quickstart_reports_three_models(tmp_path):
     for name in ("QuadraticDiscriminantAnalysis", "LinearDiscriminantAnalysis", "GaussianNB"):
         line = next(line for line in printed.splitlines() if name in line)
         assert float(line.split()[-1].rstrip("%")) > 60
+
+
+def test_forgetting_leaves_no_trace():
+    printed = run(ROOT / "examples" / "exact_forgetting.py").splitlines()
+    digests = [line.split()[-1] for line in printed if "sha256" in line]
+    assert len(digests) == 4
+    assert digests[0] == digests[1] == digests[3] != digests[2]
+    assert "the same model: True" in printed[-1]
 
 
 @pytest.mark.parametrize("name", ["__version__", "ClassStatistics", "GaussianNB", "accumulate"])

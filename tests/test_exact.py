@@ -421,6 +421,31 @@ def test_numbers_of_more_than_64_bits_are_refused():
         of("full", rows, Y)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[2**53 + 1, 0.5], [1, 2]],
+        pd.DataFrame({"t": [2**53 + 1, 1], "u": [0.5, 0.5]}),
+        pd.DataFrame({"t": pd.array([2**53 + 1, 1], dtype="Int64"), "u": [0.5, 0.5]}),
+        np.array([[2**53 + 1, 0.5], [1, 2]], dtype=object),
+    ],
+)
+def test_integers_that_numpy_would_round_are_refused(rows):
+    for learn in (ExactClassStatistics().update, GaussianNB(exact=True).partial_fit):
+        with pytest.raises(ValueError, match="column ('t'|0) has integers beyond 2.53"):
+            learn(rows, [0, 1])
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no float here holds such integers")
+def test_integers_beside_nulls_are_not_rounded():
+    table = pa.table({"t": [2**53 + 1, None, 2], "y": [0, 0, 1]})
+    assert accumulate(scan_arrow(table, "y", missing="drop")).n_rows == 2
+    with pytest.raises(ValueError, match="need more"):
+        accumulate(scan_arrow(table, "y", missing="drop"), exact=True)
+    small = pa.table({"t": [2**53, None, 2], "y": [0, 0, 1]})
+    assert accumulate(scan_arrow(small, "y", missing="drop"), exact=True).n_rows == 2
+
+
 def test_integers_that_float64_would_round_are_exact():
     rows = np.array([[2**53 + 1, 3], [-(2**63), 5], [2**63 - 1, 7]])
     assert of("full", rows, [0, 0, 0]).sums.tolist() == [[float(2**53), 15.0]]

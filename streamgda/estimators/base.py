@@ -17,7 +17,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda.accumulation import accumulate, empty_statistics
-from streamgda.arrays import array_blocks, refuse_unreadable
+from streamgda.arrays import array_blocks, refuse_rounding, refuse_unreadable
 from streamgda.blocks import Block, rows_per_block
 from streamgda.covariances import CovarianceType
 from streamgda.gaussians import Array, Gaussians
@@ -184,6 +184,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     ) -> Iterator[Block]:
         _refuse_what_is_no_batch(X)
         refuse_unreadable(X)
+        if self.exact:
+            refuse_rounding(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)
