@@ -1,6 +1,6 @@
 """Forget one user of many: what is left has the bits of a fit that never saw them.
 
-Run as ``python examples/exact_forgetting.py``. Measurements of many users come in chunks of any size and in any
+Run as ``python examples/exact_forgetting.py``. Measurements of many users come in chunks of any size and any
 order. One user asks to be forgotten. Their statistics are subtracted; nothing else is read again.
 """
 

@@ -249,6 +249,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _finalised(self, statistics: Statistics) -> _Finalised:
         self._validate_params()
         _require_two_classes(statistics)
+        _require_finite(statistics)
         self._class_priors(statistics)
         gaussians = self._finalise(statistics)
         return _Finalised(statistics.revision, self.get_params(deep=False), gaussians)
@@ -365,6 +366,12 @@ def _require_two_classes(statistics: Statistics) -> None:
     if len(classes) < 2:
         seen = f"only class {classes[0]!s}" if len(classes) else "no class"
         raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
+
+
+def _require_finite(statistics: Statistics) -> None:
+    """Exact sums go beyond float64; a model does not."""
+    if not np.isfinite(statistics.covariance()).all():
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
 
 
 def _refuse_what_is_no_batch(X: Any) -> None:
