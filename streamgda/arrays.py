@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels
 from streamgda.blocks import Block, Matrix, Missing, cut_into_blocks, name_row, rows_of
+
+_INTEGERS_OF_FLOATS = 1 << 53
 
 
 def array_blocks(
@@ -86,6 +88,39 @@ def _refuse_missing_categories(column: Any, name: str) -> None:
             f"column {name!r} is categorical and has missing values; make numbers of it first, such as by "
             "astype('float64')"
         )
+
+
+def refuse_rounding(X: Any) -> None:
+    """Raise ValueError if making one matrix of X, a frame or a list, would round an integer to a float64."""
+    if hasattr(X, "__array__") and not hasattr(X, "columns"):
+        if np.asarray(X).dtype.kind != "O":
+            return
+    elif np.asarray(X).dtype.kind in "iub":
+        return
+    columns = {name: X[name] for name in X.columns} if hasattr(X, "columns") else _object_columns(X)
+    for name, column in columns.items():
+        if any(int(float(value)) != value for value in _integers(np.asarray(column))):
+            raise ValueError(
+                f"column {name!r} has integers beyond 2^53, which float64 would round. Give integers alone, "
+                "in an array, or subtract an offset from the column"
+            )
+
+
+def _object_columns(X: Any) -> dict[int, NDArray[Any]]:
+    matrix = np.asarray(X, dtype=object)
+    return dict(enumerate(matrix.T)) if matrix.ndim == 2 else {}
+
+
+def _integers(values: NDArray[Any]) -> Iterable[int]:
+    """The integers among the values, as Python's, as far as float64 may not hold them."""
+    if values.dtype.kind == "O":
+        return [
+            int(v) for v in values if isinstance(v, int | np.integer) and abs(int(v)) > _INTEGERS_OF_FLOATS
+        ]
+    if values.dtype.kind not in "iu":
+        return []
+    wide = values[(values > _INTEGERS_OF_FLOATS) | (values < -_INTEGERS_OF_FLOATS)]
+    return [int(v) for v in wide]
 
 
 def _column_names(X: Any) -> tuple[str, ...] | None:

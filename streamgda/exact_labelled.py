@@ -17,7 +17,8 @@ from streamgda.blocks import Block
 from streamgda.covariances import CovarianceKind
 from streamgda.exact_numbers import ExactArray, PythonIntegers
 from streamgda.exact_rounding import ExactMoments
-from streamgda.exact_scatter import SCATTERS, ExactScatter, Indices
+from streamgda.exact_scatter import SCATTERS, ExactScatter
+from streamgda.exact_slices import Indices
 from streamgda.exact_sums import Sums
 from streamgda.labels import Labels
 from streamgda.moments import Workspace

@@ -45,16 +45,23 @@ class ExactArray:
         return cls(np.empty((0, *shape), dtype=np.int32), 0)
 
     @classmethod
-    def of_terms(cls, terms: Iterable[tuple[int, Integers]], shape: tuple[int, ...]) -> Self:
-        """The sum of int64 arrays, each times two to its exponent."""
-        terms = list(terms)
-        if not terms:
+    def of_terms(
+        cls,
+        terms: Iterable[tuple[int, Integers]],
+        shape: tuple[int, ...],
+        shifts: NDArray[np.integer] | int = 0,
+    ) -> Self:
+        """The sum of int64 arrays, each times two to its exponent, and each column times two to its shift."""
+        terms, shifts = list(terms), np.broadcast_to(shifts, shape[-1:])
+        if not terms or not shifts.size:
             return cls.zeros(*shape)
-        lowest = min(exponent for exponent, _ in terms) // _BITS
-        highest = max(exponent for exponent, _ in terms) // _BITS
+        exponents = [exponent for exponent, _ in terms]
+        lowest = int(min(exponents) + shifts.min()) // _BITS
+        highest = int(max(exponents) + shifts.max()) // _BITS
         planes = np.zeros((highest - lowest + 4, *shape), dtype=np.int64)
         for exponent, values in terms:
-            _add_shifted(planes[exponent // _BITS - lowest :], values, exponent % _BITS)
+            positions, places = np.divmod(exponent + shifts, _BITS)
+            _add_shifted(planes, positions - lowest, values, places)
         return cls._carried(planes, lowest)
 
     @classmethod
@@ -148,9 +155,13 @@ class ExactArray:
         return self.position == other.position and np.array_equal(self.digits, other.digits)
 
 
-def _add_shifted(planes: Integers, values: Integers, shift: int) -> None:
-    """Add values × 2^shift to planes of 32 bits each."""
-    low, high = (values & _MASK) << shift, (values >> _BITS) << shift
-    planes[0] += low & _MASK
-    planes[1] += (low >> _BITS) + (high & _MASK)
-    planes[2] += high >> _BITS
+def _add_shifted(
+    planes: Integers, positions: NDArray[np.integer], values: Integers, places: NDArray[np.integer]
+) -> None:
+    """Add columns of values, at a position among the planes and shifted by less than a plane."""
+    low, high = (values & _MASK) << places, (values >> _BITS) << places
+    parts = low & _MASK, (low >> _BITS) + (high & _MASK), high >> _BITS
+    for position in np.unique(positions):
+        columns = slice(None) if (positions == position).all() else np.flatnonzero(positions == position)
+        for i, part in enumerate(parts):
+            planes[position + i][..., columns] += part[..., columns]

@@ -6,7 +6,6 @@ below those of the rest; an outlier far above) would cost all of them more: they
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -18,12 +17,14 @@ from streamgda import moments
 from streamgda.blocks import Block, Column, Features
 from streamgda.covariances import Array
 from streamgda.exact_numbers import ExactArray, Integers
-from streamgda.exact_scatter import ExactScatter, Indices, Segments, Terms
-from streamgda.exact_slices import LOW_BITS, TILE_ROWS, WIDTH, Slicer, Slices, Values
+from streamgda.exact_scatter import ExactScatter, Segments, Terms
+from streamgda.exact_slices import LOW_BITS, TILE_ROWS, WIDTH, Indices, Slicer, Slices, Values
 from streamgda.exact_sums import Sums
 from streamgda.moments import Workspace
 
 _SAMPLE_ROWS = 512
+_USUAL = 0.98
+_SPARE_BITS = 2
 _MOST_LEFT = 1 / 16
 _INTEGERS_OF_FLOATS = 1 << 53
 _LOW = (1 << LOW_BITS) - 1
@@ -37,25 +38,24 @@ def reduce_block(block: Block, scatter: ExactScatter, workspace: Workspace) -> S
     ValueError
         If a value is NaN or infinite, or a weight is not a whole number; the message says where.
     """
-    n_classes, n_features = len(block.classes), block.n_features
     order = np.argsort(block.codes, kind="stable")
-    weights: list[tuple[int, Integers]] = []
-    totals: list[tuple[int, Integers]] = []
-    products: list[tuple[int, Integers]] = []
+    sums = Sums.zeros(scatter, len(block.classes), block.n_features)
     for exponent, rows in _repetitions(block, order):
-        bounds = _bounds(block.codes[rows], n_classes)
-        sums = _RowSums(scatter, n_classes, n_features)
-        sums.add(_gather(block, rows, workspace), bounds)
-        weights.append((exponent, np.diff(bounds)))
-        totals += [(e + exponent, term) for e, term in sums.totals.items()]
-        products += [(e + exponent, scatter.packed(term)) for e, term in sums.products.items()]
-    pairs = len(scatter.pairs(n_features)[0])
-    return Sums(
-        scatter,
-        ExactArray.of_terms(weights, (n_classes,)),
-        ExactArray.of_terms(totals, (n_classes, n_features)),
-        ExactArray.of_terms(products, (scatter.n_matrices(n_classes), pairs)),
-    )
+        bounds = _bounds(block.codes[rows], len(block.classes))
+        sums += _sums_of(_gather(block, rows, workspace), bounds, scatter, exponent)
+    return sums
+
+
+def _sums_of(values: Values, bounds: Indices, scatter: ExactScatter, exponent: int) -> Sums:
+    """The sums of rows that count 2^exponent times, where class k holds rows bounds[k]:bounds[k + 1]."""
+    tops, beyond = _usual_tops(values)
+    units = tops - (WIDTH - 1)
+    rows = _RowSums(scatter, units, len(bounds) - 1)
+    left = rows.add_but_few(values, bounds, beyond)
+    if left.any():
+        codes = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[left]
+        rows.add_all(values.take(left), _bounds(codes, len(bounds) - 1))
+    return rows.sums(np.diff(bounds), exponent)
 
 
 def _bounds(codes: NDArray[np.integer], n_classes: int) -> Indices:
@@ -82,29 +82,29 @@ def _repetitions(block: Block, order: Indices) -> Iterator[tuple[int, Indices]]:
 
 
 class _RowSums:
-    """Sums and products of rows, by the exponents of the integers that they are."""
+    """Sums and products of rows, by the numbers of the slices that they are of.
 
-    def __init__(self, scatter: ExactScatter, n_classes: int, n_features: int) -> None:
-        self._scatter = scatter
-        self.totals: Terms = defaultdict(lambda: np.zeros((n_classes, n_features), dtype=np.int64))
-        self.products: Terms = defaultdict(partial(scatter.zeros, n_classes, n_features))
+    Parameters
+    ----------
+    scatter : ExactScatter
+        Which products are kept.
+    units : ndarray of int of shape (d,)
+        The exponents of slices of number 0, for each feature.
+    n_classes : int
+        How many classes there are.
+    """
 
-    def add(self, values: Values, bounds: Indices) -> None:
-        """Add rows, where class k holds rows bounds[k]:bounds[k + 1]."""
-        highest = _exponent_above(values.largest)
-        top, beyond = _usual_top(values, highest)
-        left = self._add_but_few(values, bounds, top, beyond)
-        if left.any():
-            codes = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[left]
-            top += WIDTH * max(0, math.ceil((highest - top) / WIDTH))
-            self._add_all(values.take(left), _bounds(codes, len(bounds) - 1), top)
+    def __init__(self, scatter: ExactScatter, units: Indices, n_classes: int) -> None:
+        self._scatter, self._units, self._n_classes = scatter, units, n_classes
+        self._totals: Terms = defaultdict(lambda: np.zeros((n_classes, len(units)), dtype=np.int64))
+        self._products: Terms = defaultdict(partial(scatter.zeros, n_classes, len(units)))
 
-    def _add_but_few(
-        self, values: Values, bounds: Indices, top: int, beyond: NDArray[np.bool_] | None
+    def add_but_few(
+        self, values: Values, bounds: Indices, beyond: NDArray[np.bool_] | None
     ) -> NDArray[np.bool_]:
         """Add the rows that hold in as many slices as most do; return which are left."""
         left = np.zeros(values.n_rows, dtype=np.bool_) if beyond is None else beyond
-        slicer = Slicer(top)
+        slicer = Slicer(self._units)
         for start, tile in _tiles(values):
             here = left[start : start + tile.n_rows]
             usual = Values(np.where(here, 0.0, tile.high)) if here.any() else tile
@@ -113,21 +113,39 @@ class _RowSums:
             self._add_slices(slices, Segments.within(bounds, start, start + tile.n_rows))
         return left
 
-    def _add_all(self, values: Values, bounds: Indices, top: int) -> None:
-        slicer = Slicer(top)
+    def add_all(self, values: Values, bounds: Indices) -> None:
+        """Add rows, in as many slices as it takes."""
+        above = int((_exponents_above(values.largest) - (self._units + (WIDTH - 1))).max())
+        slicer = Slicer(self._units, max(0, -(-above // WIDTH)))
         for start, tile in _tiles(values):
             slices, _ = slicer.cut(tile)
             self._add_slices(slices, Segments.within(bounds, start, start + tile.n_rows))
+
+    def sums(self, counts: Integers, exponent: int) -> Sums:
+        """All together, times 2^exponent."""
+        n_features = len(self._units)
+        first, second = self._scatter.pairs(n_features)
+        totals = [(exponent - WIDTH * number, term) for number, term in self._totals.items()]
+        products = [
+            (exponent - WIDTH * number, self._scatter.packed(term)) for number, term in self._products.items()
+        ]
+        shape = self._scatter.n_matrices(self._n_classes), len(first)
+        return Sums(
+            self._scatter,
+            ExactArray.of_terms([(exponent, counts)], (self._n_classes,)),
+            ExactArray.of_terms(totals, (self._n_classes, n_features), self._units),
+            ExactArray.of_terms(products, shape, self._units[first] + self._units[second]),
+        )
 
     def _add_slices(self, slices: Slices, segments: Segments) -> None:
         n_slices, n_features, n_rows = slices.values.shape
         flat = slices.values.reshape(n_slices * n_features, n_rows)
         sums = segments.sums(flat)
         held = _nonzero(flat, sums).reshape(n_slices, n_features)
-        for i in np.flatnonzero(held.any(axis=1)):
+        for i in np.flatnonzero(held.any(axis=1)).tolist():
             of_slice = sums[:, i * n_features : (i + 1) * n_features]
-            self.totals[slices.exponents[i]][segments.classes] += of_slice
-        self._scatter.add_products(self.products, slices, held, segments)
+            self._totals[slices.first + i][segments.classes] += of_slice
+        self._scatter.add_products(self._products, slices, held, segments)
 
 
 def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:
@@ -143,21 +161,24 @@ def _tiles(values: Values) -> Iterator[tuple[int, Values]]:
         yield start, values.take(slice(start, start + TILE_ROWS))
 
 
-def _usual_top(values: Values, highest: int) -> tuple[int, NDArray[np.bool_] | None]:
-    """An exponent t such that all values but those of few rows are below 2^t, and those rows."""
+def _usual_tops(values: Values) -> tuple[Indices, NDArray[np.bool_] | None]:
+    """Exponents t such that all values of a feature but those of few rows are below 2^t; and those rows."""
+    highest = _exponents_above(values.largest)
     if values.low is not None:
         return highest, None
-    sample = np.abs(values.high[:, :: max(1, values.n_rows // _SAMPLE_ROWS)]).max(axis=0)
-    usual = _exponent_above(float(np.quantile(sample, 0.9))) + 1
-    if highest <= usual:
+    sample = np.abs(values.high[:, :: max(1, values.n_rows // _SAMPLE_ROWS)])
+    large = np.quantile(sample, _USUAL, axis=1)
+    usual = np.where(large > 0, _exponents_above(large) + 1, highest)
+    tops = np.where(highest <= usual + _SPARE_BITS, highest, usual)
+    if (tops == highest).all():
         return highest, None
-    beyond = np.asarray((np.abs(values.high) >= 2.0**usual).any(axis=0))
-    return (highest, None) if beyond.mean() > _MOST_LEFT else (usual, beyond)
+    beyond = np.asarray((np.abs(values.high) >= np.ldexp(1.0, tops)[:, None]).any(axis=0))
+    return (highest, None) if beyond.mean() > _MOST_LEFT else (tops, beyond)
 
 
-def _exponent_above(value: float) -> int:
-    """The least exponent t with value < 2^t."""
-    return math.frexp(value)[1]
+def _exponents_above(values: Array) -> Indices:
+    """The least exponents t with values < 2^t."""
+    return np.frexp(values)[1].astype(np.intp)
 
 
 def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
@@ -167,7 +188,7 @@ def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
     with np.errstate(over="ignore"):
         moments.gather(features, rows, high, workspace)
     values = Values(high)
-    if not math.isfinite(values.largest):
+    if not np.isfinite(values.largest).all():
         block.refuse_values()
     if remainders is None:
         return values

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from streamgda.covariances import Array, CovarianceType
 from streamgda.exact_numbers import Integers
-from streamgda.exact_slices import Slices
+from streamgda.exact_slices import Indices, Slices
 
-Indices = NDArray[np.intp]
 Terms = dict[int, Integers]
 N = TypeVar("N", bound=np.generic)
 
@@ -70,7 +69,7 @@ class ExactScatter(ABC):
 
     @abstractmethod
     def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
-        """Multiply the slices of a tile, and add the products to the terms of their exponents.
+        """Multiply the slices of a tile, and add the products to the terms of their numbers, which add up.
 
         `held`, (n_slices, d), says whether a slice holds anything of a feature.
         """
@@ -137,11 +136,11 @@ class _Diagonal(ExactScatter):
         return np.zeros((n_classes, n_features), dtype=np.int64)
 
     def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
-        used = np.flatnonzero(held.any(axis=1))
+        used = np.flatnonzero(held.any(axis=1)).tolist()
         for n, i in enumerate(used):
             for j in used[: n + 1]:
                 squares = segments.sums(slices.values[i] * slices.values[j])
-                term = terms[slices.exponents[i] + slices.exponents[j]]
+                term = terms[2 * slices.first + i + j]
                 term[segments.classes] += squares if i == j else 2 * squares
 
     def pairs(self, n_features: int) -> tuple[Indices, Indices]:
@@ -167,9 +166,9 @@ class _Stack:
         flat = slices.values.reshape(n_slices * n_features, n_rows)
         rows = flat if held.all() else flat[held.ravel()]
         parts, start = [], 0
-        for exponent, holds in zip(slices.exponents, held, strict=True):
+        for number, holds in enumerate(held, slices.first):
             stop = start + int(holds.sum())
-            parts.append((exponent, slice(start, stop), None if holds.all() else np.flatnonzero(holds)))
+            parts.append((number, slice(start, stop), None if holds.all() else np.flatnonzero(holds)))
             start = stop
         return cls(rows, [part for part in parts if part[1].start < part[1].stop])
 

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from streamgda.covariances import Array
 
+Indices = NDArray[np.intp]
+
 WIDTH = 22
 TILE_ROWS = 1024
 LOW_BITS = 11
@@ -48,12 +50,12 @@ class Values:
         return Values(self.high[:, rows], None if self.low is None else self.low[:, rows])
 
     @cached_property
-    def largest(self) -> float:
-        """What no absolute value exceeds; NaN or infinity if a value is that."""
-        if not self.high.size:
-            return 0.0
-        largest = np.maximum(self.high.max(), -self.high.min())
-        return float(largest) + (0 if self.low is None else 1 << LOW_BITS)
+    def largest(self) -> Array:
+        """What no absolute value of each feature exceeds; NaN or infinity if a value is that."""
+        if not self.n_rows:
+            return np.zeros(len(self.high))
+        largest: Array = np.maximum(self.high.max(axis=1), -self.high.min(axis=1))
+        return largest if self.low is None else largest + self.low.max(axis=1)
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,12 @@ class Slices:
     ----------
     values : ndarray of shape (n_slices, d, n)
         Integers, held as floats.
-    exponents : list of int
-        What power of two the integers of each slice count.
+    first : int
+        The number of the first slice; those of number 0 begin at the top.
     """
 
     values: Array
-    exponents: list[int]
+    first: int
 
 
 class Slicer:
@@ -77,12 +79,15 @@ class Slicer:
 
     Parameters
     ----------
-    top : int
-        All values of a tile are below 2^top.
+    units : ndarray of int of shape (d,)
+        The exponents of a slice of number 0 of each feature: its values are below 2^(unit + `WIDTH` − 1).
+    higher : int, default=0
+        How many slices higher to begin, for values that are larger than that.
     """
 
-    def __init__(self, top: int) -> None:
-        self._top = top
+    def __init__(self, units: Indices, higher: int = 0) -> None:
+        self._units = (units + WIDTH * higher)[:, None]
+        self._first = -higher
         self._depth = 1
         self._slices, self._rest = np.empty(0), np.empty(0)
 
@@ -102,19 +107,18 @@ class Slicer:
             As few as will do; valid until the next call, and zero in the rows that are left.
         left : ndarray of bool of shape (n,)
         """
-        exponents: list[int] = []
-        rest = _Rest(tile, self._top, self._buffer(tile.high.shape))
+        count, rest = 0, _Rest(tile, self._units, self._buffer(tile.high.shape))
         left = np.ones(tile.n_rows, dtype=np.bool_)
-        while left.any() and (len(exponents) < self._depth or left.sum() > most_left):
-            exponents.append(self._top - (WIDTH - 1) - WIDTH * len(exponents))
-            slices = self._room(len(exponents), tile.high.shape)
-            rest.cut(exponents[-1], slices[-1])
-            if len(exponents) >= min(self._depth, _BLIND_CUTS):
+        while left.any() and (count < self._depth or left.sum() > most_left):
+            count += 1
+            slices = self._room(count, tile.high.shape)
+            rest.cut(slices[-1])
+            if count >= min(self._depth, _BLIND_CUTS):
                 left = rest.nonzero_rows()
-        self._depth = max(self._depth, len(exponents))
+        self._depth = max(self._depth, count)
         if left.any():
             slices[:, :, left] = 0.0
-        return Slices(slices, exponents), left
+        return Slices(slices, self._first), left
 
     def _buffer(self, shape: tuple[int, ...]) -> Array:
         if len(self._rest) < math.prod(shape):
@@ -131,45 +135,54 @@ class Slicer:
 
 
 class _Rest:
-    """What is left of a tile while it is cut: `values` × 2^`scale`, and what has yet to be added to that."""
+    """What is left of a tile while it is cut: `values` × 2^`scales`, and what has yet to be added to that."""
 
-    def __init__(self, tile: Values, top: int, buffer: Array) -> None:
+    def __init__(self, tile: Values, units: Indices, buffer: Array) -> None:
         self._values, self._low, self._buffer = tile.high, tile.low, buffer
-        self._scale = 0
-        self._take_low_below(top)
+        self._units, self._is_scaled = units, False
+        if self._low is not None:
+            self._take_low(units + (WIDTH - 1) <= _MANTISSA)
 
-    def cut(self, exponent: int, out: Array) -> None:
-        """Write to `out` the nearest multiples of 2^exponent, in that unit, and take them off."""
-        if exponent > 0:
-            self._cut_coarsely(exponent, out)
-            self._take_low_below(exponent)
-            return
-        # In the unit of the slice nothing can be lost, for it is a finer one than that of the last slice.
-        self._values = _scaled(self._values, self._scale - exponent, self._buffer)
-        self._scale = exponent
+    def cut(self, out: Array) -> None:
+        """Write to `out` the nearest integers in the units of this slice, and take them off."""
+        if (self._units > 0).any():
+            self._cut_coarsely(out)
+        else:
+            self._cut_finely(out)
+        self._units = self._units - WIDTH
+        if self._low is not None:
+            self._take_low(np.ones_like(self._units, dtype=np.bool_))
+
+    def _cut_finely(self, out: Array) -> None:
+        """Where units are 1 or less, values are taken to them first: nothing is lost in a finer unit."""
+        factors = WIDTH if self._is_scaled else -self._units
+        self._values = _scaled(self._values, factors, self._buffer)
+        self._is_scaled = True
         np.rint(self._values, out=out)
         self._values -= out
 
-    def _cut_coarsely(self, exponent: int, out: Array) -> None:
-        """The same where in the unit of the slice small values might be lost: it is taken to theirs."""
-        np.rint(_scaled(self._values, -exponent, out), out=out)
-        half = _scaled(out, exponent - 1)  # the whole may be 2^1024, which is no float
-        self._values = np.subtract(self._values, half, out=self._buffer)
-        self._values -= half
+    def _cut_coarsely(self, out: Array) -> None:
+        """Where small values might be lost in the unit of the slice, the slice is taken to theirs."""
+        np.rint(_scaled(self._values, -self._units, out), out=out)
+        halved = self._units > _EXPONENTS_OF_FACTORS  # the whole may be 2^1024, which is no float
+        taken = _scaled(out, self._units - halved)
+        self._values = np.subtract(self._values, taken, out=self._buffer)
+        if halved.any():
+            self._values -= np.where(halved, taken, 0.0)
 
-    def _take_low_below(self, exponent: int) -> None:
-        """Add the lower parts as soon as the sum is exact: what is left is below 2^exponent."""
-        if self._low is not None and exponent <= _MANTISSA:
-            self._values, self._low = np.add(self._values, self._low, out=self._buffer), None
+    def _take_low(self, features: NDArray[np.bool_]) -> None:
+        """Add the lower parts of some features: so little is left of the higher that this is exact."""
+        assert self._low is not None
+        self._values = np.add(self._values, np.where(features, self._low, 0.0), out=self._buffer)
+        self._low = None if features.all() else np.where(features, 0.0, self._low)
 
     def nonzero_rows(self) -> NDArray[np.bool_]:
         """Where something is left."""
-        nonzero = np.asarray(self._values.any(axis=0))
-        return nonzero if self._low is None else nonzero | np.asarray(self._low.any(axis=0))
+        return np.asarray(self._values.any(axis=0))
 
 
-def _scaled(values: Array, exponent: int, out: Array | None = None) -> Array:
-    """Values × 2^exponent."""
-    if abs(exponent) <= _EXPONENTS_OF_FACTORS:
-        return np.multiply(values, 2.0**exponent, out=out)
-    return np.ldexp(values, exponent, out=out)
+def _scaled(values: Array, exponents: int | Indices, out: Array | None = None) -> Array:
+    """Values × 2^exponents."""
+    if np.abs(exponents).max() <= _EXPONENTS_OF_FACTORS:
+        return np.multiply(values, np.ldexp(1.0, exponents), out=out)
+    return np.ldexp(values, exponents, out=out)

@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 
 from streamgda.exact_numbers import ExactArray
-from streamgda.exact_scatter import ExactScatter, Indices
+from streamgda.exact_scatter import ExactScatter
+from streamgda.exact_slices import Indices
 
 
 @dataclass(frozen=True)

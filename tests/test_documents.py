@@ -30,7 +30,7 @@ def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "['setosa' 'virginica']" in printed
     assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
-    assert printed.count("True") == 4
+    assert printed.count("True") == 6
 
 
 def test_the_quickstart_reports_three_models(tmp_path):
@@ -92,6 +92,14 @@ def test_the_nightly_refresh_reads_one_file_a_night_and_tells_what_changed(tmp_p
     assert "reused 2, dropped 1" in printed
     assert "new classes: melon" in printed
     assert printed.splitlines()[-1] == "a fruit of 700 g and 14 cm is a melon"
+
+
+def test_forgetting_leaves_no_trace():
+    printed = run(ROOT / "examples" / "exact_forgetting.py").splitlines()
+    digests = [line.split()[-1] for line in printed if "sha256" in line]
+    assert len(digests) == 4
+    assert digests[0] == digests[1] == digests[3] != digests[2]
+    assert "the same model: True" in printed[-1]
 
 
 @pytest.mark.parametrize("name", ["__version__", "ClassStatistics", "GaussianNB", "accumulate"])

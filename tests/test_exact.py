@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -29,6 +29,7 @@ from streamgda import (
 )
 from tests.strategies import KINDS, kinds, label_sets, partitions
 
+settled = settings(max_examples=100)  # each tries many states
 ESTIMATORS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 
 
@@ -103,6 +104,7 @@ def expected(kind, X, y, weights=None, ddof=0):
     return np.array([[nearest(m) for m in mean] for mean in means]), np.array(shaped)
 
 
+@settled
 @given(kinds, labelled_rows())
 def test_means_and_covariances_are_the_exact_ones_rounded_once(kind, data):
     X, y = data
@@ -113,6 +115,7 @@ def test_means_and_covariances_are_the_exact_ones_rounded_once(kind, data):
     assert state.counts.tolist() == np.unique(y, return_counts=True)[1].tolist()
 
 
+@settled
 @given(kinds, labelled_rows(min_rows=2))
 def test_ddof_is_part_of_the_one_rounding(kind, data):
     X, y = data
@@ -120,6 +123,7 @@ def test_ddof_is_part_of_the_one_rounding(kind, data):
     np.testing.assert_array_equal(of(kind, X, y).covariance(1), expected(kind, X, y, ddof=1)[1])
 
 
+@settled
 @given(labelled_rows())
 def test_summaries_of_all_rows_are_rounded_once(data):
     X, y = data
@@ -129,6 +133,7 @@ def test_summaries_of_all_rows_are_rounded_once(data):
         np.testing.assert_array_equal(of(kind, X, y).total_variance(), covariance[0])
 
 
+@settled
 @given(kinds, labelled_rows(), st.data())
 def test_a_weight_is_a_repetition(kind, data, draw):
     X, y = data
@@ -152,6 +157,7 @@ def test_heavy_weights_are_exact():
 # ---------------------------------------------------------------------- one multiset of rows, one state
 
 
+@settled
 @given(kinds, labelled_rows(), st.data())
 def test_any_partition_in_any_order_is_the_same_bits(kind, data, draw):
     X, y = data
@@ -165,6 +171,7 @@ def test_any_partition_in_any_order_is_the_same_bits(kind, data, draw):
     assert bits(one_by_one) == bits(whole)
 
 
+@settled
 @given(kinds, labelled_rows(min_rows=2), st.data())
 def test_what_goes_in_and_out_again_leaves_no_trace(kind, data, draw):
     """Any order of adding and taking back that ends with the same rows ends with the same bits."""
@@ -178,6 +185,7 @@ def test_what_goes_in_and_out_again_leaves_no_trace(kind, data, draw):
     assert bits(state) == bits(of(kind, X[rows], y[rows]))
 
 
+@settled
 @given(kinds, labelled_rows(min_rows=2), labelled_rows())
 def test_rows_far_out_of_scale_leave_no_trace(kind, data, others):
     X, y = data
@@ -189,11 +197,13 @@ def test_rows_far_out_of_scale_leave_no_trace(kind, data, others):
     assert state.nbytes <= (state + added).nbytes
 
 
+@settled
 @given(labelled_rows(), st.sampled_from(["tied", "diag"]))
 def test_narrowing_is_what_the_narrow_kind_keeps(data, kind):
     assert bits(of("full", *data).to_covariance_type(kind)) == bits(of(kind, *data))
 
 
+@settled
 @given(kinds, labelled_rows())
 def test_a_state_travels_as_plain_columns(kind, data):
     state = of(kind, *data)
@@ -421,6 +431,31 @@ def test_numbers_of_more_than_64_bits_are_refused():
         of("full", rows, Y)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[2**53 + 1, 0.5], [1, 2]],
+        pd.DataFrame({"t": [2**53 + 1, 1], "u": [0.5, 0.5]}),
+        pd.DataFrame({"t": pd.array([2**53 + 1, 1], dtype="Int64"), "u": [0.5, 0.5]}),
+        np.array([[2**53 + 1, 0.5], [1, 2]], dtype=object),
+    ],
+)
+def test_integers_that_numpy_would_round_are_refused(rows):
+    for learn in (ExactClassStatistics().update, GaussianNB(exact=True).partial_fit):
+        with pytest.raises(ValueError, match="column ('t'|0) has integers beyond 2.53"):
+            learn(rows, [0, 1])
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no float here holds such integers")
+def test_integers_beside_nulls_are_not_rounded():
+    table = pa.table({"t": [2**53 + 1, None, 2], "y": [0, 0, 1]})
+    assert accumulate(scan_arrow(table, "y", missing="drop")).n_rows == 2
+    with pytest.raises(ValueError, match="need more"):
+        accumulate(scan_arrow(table, "y", missing="drop"), exact=True)
+    small = pa.table({"t": [2**53, None, 2], "y": [0, 0, 1]})
+    assert accumulate(scan_arrow(small, "y", missing="drop"), exact=True).n_rows == 2
+
+
 def test_integers_that_float64_would_round_are_exact():
     rows = np.array([[2**53 + 1, 3], [-(2**63), 5], [2**63 - 1, 7]])
     assert of("full", rows, [0, 0, 0]).sums.tolist() == [[float(2**53), 15.0]]
@@ -566,6 +601,14 @@ def test_models_are_the_same_bits_however_they_learnt(estimator, tmp_path):
         assert (other.predict_proba(MATRIX) == probabilities).all()
     assert (sourced.predict_proba(frame) == probabilities).all()
     np.testing.assert_allclose(probabilities, estimator().fit(MATRIX, y).predict_proba(MATRIX), rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_features_too_large_for_a_model_are_refused(estimator):
+    rows, labels = np.random.default_rng(0).normal(size=(20, 2)) * 1e200, np.arange(20) % 2
+    with pytest.raises(ValueError, match="too large"):
+        estimator(exact=True).fit(rows, labels)
+    assert np.isinf(of("full", rows, labels).covariance()).any()
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from streamgda import labels, posteriors
 from streamgda.accumulation import accumulate
-from streamgda.arrays import array_blocks, refuse_unreadable
+from streamgda.arrays import array_blocks, refuse_rounding, refuse_unreadable
 from streamgda.blocks import Block
 from streamgda.covariances import CovarianceType
 from streamgda.empty import empty_statistics
@@ -288,6 +288,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     ) -> Iterator[Block]:
         _refuse_what_is_no_batch(X)
         refuse_unreadable(X)
+        if self.exact:
+            refuse_rounding(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)
@@ -354,6 +356,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _finalised(self, statistics: Statistics) -> _Finalised:
         self._validate_params()
         _require_two_classes(statistics)
+        _require_finite(statistics)
         with np.errstate(divide="ignore"):
             log_priors = np.log(self._class_priors(statistics))
         gaussians = self._finalise(statistics)
@@ -495,6 +498,12 @@ def _require_two_classes(statistics: Statistics) -> None:
     if len(classes) < 2:
         seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"
         raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
+
+
+def _require_finite(statistics: Statistics) -> None:
+    """Exact sums go beyond float64; a model does not."""
+    if not np.isfinite(statistics.covariance()).all():
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
 
 
 def _refuse_what_is_no_batch(X: Any) -> None:

@@ -50,7 +50,19 @@ def numbers(column: pa.Array) -> NDArray[Any]:
     try:
         values: NDArray[Any] = column.to_numpy()
     except pa.ArrowInvalid:  # nulls, bools and decimals have no like in NumPy
+        if pa.types.is_integer(column.type) and column.type.bit_width == 64:
+            return _integers_with_nulls(column)
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:
+    """As floats that hold them all, where this platform has such: a source rounds nothing unasked."""
+    try:
+        values: NDArray[Any] = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        values = pc.fill_null(column, 0).to_numpy().astype(np.longdouble)
+        values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return values
 
 
