@@ -12,6 +12,7 @@ from streamgda.covariances import CovarianceType
 from streamgda.empty import empty_statistics
 from streamgda.moments import Workspace
 from streamgda.protocol import Statistics
+from streamgda.schedulers import client_of, scheduler_for
 from streamgda.source import Source, Split, runs
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def accumulate(
         again; see `ExactClassStatistics`.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
-        None follows Dask's own rule: an active client, else the configured scheduler, else threads.
+        None follows Dask's own rule: an active client, else the configured scheduler, else threads. But a
+        stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only, so
+        None means threads for it also where a client is active.
         "processes" needs the guard ``if __name__ == "__main__":`` in a script, as all spawning does.
     progress : bool, default=False
         Show rows done, rows per second and the time left, in a terminal or a notebook.
@@ -62,6 +65,8 @@ def accumulate(
     ------
     ValueError
         If the source has no rows, or holds what it should not; the message says where.
+    TypeError
+        If it is no source, or a stream that `scheduler` would read in another process.
 
     Examples
     --------
@@ -78,6 +83,7 @@ def accumulate(
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
         )
+    scheduler = scheduler_for(source, scheduler)
     groups = list(runs(source.splits(), _rows_of))
     if not groups:
         raise ValueError(
@@ -167,10 +173,9 @@ def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> Any:
     """The result of the graph, computed where the scheduler says; with progress, where that is wished."""
     if not progress:
         return plan.root.compute(scheduler=scheduler)
-    from dask.base import get_scheduler
     from tqdm.auto import tqdm
 
-    client = getattr(get_scheduler(scheduler=scheduler), "__self__", None)
+    client = client_of(scheduler)
     with tqdm(total=_total(plan.rows), unit=" rows", unit_scale=True) as bar:
         if client is None:
             statistics = _compute_here(plan, scheduler, bar.update)

@@ -21,7 +21,15 @@ import pytest
 import zarr
 from threadpoolctl import threadpool_limits
 
-from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet, scan_zarr
+from streamgda import (
+    ClassStatistics,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
 
@@ -119,8 +127,10 @@ class SourceContract:
         elsewhere = scheduler not in ("synchronous", "threads")
         source = self.scan(rows(), tmp_path / "a", rows_per_chunk=77)
         if elsewhere and not self.can_leave_the_process:
-            with pytest.raises(Exception, match="in this process only|[Ss]erialize"):
+            with pytest.raises(TypeError, match=r"^<Arrow .*> can be read in this process only") as raised:
                 accumulate(source, scheduler=scheduler)
+            assert raised.value.__cause__ is None
+            assert accumulate(source).n_rows == N  # nothing was taken from it
         else:
             again = self.scan(rows(), tmp_path / "b", rows_per_chunk=77)
             assert accumulate(source, scheduler=scheduler) == accumulate(again, scheduler="synchronous")
@@ -404,10 +414,50 @@ def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
         assert (again.table, again.roles, again.start) == (split.table, split.roles, split.start)
 
 
-def test_a_stream_stays_in_its_process():
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_stream_is_read_here_where_a_client_is_active(client, progress):
+    expected = in_memory(rows())
+    with client.as_current():
+        source = scan_arrow(rows().to_reader(), "y", **COLUMNS)
+        assert same_bits(accumulate(source, progress=progress), expected)
+        model = QuadraticDiscriminantAnalysis().fit(scan_arrow(rows().to_pandas(), "y", **COLUMNS))
+        assert same_bits(model.statistics_, expected)
+        with pytest.raises(TypeError, match="in this process only"):
+            accumulate(scan_arrow(rows().to_reader(), "y", **COLUMNS), scheduler="distributed")
+
+
+def test_a_configured_scheduler_of_this_process_reads_a_stream():
+    seen = []
+
+    def scheduler(graph, keys, **kwargs):
+        seen.append(keys)
+        return dask.get(graph, keys, **kwargs)
+
     source = scan_arrow(pl.from_arrow(rows()), "y", **COLUMNS)
+    with dask.config.set(scheduler=scheduler):
+        accumulate(source)
+    assert len(seen) == 1
+    with dask.config.set(scheduler="processes"):
+        assert same_bits(accumulate(source), in_memory(rows()))
+
+
+def test_a_stream_is_not_pickled():
+    (split,) = scan_arrow(pl.from_arrow(rows()), "y", **COLUMNS).splits()
     with pytest.raises(TypeError, match="in this process only"):
-        accumulate(source, scheduler="processes")
+        pickle.dumps(split)
+
+
+def test_a_dataset_in_memory_stays_in_its_process():
+    table = rows()
+    for dataset in (
+        ds.dataset(table),
+        ds.dataset([ds.dataset(table.slice(0, 10)), ds.dataset(table.slice(10))]),
+    ):
+        source = scan_arrow(dataset, "y", **COLUMNS)
+        with dask.config.set(scheduler="processes"):
+            assert accumulate(source).allclose(in_memory(table), rtol=1e-12)
+        with pytest.raises(TypeError, match="in this process only"):
+            accumulate(source, scheduler="processes")
 
 
 def test_what_is_no_arrow_data_is_refused():

@@ -32,7 +32,8 @@ def scan_arrow(
     """Describe Arrow data, for `accumulate` and the estimators' `fit` to read.
 
     A table or a dataset is read in parallel. A stream is read in order by one task, in bounded
-    memory, and in this process alone.
+    memory, and in this process alone: by Dask's threads where no scheduler is asked for, even if a client
+    of a cluster is active.
 
     Parameters
     ----------
@@ -133,6 +134,11 @@ class TableSource(ArrowSource):
 class DatasetSource(ArrowSource):
     """A dataset of files that are not Parquet, or of tables."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether some of it is in memory, which Arrow does not send."""
+        return _is_in_memory(self._data)
+
     def splits(self) -> list[Fragment]:
         """The fragments, a split each."""
         return [Fragment(self._data.schema, fragment, self._roles) for fragment in self._data.get_fragments()]
@@ -141,6 +147,8 @@ class DatasetSource(ArrowSource):
 class StreamSource(ArrowSource):
     """A stream that can be started again."""
 
+    is_local = True
+
     def splits(self) -> list[StreamSplit]:
         """One: a stream has an order and no parts."""
         return [StreamSplit(self._data.open, self._roles)]
@@ -148,6 +156,8 @@ class StreamSource(ArrowSource):
 
 class ReaderSource(ArrowSource):
     """A stream that can be read once."""
+
+    is_local = True
 
     def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
         super().__init__(data, roles)
@@ -168,6 +178,11 @@ class ReaderSource(ArrowSource):
             )
         self._spent = True
         return [StreamSplit(lambda: self._data, self._roles)]
+
+
+def _is_in_memory(dataset: ds.Dataset) -> bool:
+    parts = getattr(dataset, "children", ())
+    return isinstance(dataset, ds.InMemoryDataset) or any(map(_is_in_memory, parts))
 
 
 @dataclass(frozen=True)
