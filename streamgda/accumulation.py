@@ -78,11 +78,11 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
     if not isinstance(source, Source):
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
         )
+    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
     scheduler = scheduler_for(source, scheduler)
     groups = list(runs(source.splits(), _rows_of))
     if not groups:

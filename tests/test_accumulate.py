@@ -12,6 +12,7 @@ import dask
 import nbclient
 import nbformat
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -248,13 +249,16 @@ def test_a_failed_fit_leaves_the_model_as_it_was(folder, tmp_path):
 
 
 def test_an_unknown_kind_is_refused_before_anything_is_read(folder):
-    with pytest.raises(ValueError, match="must be one of"):
-        accumulate(source(folder), "spherical")
+    for kind in ("spherical", ["full"], None):
+        with pytest.raises(ValueError, match="covariance_type must be one of"):
+            accumulate(source(folder), kind)
 
 
 def test_what_is_no_source_is_refused():
     with pytest.raises(TypeError, match="only a source .* scan_parquet makes; got str"):
         accumulate("rows.parquet")
+    with pytest.raises(TypeError, match="only a source .*; got DataFrame"):
+        accumulate(pd.DataFrame({"x": [1.0]}), pd.Series([0]))
 
 
 @pytest.mark.parametrize(("width", "most"), [(2, 8 * 3 + 2), (100, 2 * 8 + 2)])
