@@ -649,6 +649,24 @@ def test_large_arrays_are_read_in_parts_with_the_same_bits_on_every_scheduler(tm
     assert state.allclose(ClassStatistics().update(X, y))
 
 
+@pytest.mark.parametrize("given", ["path", "store", "group"])
+def test_a_relative_path_is_where_it_was_when_it_was_scanned(tmp_path, monkeypatch, given):
+    for i, folder in enumerate(("here", "there")):
+        write_zarr(rows(n_rows=100 * (i + 1)), tmp_path / folder / "group", 100)
+    monkeypatch.chdir(tmp_path / "here")
+    store = {
+        "path": "group",
+        "store": zarr.storage.LocalStore("group", read_only=True),
+        "group": zarr.open_group("group", mode="r"),
+    }[given]
+    source = scan_zarr(store)
+    splits = source.splits()
+    monkeypatch.chdir(tmp_path / "there")
+    assert same_bits(accumulate(source), in_memory(rows(n_rows=100)))
+    assert sum(len(block.codes) for split in splits for block in split.blocks()) == 100
+    assert repr(source) == f"<Zarr file://{tmp_path}/here/group: features 'X', target 'y'>"
+
+
 def test_arrays_that_cannot_serve(tmp_path):
     group = write_zarr(rows(), tmp_path, 100)
     group.create_array("short", shape=(3,), dtype="int64")

@@ -49,7 +49,7 @@ def scan_zarr(
     Parameters
     ----------
     store : path, URL, Zarr store or group
-        Where the group is. A URL is opened through fsspec.
+        Where the group is. A URL is opened through fsspec; a local path is made absolute now.
     target : str, default="y"
         The array of labels, of shape (n_rows,): integers, strings or bools.
     features : str, default="X"
@@ -85,7 +85,7 @@ def scan_zarr(
     """
     check_missing(missing)
     group = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
-    source = ZarrSource(group.store, group.path, features, target, weight, missing)
+    source = ZarrSource(_settled(group.store), group.path, features, target, weight, missing)
     source.arrays()
     return source
 
@@ -294,6 +294,13 @@ class _WatchedStore(WrapperStore[Store]):
         if planned is not None and planned != _version_of(self._folder, key):
             raise _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
         return found
+
+
+def _settled(store: Store) -> Store:
+    """The store, where the working directory does not move it."""
+    if type(store) is LocalStore and not store.root.is_absolute():
+        return LocalStore(store.root.absolute(), read_only=store.read_only)
+    return store
 
 
 def _local_folder(store: Store) -> Path | None:
