@@ -693,6 +693,14 @@ def test_arrays_that_cannot_serve(tmp_path):
         scan_zarr(tmp_path / "nosuch")
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_is_no_group(tmp_path, zarr_format):
+    group = write_zarr(rows(), tmp_path, 100, zarr_format=zarr_format)
+    for array in (tmp_path / "X", str(tmp_path / "y"), group["X"]):
+        with pytest.raises(TypeError, match=rf"{tmp_path.name}/[Xy].* is a Zarr array; give the group"):
+            scan_zarr(array)
+
+
 # ---------------------------------------------------------------------- what is particular to Dask
 
 

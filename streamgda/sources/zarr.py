@@ -68,6 +68,8 @@ def scan_zarr(
     ------
     FileNotFoundError
         If there is no group.
+    TypeError
+        If an array is given, or is there, where the group that holds the arrays is needed.
     ValueError
         If an array is missing or has a shape or type that cannot serve.
 
@@ -84,10 +86,20 @@ def scan_zarr(
            [8.]])
     """
     check_missing(missing)
-    group = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
+    group = _group_of(store)
     source = ZarrSource(_settled(group.store), group.path, features, target, weight, missing)
     source.arrays()
     return source
+
+
+def _group_of(store: Any) -> zarr.Group:
+    there = store if isinstance(store, zarr.Group | zarr.Array) else zarr.open(store, mode="r")
+    if isinstance(there, zarr.Group):
+        return there
+    raise TypeError(
+        f"{there} is a Zarr array; give the group that holds the array of rows and that of labels, and their "
+        "names within it as features and target"
+    )
 
 
 @dataclass(frozen=True)
