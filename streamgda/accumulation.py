@@ -49,7 +49,8 @@ def accumulate(
         Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
         again; see `ExactClassStatistics`.
     scheduler : optional
-        What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
+        What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
+        cluster, or of its address).
         None follows Dask's own rule: an active client, else the configured scheduler, else threads. But a
         stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only, so
         None means threads for it also where a client is active.

@@ -17,7 +17,10 @@ def scheduler_for(source: Source, asked: Any) -> Any:
     ------
     TypeError
         If such a source is to be read elsewhere.
+    ValueError
+        If it is a cluster or its address, where a client is needed.
     """
+    _refuse_clusters(asked)
     if not source.is_local or not _leaves_the_process(asked):
         return asked
     if asked is None:
@@ -33,6 +36,16 @@ def client_of(scheduler: Any) -> Any:
     from dask.base import get_scheduler
 
     return getattr(get_scheduler(scheduler=scheduler), "__self__", None)
+
+
+def _refuse_clusters(scheduler: Any) -> None:
+    is_address = isinstance(scheduler, str) and "://" in scheduler
+    if is_address or hasattr(scheduler, "get_client"):
+        argument = repr(scheduler) if is_address else "cluster"
+        raise ValueError(
+            f"Dask computes through a client of a cluster: give scheduler=distributed.Client({argument}), "
+            f"not {scheduler!r}"
+        )
 
 
 def _leaves_the_process(scheduler: Any) -> bool:
