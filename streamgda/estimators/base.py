@@ -417,10 +417,20 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
         refuse_unreadable(X)
-        finite = "allow-nan" if missing == "marginal" else True
         with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
-            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
+            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite="allow-nan")
+            if missing == "raise" and np.isnan(rows.sum()):
+                self._refuse_missing(rows)
         return rows
+
+    def _refuse_missing(self, rows: NDArray[Any]) -> None:
+        """Name the first NaN, if there is one."""
+        for row, index in np.argwhere(np.isnan(rows))[:1]:
+            name = repr(self.feature_names_in_[index]) if hasattr(self, "feature_names_in_") else index
+            raise ValueError(
+                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or let the "
+                "model predict by the features that are there: set_params(missing='marginal')"
+            )
 
     @lazy_on_dask(columns=classes_of)
     def predict(self, X: ArrayLike) -> Labels:
