@@ -463,6 +463,8 @@ def test_a_dataset_in_memory_stays_in_its_process():
 def test_what_is_no_arrow_data_is_refused():
     with pytest.raises(TypeError, match="something with __arrow_c_stream__; got list"):
         scan_arrow([1, 2, 3], "y")
+    with pytest.raises(TypeError, match=r"the path rows.parquet; scan_parquet takes paths"):
+        scan_arrow("rows.parquet", "y")
     with pytest.raises(ValueError, match="the data: column 'y' is string and cannot be a feature"):
         scan_arrow(rows("str"), "u")
     with pytest.raises(ValueError, match="the data: there is no column 'z'"):

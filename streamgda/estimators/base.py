@@ -439,6 +439,30 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         labels: Labels = self.classes_[best]
         return labels
 
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """The share of the rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows in memory. Of more than that, compare lazy predictions on a Dask collection:
+            ``(model.predict(rows) == labels).mean().compute()``.
+        y : array-like of shape (n_rows,)
+            Their labels.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        if isinstance(X, Source):
+            _refuse_what_is_no_batch(X)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        accuracy: float = super().score(X, y, sample_weight)
+        return accuracy
+
     @lazy_on_dask(columns=classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
@@ -504,7 +528,10 @@ def _refuse_what_is_no_batch(X: Any) -> None:
     if is_dask(X):
         raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
     if isinstance(X, Source):
-        raise TypeError("rows are needed here, in an array or a frame; a source goes to fit or accumulate")
+        raise TypeError(
+            "rows are needed here, in an array or a frame; a source goes to fit or accumulate. To predict "
+            "more rows than memory holds, give a Dask collection, such as dask.dataframe.read_parquet returns"
+        )
     if isinstance(X, str | PathLike):
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -100,6 +101,8 @@ def _kind_of(data: Any) -> tuple[type[ArrowSource], Any]:
         return StreamSource, _Stream(partial(_read_lazy_frame, data))
     if hasattr(data, "__arrow_c_stream__"):
         return StreamSource, _Stream(partial(pa.RecordBatchReader.from_stream, data))
+    if isinstance(data, str | PathLike):
+        raise TypeError(f"Arrow data is needed, got the path {data}; scan_parquet takes paths")
     raise TypeError(
         "Arrow data is a Table, a Dataset, a RecordBatchReader or something with __arrow_c_stream__; "
         f"got {type(data).__name__}"
