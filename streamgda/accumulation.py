@@ -11,6 +11,7 @@ from streamgda.empty import empty_statistics
 from streamgda.moments import Workspace
 from streamgda.passes import FAN_IN, Plan, compute_plan, plan_fold, rows_of
 from streamgda.protocol import Statistics
+from streamgda.schedulers import scheduler_for
 from streamgda.source import Source, Split, runs
 
 if TYPE_CHECKING:
@@ -46,8 +47,11 @@ def accumulate(
         Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
         again; see `ExactClassStatistics`.
     scheduler : optional
-        What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
-        None follows Dask's own rule: an active client, else the configured scheduler, else threads.
+        What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
+        cluster, or of its address).
+        None follows Dask's own rule: an active client, else the configured scheduler, else threads. But a
+        stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only, so
+        None means threads for it also where a client is active.
         "processes" needs the guard ``if __name__ == "__main__":`` in a script, as all spawning does.
     progress : bool, default=False
         Show rows done, rows per second and the time left, in a terminal or a notebook.
@@ -60,6 +64,8 @@ def accumulate(
     ------
     ValueError
         If the source has no rows, or holds what it should not; the message says where.
+    TypeError
+        If it is no source, or a stream that `scheduler` would read in another process.
 
     Examples
     --------
@@ -71,11 +77,12 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
     if not isinstance(source, Source):
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
         )
+    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    scheduler = scheduler_for(source, scheduler)
     groups = list(runs(source.splits(), rows_of))
     if not groups:
         raise ValueError(

@@ -65,7 +65,20 @@ def _naming(where: str | None) -> Iterator[None]:
 
 
 def refuse_unreadable(X: Any) -> None:
-    """Raise ValueError for masked values, and for a data frame with a column that is not of numbers."""
+    """Raise an error for masked values, a frame yet to be computed, and a column that is not of numbers.
+
+    Raises
+    ------
+    TypeError
+        For a lazy frame of Polars'.
+    ValueError
+        For the others.
+    """
+    if hasattr(X, "collect_batches"):
+        raise TypeError(
+            f"a {type(X).__name__} has no rows in memory: collect() it, or learn from "
+            "scan_arrow(frame, target)"
+        )
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
     for name in _column_names(X) or ():

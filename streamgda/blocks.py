@@ -120,10 +120,12 @@ class Block:
             )
         row = int(np.argmin(finite))
         index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
-        value = "NaN or null" if np.isnan(_columns(self.features)[index][row]) else "infinity"
+        value, more = "infinity", ""
+        if np.isnan(_columns(self.features)[index][row]):
+            value, more = "NaN or null", "; a model's missing='marginal' is for rows to predict only"
         raise ValueError(
             f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
-            "Mend the data or leave out such rows, as a source does with missing='drop'"
+            f"Mend the data or leave out such rows, as a source does with missing='drop'{more}"
         )
 
 

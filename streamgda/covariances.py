@@ -245,6 +245,6 @@ def kind_named(name: Any) -> CovarianceKind:
     ValueError
         If there is no such kind.
     """
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise ValueError(f"covariance_type must be one of {', '.join(map(repr, KINDS))}; got {name!r}")
     return KINDS[name]

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streamgda.blas import single_blas_thread
+from streamgda.schedulers import client_of
 from streamgda.source import Split
 
 if TYPE_CHECKING:
@@ -118,10 +119,9 @@ def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> Any:
 
 
 def _with_progress(plan: Plan, scheduler: Any) -> Any:
-    from dask.base import get_scheduler
     from tqdm.auto import tqdm
 
-    client = getattr(get_scheduler(scheduler=scheduler), "__self__", None)
+    client = client_of(scheduler)
     with tqdm(total=_total(plan.rows), unit=" rows", unit_scale=True) as bar:
         if client is None:
             state = _compute_here(plan, scheduler, bar.update)

@@ -46,6 +46,11 @@ class Source(ABC):
         """How many features a row has, where that is known before it is read."""
         return None if self.feature_names is None else len(self.feature_names)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it can be read in this process only, as a stream can."""
+        return False
+
     @abstractmethod
     def splits(self) -> Sequence[Split | Delayed]:
         """The parts of the source, in order: a pure function of the data, whoever reads them.

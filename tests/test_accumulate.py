@@ -12,6 +12,7 @@ import dask
 import nbclient
 import nbformat
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -19,7 +20,13 @@ import pytest
 from dask.callbacks import Callback
 from distributed import Client, LocalCluster
 
-from streamgda import ClassStatistics, QuadraticDiscriminantAnalysis, accumulate, scan_parquet
+from streamgda import (
+    ClassStatistics,
+    QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
+    accumulate,
+    scan_parquet,
+)
 from streamgda.source import Source
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
@@ -236,6 +243,16 @@ def test_an_error_in_a_task_arrives_as_it_was_raised(folder, tmp_path, scheduler
         accumulate(source(tmp_path), scheduler=scheduler)
 
 
+def test_a_cluster_is_refused_where_its_client_is_needed(folder, client, tmp_path):
+    for scheduler, remedy in (
+        (client.cluster, r"Client\(cluster\), not LocalCluster"),
+        ("tcp://host:8786", r"Client\('tcp://host:8786'\), not 'tcp"),
+    ):
+        for compute in (accumulate, StatisticsLedger(str(tmp_path)).refresh):
+            with pytest.raises(ValueError, match=rf"give scheduler=distributed.{remedy}"):
+                compute(source(folder), scheduler=scheduler)
+
+
 def test_a_failed_fit_leaves_the_model_as_it_was(folder, tmp_path):
     model = QuadraticDiscriminantAnalysis().fit(source(folder))
     before = model.statistics_.copy()
@@ -248,13 +265,16 @@ def test_a_failed_fit_leaves_the_model_as_it_was(folder, tmp_path):
 
 
 def test_an_unknown_kind_is_refused_before_anything_is_read(folder):
-    with pytest.raises(ValueError, match="must be one of"):
-        accumulate(source(folder), "spherical")
+    for kind in ("spherical", ["full"], None):
+        with pytest.raises(ValueError, match="covariance_type must be one of"):
+            accumulate(source(folder), kind)
 
 
 def test_what_is_no_source_is_refused():
     with pytest.raises(TypeError, match="only a source .* scan_parquet makes; got str"):
         accumulate("rows.parquet")
+    with pytest.raises(TypeError, match="only a source .*; got DataFrame"):
+        accumulate(pd.DataFrame({"x": [1.0]}), pd.Series([0]))
 
 
 @pytest.mark.parametrize(("width", "most"), [(2, 8 * 3 + 2), (100, 2 * 8 + 2)])

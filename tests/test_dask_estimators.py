@@ -129,3 +129,9 @@ def test_several_predictions_in_one_computation():
     rows = da.from_array(X, chunks=(100, 2))
     labels, probabilities = dask.compute(fitted.predict(rows), fitted.predict_proba(rows))
     assert (fitted.classes_[probabilities.argmax(axis=1)] == labels).all()
+
+
+def test_a_score_out_of_core():
+    fitted = GaussianNB().fit(X, Y)
+    rows, labels = da.from_array(X, chunks=(100, 2)), da.from_array(Y, chunks=100)
+    assert (fitted.predict(rows) == labels).mean().compute() == pytest.approx(fitted.score(X, Y), rel=1e-15)

@@ -25,6 +25,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    scan_arrow,
     scan_parquet,
 )
 
@@ -168,11 +169,26 @@ def test_parameters_that_are_none(model):
 def test_what_is_no_batch_of_rows(model, tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), tmp_path / "1.parquet")
     source, fitted = scan_parquet(tmp_path, "y"), model().partial_fit([[1.0], [2.0]], [0, 1])
-    for call in (fitted.partial_fit, fitted.predict, fitted.score_samples):
-        with pytest.raises(TypeError, match="a source goes to fit or accumulate"):
+    for call in (fitted.partial_fit, fitted.predict, fitted.score_samples, fitted.score):
+        with pytest.raises(TypeError, match="a source goes to fit or accumulate.* give a Dask collection"):
             call(source)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        fitted.score([[1.0], [2.0]])
     with pytest.raises(TypeError, match="scan_parquet makes a source of it"):
         fitted.fit("rows.parquet", [0, 1])
+
+
+def test_a_lazy_frame_is_to_be_collected_or_scanned():
+    frame = pl.DataFrame({"u": [0.0, 1.0, 3.0, 5.0], "y": [0, 0, 1, 1]}).lazy()
+    fitted = GaussianNB().fit(scan_arrow(frame, "y"))
+    for consume in (
+        lambda rows: GaussianNB().fit(rows, [0, 0, 1, 1]),
+        lambda rows: fitted.partial_fit(rows, [0, 0, 1, 1]),
+        lambda rows: ClassStatistics().update(rows, [0, 0, 1, 1]),
+        fitted.predict,
+    ):
+        with pytest.raises(TypeError, match=r"LazyFrame .*: collect\(\) it, or learn from scan_arrow"):
+            consume(frame.select("u"))
 
 
 def test_a_prior_of_zero_rules_a_class_out():

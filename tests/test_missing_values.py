@@ -87,9 +87,16 @@ def test_a_frame_with_nulls(model, training):
 def test_a_missing_value_is_an_error_unless_asked_for(model, training):
     X, y = training
     holed = with_holes(X)
-    with pytest.raises(ValueError, match="NaN"):
+    row, feature = np.argwhere(np.isnan(holed))[0]
+    remedy = r".* set_params\(missing='marginal'\)$"
+    with pytest.raises(ValueError, match=f"^row {row}: feature {feature} is NaN or null{remedy}"):
         model().fit(X, y).predict(holed)
-    with pytest.raises(ValueError, match="is NaN or null"):
+    names = list("abcdefghi")
+    named = model().fit(pd.DataFrame(X, columns=names), y)
+    with pytest.raises(ValueError, match=f"^row {row}: feature '{names[feature]}' is NaN or null{remedy}"):
+        named.predict(pd.DataFrame(holed, columns=names))
+    assert len(named.set_params(missing="marginal").predict(pd.DataFrame(holed, columns=names))) == len(X)
+    with pytest.raises(ValueError, match="is NaN or null.* missing='marginal' is for rows to predict only"):
         model(missing="marginal").fit(holed, y)
     with pytest.raises(ValueError, match="infinity"):
         model(missing="marginal").fit(X, y).predict(np.where(np.isnan(holed), np.inf, holed))

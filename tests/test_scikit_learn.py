@@ -155,6 +155,14 @@ class TestInsideScikitLearn:
             model.from_sklearn(PEERS[model]().fit(X, y), [10, 20])
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_not_fitted_is_neither_handed_over_nor_saved(model, tmp_path):
+    for hand_over in (model().to_sklearn, lambda: model().save(tmp_path / "model.parquet")):
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            hand_over()
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 @pytest.mark.parametrize("shrinkage", [0.3, "auto", "oas"])
 def test_a_shrunk_model_is_exchanged_but_not_taken_over(model, shrinkage):

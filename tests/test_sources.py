@@ -21,7 +21,15 @@ import pytest
 import zarr
 from threadpoolctl import threadpool_limits
 
-from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet, scan_zarr
+from streamgda import (
+    ClassStatistics,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
 
@@ -119,8 +127,10 @@ class SourceContract:
         elsewhere = scheduler not in ("synchronous", "threads")
         source = self.scan(rows(), tmp_path / "a", rows_per_chunk=77)
         if elsewhere and not self.can_leave_the_process:
-            with pytest.raises(Exception, match="in this process only|[Ss]erialize"):
+            with pytest.raises(TypeError, match=r"^<Arrow .*> can be read in this process only") as raised:
                 accumulate(source, scheduler=scheduler)
+            assert raised.value.__cause__ is None
+            assert accumulate(source).n_rows == N  # nothing was taken from it
         else:
             again = self.scan(rows(), tmp_path / "b", rows_per_chunk=77)
             assert accumulate(source, scheduler=scheduler) == accumulate(again, scheduler="synchronous")
@@ -404,15 +414,57 @@ def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
         assert (again.table, again.roles, again.start) == (split.table, split.roles, split.start)
 
 
-def test_a_stream_stays_in_its_process():
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_stream_is_read_here_where_a_client_is_active(client, progress):
+    expected = in_memory(rows())
+    with client.as_current():
+        source = scan_arrow(rows().to_reader(), "y", **COLUMNS)
+        assert same_bits(accumulate(source, progress=progress), expected)
+        model = QuadraticDiscriminantAnalysis().fit(scan_arrow(rows().to_pandas(), "y", **COLUMNS))
+        assert same_bits(model.statistics_, expected)
+        with pytest.raises(TypeError, match="in this process only"):
+            accumulate(scan_arrow(rows().to_reader(), "y", **COLUMNS), scheduler="distributed")
+
+
+def test_a_configured_scheduler_of_this_process_reads_a_stream():
+    seen = []
+
+    def scheduler(graph, keys, **kwargs):
+        seen.append(keys)
+        return dask.get(graph, keys, **kwargs)
+
     source = scan_arrow(pl.from_arrow(rows()), "y", **COLUMNS)
+    with dask.config.set(scheduler=scheduler):
+        accumulate(source)
+    assert len(seen) == 1
+    with dask.config.set(scheduler="processes"):
+        assert same_bits(accumulate(source), in_memory(rows()))
+
+
+def test_a_stream_is_not_pickled():
+    (split,) = scan_arrow(pl.from_arrow(rows()), "y", **COLUMNS).splits()
     with pytest.raises(TypeError, match="in this process only"):
-        accumulate(source, scheduler="processes")
+        pickle.dumps(split)
+
+
+def test_a_dataset_in_memory_stays_in_its_process():
+    table = rows()
+    for dataset in (
+        ds.dataset(table),
+        ds.dataset([ds.dataset(table.slice(0, 10)), ds.dataset(table.slice(10))]),
+    ):
+        source = scan_arrow(dataset, "y", **COLUMNS)
+        with dask.config.set(scheduler="processes"):
+            assert accumulate(source).allclose(in_memory(table), rtol=1e-12)
+        with pytest.raises(TypeError, match="in this process only"):
+            accumulate(source, scheduler="processes")
 
 
 def test_what_is_no_arrow_data_is_refused():
     with pytest.raises(TypeError, match="something with __arrow_c_stream__; got list"):
         scan_arrow([1, 2, 3], "y")
+    with pytest.raises(TypeError, match=r"the path rows.parquet; scan_parquet takes paths"):
+        scan_arrow("rows.parquet", "y")
     with pytest.raises(ValueError, match="the data: column 'y' is string and cannot be a feature"):
         scan_arrow(rows("str"), "u")
     with pytest.raises(ValueError, match="the data: there is no column 'z'"):
@@ -599,6 +651,24 @@ def test_large_arrays_are_read_in_parts_with_the_same_bits_on_every_scheduler(tm
     assert state.allclose(ClassStatistics().update(X, y))
 
 
+@pytest.mark.parametrize("given", ["path", "store", "group"])
+def test_a_relative_path_is_where_it_was_when_it_was_scanned(tmp_path, monkeypatch, given):
+    for i, folder in enumerate(("here", "there")):
+        write_zarr(rows(n_rows=100 * (i + 1)), tmp_path / folder / "group", 100)
+    monkeypatch.chdir(tmp_path / "here")
+    store = {
+        "path": "group",
+        "store": zarr.storage.LocalStore("group", read_only=True),
+        "group": zarr.open_group("group", mode="r"),
+    }[given]
+    source = scan_zarr(store)
+    splits = source.splits()
+    monkeypatch.chdir(tmp_path / "there")
+    assert same_bits(accumulate(source), in_memory(rows(n_rows=100)))
+    assert sum(len(block.codes) for split in splits for block in split.blocks()) == 100
+    assert repr(source) == f"<Zarr file://{tmp_path}/here/group: features 'X', target 'y'>"
+
+
 def test_arrays_that_cannot_serve(tmp_path):
     group = write_zarr(rows(), tmp_path, 100)
     group.create_array("short", shape=(3,), dtype="int64")
@@ -623,6 +693,14 @@ def test_arrays_that_cannot_serve(tmp_path):
             scan_zarr(tmp_path, **options)
     with pytest.raises(FileNotFoundError):
         scan_zarr(tmp_path / "nosuch")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_is_no_group(tmp_path, zarr_format):
+    group = write_zarr(rows(), tmp_path, 100, zarr_format=zarr_format)
+    for array in (tmp_path / "X", str(tmp_path / "y"), group["X"]):
+        with pytest.raises(TypeError, match=rf"{tmp_path.name}/[Xy].* is a Zarr array; give the group"):
+            scan_zarr(array)
 
 
 # ---------------------------------------------------------------------- what is particular to Dask

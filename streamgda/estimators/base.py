@@ -427,10 +427,20 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         _refuse_what_is_no_batch(X)
         check_is_fitted(self)
         refuse_unreadable(X)
-        finite = "allow-nan" if missing == "marginal" else True
         with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
-            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
+            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite="allow-nan")
+            if missing == "raise" and np.isnan(rows.sum()):
+                self._refuse_missing(rows)
         return rows
+
+    def _refuse_missing(self, rows: NDArray[Any]) -> None:
+        """Name the first NaN, if there is one."""
+        for row, index in np.argwhere(np.isnan(rows))[:1]:
+            name = repr(self.feature_names_in_[index]) if hasattr(self, "feature_names_in_") else index
+            raise ValueError(
+                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or let the "
+                "model predict by the features that are there: set_params(missing='marginal')"
+            )
 
     @lazy_on_dask(columns=classes_of)
     def predict(self, X: ArrayLike) -> Labels:
@@ -438,6 +448,30 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         best = self._by_block(X, "contrasts", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
+
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """The share of the rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows in memory. Of more than that, compare lazy predictions on a Dask collection:
+            ``(model.predict(rows) == labels).mean().compute()``.
+        y : array-like of shape (n_rows,)
+            Their labels.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        if isinstance(X, Source):
+            _refuse_what_is_no_batch(X)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        accuracy: float = super().score(X, y, sample_weight)
+        return accuracy
 
     @lazy_on_dask(columns=classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
@@ -510,7 +544,10 @@ def _refuse_what_is_no_batch(X: Any) -> None:
     if is_dask(X):
         raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
     if isinstance(X, Source):
-        raise TypeError("rows are needed here, in an array or a frame; a source goes to fit or accumulate")
+        raise TypeError(
+            "rows are needed here, in an array or a frame; a source goes to fit or accumulate. To predict "
+            "more rows than memory holds, give a Dask collection, such as dask.dataframe.read_parquet returns"
+        )
     if isinstance(X, str | PathLike):
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
 

@@ -12,6 +12,7 @@ from sklearn import discriminant_analysis
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import MissingAtPrediction
@@ -257,6 +258,7 @@ class LinearDiscriminantAnalysis(
         Its solver is "eigen", so that its `transform` is this model's too. It does not centre rows, so
         means far beyond the deviations cost it digits.
         """
+        check_is_fitted(self)
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen",
             shrinkage=None if self.shrinkage == "oas" else self.shrinkage,

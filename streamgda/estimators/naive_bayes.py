@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import MissingAtPrediction, classes_of
@@ -144,6 +145,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         >>> model.to_sklearn().predict([[0.2]])
         array([0])
         """
+        check_is_fitted(self)
         peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
         peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_, self.epsilon_
         peer.class_count_, peer.class_prior_ = self.class_count_, self.class_prior_

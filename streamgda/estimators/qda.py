@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.covariances import CovarianceType
 from streamgda.estimators.base import MissingAtPrediction
@@ -172,6 +173,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         It works along the principal axes of the covariances, where features of very different units cost it
         digits.
         """
+        check_is_fitted(self)
         estimated = self.shrinkage is not None
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             solver="eigen" if estimated else "svd",

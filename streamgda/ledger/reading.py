@@ -10,6 +10,7 @@ from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import Holding
 from streamgda.passes import Plan, compute_plan, rows_of
 from streamgda.protocol import Statistics
+from streamgda.schedulers import scheduler_for
 from streamgda.source import FilePlan, FileSource, InputFile, runs
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def read_files(
     """
     from dask.delayed import delayed
 
+    scheduler = scheduler_for(source, scheduler)
     if not files:
         return []
     kept: list[Delayed] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -32,7 +33,8 @@ def scan_arrow(
     """Describe Arrow data, for `accumulate` and the estimators' `fit` to read.
 
     A table or a dataset is read in parallel. A stream is read in order by one task, in bounded
-    memory, and in this process alone.
+    memory, and in this process alone: by Dask's threads where no scheduler is asked for, even if a client
+    of a cluster is active.
 
     Parameters
     ----------
@@ -99,6 +101,8 @@ def _kind_of(data: Any) -> tuple[type[ArrowSource], Any]:
         return StreamSource, _Stream(partial(_read_lazy_frame, data))
     if hasattr(data, "__arrow_c_stream__"):
         return StreamSource, _Stream(partial(pa.RecordBatchReader.from_stream, data))
+    if isinstance(data, str | PathLike):
+        raise TypeError(f"Arrow data is needed, got the path {data}; scan_parquet takes paths")
     raise TypeError(
         "Arrow data is a Table, a Dataset, a RecordBatchReader or something with __arrow_c_stream__; "
         f"got {type(data).__name__}"
@@ -133,6 +137,11 @@ class TableSource(ArrowSource):
 class DatasetSource(ArrowSource):
     """A dataset of files that are not Parquet, or of tables."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether some of it is in memory, which Arrow does not send."""
+        return _is_in_memory(self._data)
+
     def splits(self) -> list[Fragment]:
         """The fragments, a split each."""
         return [Fragment(self._data.schema, fragment, self._roles) for fragment in self._data.get_fragments()]
@@ -141,6 +150,8 @@ class DatasetSource(ArrowSource):
 class StreamSource(ArrowSource):
     """A stream that can be started again."""
 
+    is_local = True
+
     def splits(self) -> list[StreamSplit]:
         """One: a stream has an order and no parts."""
         return [StreamSplit(self._data.open, self._roles)]
@@ -148,6 +159,8 @@ class StreamSource(ArrowSource):
 
 class ReaderSource(ArrowSource):
     """A stream that can be read once."""
+
+    is_local = True
 
     def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
         super().__init__(data, roles)
@@ -168,6 +181,11 @@ class ReaderSource(ArrowSource):
             )
         self._spent = True
         return [StreamSplit(lambda: self._data, self._roles)]
+
+
+def _is_in_memory(dataset: ds.Dataset) -> bool:
+    parts = getattr(dataset, "children", ())
+    return isinstance(dataset, ds.InMemoryDataset) or any(map(_is_in_memory, parts))
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def scan_zarr(
     Parameters
     ----------
     store : path, URL, Zarr store or group
-        Where the group is. A URL is opened through fsspec.
+        Where the group is. A URL is opened through fsspec; a local path is made absolute now.
     target : str, default="y"
         The array of labels, of shape (n_rows,): integers, strings or bools.
     features : str, default="X"
@@ -68,6 +68,8 @@ def scan_zarr(
     ------
     FileNotFoundError
         If there is no group.
+    TypeError
+        If an array is given, or is there, where the group that holds the arrays is needed.
     ValueError
         If an array is missing or has a shape or type that cannot serve.
 
@@ -84,10 +86,20 @@ def scan_zarr(
            [8.]])
     """
     check_missing(missing)
-    group = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
-    source = ZarrSource(group.store, group.path, features, target, weight, missing)
+    group = _group_of(store)
+    source = ZarrSource(_settled(group.store), group.path, features, target, weight, missing)
     source.arrays()
     return source
+
+
+def _group_of(store: Any) -> zarr.Group:
+    there = store if isinstance(store, zarr.Group | zarr.Array) else zarr.open(store, mode="r")
+    if isinstance(there, zarr.Group):
+        return there
+    raise TypeError(
+        f"{there} is a Zarr array; give the group that holds the array of rows and that of labels, and their "
+        "names within it as features and target"
+    )
 
 
 @dataclass(frozen=True)
@@ -294,6 +306,13 @@ class _WatchedStore(WrapperStore[Store]):
         if planned is not None and planned != _version_of(self._folder, key):
             raise _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
         return found
+
+
+def _settled(store: Store) -> Store:
+    """The store, where the working directory does not move it."""
+    if type(store) is LocalStore and not store.root.is_absolute():
+        return LocalStore(store.root.absolute(), read_only=store.read_only)
+    return store
 
 
 def _local_folder(store: Store) -> Path | None:
