@@ -788,3 +788,41 @@ def test_a_damaged_feather_file_is_named(tmp_path):
     (tmp_path / "2.feather").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="2.feather cannot be read as Ipc"):
         accumulate(source)
+
+
+def dataset_of(fragments, schema):
+    return ds.FileSystemDataset(fragments, schema, ds.ParquetFileFormat(), pafs.LocalFileSystem())
+
+
+@pytest.mark.parametrize("cuts", [[[2, 5]], [[5], [2]], [[0], [1, 2, 3, 4, 5, 6, 7, 8, 9]]])
+def test_a_dataset_of_some_row_groups_is_read_as_those(tmp_path, cuts):
+    pq.write_table(rows(), tmp_path / "1.parquet", row_group_size=100)
+    (whole,) = ds.dataset(tmp_path).get_fragments()
+    dataset = dataset_of([whole.subset(row_group_ids=cut) for cut in cuts], rows().schema)
+    source = scan_arrow(dataset, "y", **COLUMNS)
+    wanted = np.concatenate([np.arange(100 * group, 100 * group + 100) for cut in cuts for group in cut])
+    assert accumulate(source).allclose(in_memory(rows().take(wanted)), rtol=1e-12)
+    assert accumulate(source, scheduler="processes") == accumulate(source)
+
+
+def test_a_whole_file_is_read_as_it_is_now_and_some_row_groups_only_where_they_still_are(tmp_path):
+    pq.write_table(rows(n_rows=300), tmp_path / "1.parquet", row_group_size=100)
+    (fragment,) = ds.dataset(tmp_path).get_fragments()
+    whole = scan_arrow(dataset_of([fragment], rows().schema), "y", **COLUMNS)
+    part = scan_arrow(dataset_of([fragment.subset(row_group_ids=[1])], rows().schema), "y", **COLUMNS)
+    assert (accumulate(whole).n_rows, accumulate(part).n_rows) == (300, 100)
+    pq.write_table(rows(), tmp_path / "1.parquet", row_group_size=100)
+    assert accumulate(whole).n_rows == N
+    with pytest.raises(ValueError, match=r"1\.parquet has other row groups than when"):
+        accumulate(part)
+
+
+def test_the_schema_of_a_dataset_decides_what_its_columns_are(tmp_path):
+    pq.write_table(rows(), tmp_path / "1.parquet")
+    as_text = pa.schema([("v", pa.float64()), ("u", pa.float32()), ("y", pa.string())])
+    state = accumulate(scan_arrow(ds.dataset(tmp_path, schema=as_text), "y"))
+    X = np.column_stack([V, U.astype(np.float32)])
+    assert state.feature_names == ("v", "u")
+    assert state.allclose(ClassStatistics().update(X, LABELS["int"].astype(str)), rtol=1e-12)
+    with pytest.raises(ValueError, match="column 'y' is string and cannot be a feature"):
+        scan_arrow(ds.dataset(tmp_path, schema=as_text), "u")

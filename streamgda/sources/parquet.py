@@ -244,7 +244,7 @@ class ParquetSource(FileSource):
         version = version or current_version(self._dataset.filesystem, fragment.path)
         with decoding(fragment.path):
             schema, metadata = fragment.physical_schema, fragment.metadata
-            groups = self._row_groups(fragment)
+            groups = self._row_groups(self._limited(fragment, known))
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check_file(fragment.path, schema, partition)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
@@ -253,6 +253,21 @@ class ParquetSource(FileSource):
             for run in runs(groups, rows.__getitem__)
         ]
         return splits, self._fingerprint(schema)
+
+    def _limited(
+        self, fragment: ds.ParquetFileFragment, known: ds.ParquetFileFragment
+    ) -> ds.ParquetFileFragment:
+        """The fragment with those row groups alone that a dataset made by others has of the file."""
+        if self._find is not None:
+            return fragment  # found by its path, and so whole
+        wanted = [group.id for group in known.row_groups]
+        if wanted == list(range(known.metadata.num_row_groups)):
+            return fragment
+        if fragment.num_row_groups != known.metadata.num_row_groups:
+            raise ValueError(
+                f"{fragment.path} has other row groups than when the dataset was made; make it again"
+            )
+        return fragment.subset(row_group_ids=wanted)
 
     def _fingerprint(self, schema: pa.Schema) -> str:
         read = [f"{field.name}: {field.type}" for field in schema if field.name in self._layout.columns]
