@@ -6,6 +6,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -275,7 +276,7 @@ class ParquetSource(FileSource):
 
     def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups whose statistics do not rule out that the filter lets rows through."""
-        if self._filter is None:
+        if self._filter is None or (_may_keep_nan(self._filter) and _has_floats(self._layout.filter_columns)):
             return [group.id for group in fragment.row_groups]
         kept = fragment.split_by_row_group(filter=self._filter, schema=self._dataset.schema)
         return [group.id for part in kept for group in part.row_groups]
@@ -295,6 +296,20 @@ class ParquetSource(FileSource):
                 return
             if columns.label_kind(kind) != columns.label_kind(first):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
+
+
+def _has_floats(schema: pa.Schema) -> bool:
+    return any(pa.types.is_floating(kind) for kind in schema.types)
+
+
+def _may_keep_nan(expression: ds.Expression) -> bool:
+    """Whether a row may pass for its NaN, of which the statistics of a row group do not tell.
+
+    A comparison with NaN is false. So it takes a "not" of some kind, or a function: Arrow prints those.
+    """
+    text = str(expression)
+    functions = set(re.findall(r"(\w+)\(", text)) - {"is_in"}
+    return bool(functions) or "!=" in text or ("is_in" in text and "nan" in text)
 
 
 def _expression(filters: Any) -> ds.Expression | None:
