@@ -684,6 +684,24 @@ def test_labels_that_are_python_objects_in_partitions_of_which_some_are_empty_or
     assert state.allclose(in_memory(rows("str").take(known)), rtol=1e-12)
 
 
+@pytest.mark.parametrize("kinds", [("Int64", "Float32"), ("boolean", "Int64"), ("int64[pyarrow]", "boolean")])
+def test_na_of_pandas_is_a_missing_value(kinds):
+    u, v, w = [1, None, 0, 1, 0, 1], [0, 1, None, 1, 1, 0], [2, 1, 1, None, 3, 2]
+    frame = pd.DataFrame({"u": pd.array(u, kinds[0]), "v": pd.array(v, kinds[1]), "w": pd.array(w, "Int64")})
+    frame["y"] = [0, 1, 0, 1, 0, 1]
+    X = frame[["u", "v"]]
+    split = dd.from_pandas(frame, npartitions=2, sort=False)
+    state = accumulate(scan_dask(split[["u", "v"]], split["y"], weight=split["w"], missing="drop"))
+    assert state.n_dropped == 3
+    assert state.allclose(
+        ClassStatistics().update([[1, 0], [0, 1], [1, 0]], [0, 0, 1], [2, 3, 2]), rtol=1e-12
+    )
+    with pytest.raises(ValueError, match="row 1: feature 'u' is NaN or null"):
+        ClassStatistics().update(X, frame["y"])
+    with pytest.raises(ValueError, match="row 3 has weight nan"):
+        ClassStatistics().update(np.zeros((6, 2)), frame["y"], frame["w"].astype(object))
+
+
 def test_rows_in_an_array_and_labels_in_a_series():
     frame = partitioned(rows(), 300)
     chunks = tuple(frame.map_partitions(len).compute())
