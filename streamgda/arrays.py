@@ -166,6 +166,12 @@ def _real(values: NDArray[Any], name: str) -> NDArray[Any]:
     try:
         if values.dtype.kind not in "OUT":
             raise TypeError("they are not real numbers")
-        return values.astype(np.float64)
+        return (_without_na(values) if values.dtype.kind == "O" else values).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold real numbers; got {values.dtype}: {error}") from error
+
+
+def _without_na(values: NDArray[Any]) -> NDArray[Any]:
+    """NaN for the NA of pandas, which is no number to NumPy."""
+    is_na = np.fromiter((type(value).__name__ == "NAType" for value in values.flat), np.bool_, values.size)
+    return np.where(is_na.reshape(values.shape), np.nan, values)

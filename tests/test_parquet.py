@@ -214,6 +214,44 @@ def test_filters_on_partitions_and_row_groups_skip_what_they_rule_out(tmp_path):
     assert accumulate(source).allclose(expected(slice(750, N)), rtol=1e-12)
 
 
+Z = pc.field("z")
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        Z != 5.0,
+        [("z", "!=", 5.0)],
+        [("z", "not in", [5.0])],
+        ~(Z < 5),
+        Z.is_nan(),
+        Z.is_null(nan_is_null=True),
+        Z.isin([np.nan, 7.0]),
+        (Z > 9) | ~(Z >= 0),
+    ],
+)
+def test_a_filter_that_lets_nan_through_finds_it_though_statistics_leave_it_out(tmp_path, filters):
+    z = np.array([5.0, np.nan, 5.0, 1.0, 2.0, np.nan, 6.0, 7.0])
+    table = pa.table({"u": np.arange(8.0), "z": pa.array(z, from_pandas=False), "y": [0, 1] * 4})
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=3)
+    expression = filters if isinstance(filters, pc.Expression) else pq.filters_to_expression(filters)
+    kept = table.filter(expression)["u"].to_pylist()
+    assert {1.0, 5.0} <= set(kept)
+    state = accumulate(scan_parquet(tmp_path, "y", features=["u"], filters=filters))
+    assert (state.n_rows, state.sums.sum()) == (len(kept), sum(kept))
+
+
+@pytest.mark.parametrize(
+    ("filters", "n_groups"),
+    [([("u", ">", 800)], 2), ([("u", "in", [1.0, 999.0])], 2), (pc.field("t") != 0, 9)],
+)
+def test_row_groups_are_skipped_where_nan_cannot_pass(tmp_path, filters, n_groups):
+    table = pa.table({"u": np.arange(1000.0), "t": np.arange(1000) // 100, "y": np.arange(1000) % 2})
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=100)
+    source = scan_parquet(tmp_path, "y", features=["u"], filters=filters)
+    assert sum(split.n_rows for split in source.splits()) == 100 * n_groups
+
+
 def test_a_filter_that_lets_nothing_through(folder):
     with pytest.raises(ValueError, match="nothing to accumulate"):
         accumulate(scan_parquet(folder, "y", filters=[("u", ">", 100.0)]))

@@ -762,6 +762,24 @@ def test_labels_that_are_python_objects_in_partitions_of_which_some_are_empty_or
     assert state.allclose(in_memory(rows("str").take(known)), rtol=1e-12)
 
 
+@pytest.mark.parametrize("kinds", [("Int64", "Float32"), ("boolean", "Int64"), ("int64[pyarrow]", "boolean")])
+def test_na_of_pandas_is_a_missing_value(kinds):
+    u, v, w = [1, None, 0, 1, 0, 1], [0, 1, None, 1, 1, 0], [2, 1, 1, None, 3, 2]
+    frame = pd.DataFrame({"u": pd.array(u, kinds[0]), "v": pd.array(v, kinds[1]), "w": pd.array(w, "Int64")})
+    frame["y"] = [0, 1, 0, 1, 0, 1]
+    X = frame[["u", "v"]]
+    split = dd.from_pandas(frame, npartitions=2, sort=False)
+    state = accumulate(scan_dask(split[["u", "v"]], split["y"], weight=split["w"], missing="drop"))
+    assert state.n_dropped == 3
+    assert state.allclose(
+        ClassStatistics().update([[1, 0], [0, 1], [1, 0]], [0, 0, 1], [2, 3, 2]), rtol=1e-12
+    )
+    with pytest.raises(ValueError, match="row 1: feature 'u' is NaN or null"):
+        ClassStatistics().update(X, frame["y"])
+    with pytest.raises(ValueError, match="row 3 has weight nan"):
+        ClassStatistics().update(np.zeros((6, 2)), frame["y"], frame["w"].astype(object))
+
+
 def test_rows_in_an_array_and_labels_in_a_series():
     frame = partitioned(rows(), 300)
     chunks = tuple(frame.map_partitions(len).compute())
@@ -866,3 +884,41 @@ def test_a_damaged_feather_file_is_named(tmp_path):
     (tmp_path / "2.feather").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="2.feather cannot be read as Ipc"):
         accumulate(source)
+
+
+def dataset_of(fragments, schema):
+    return ds.FileSystemDataset(fragments, schema, ds.ParquetFileFormat(), pafs.LocalFileSystem())
+
+
+@pytest.mark.parametrize("cuts", [[[2, 5]], [[5], [2]], [[0], [1, 2, 3, 4, 5, 6, 7, 8, 9]]])
+def test_a_dataset_of_some_row_groups_is_read_as_those(tmp_path, cuts):
+    pq.write_table(rows(), tmp_path / "1.parquet", row_group_size=100)
+    (whole,) = ds.dataset(tmp_path).get_fragments()
+    dataset = dataset_of([whole.subset(row_group_ids=cut) for cut in cuts], rows().schema)
+    source = scan_arrow(dataset, "y", **COLUMNS)
+    wanted = np.concatenate([np.arange(100 * group, 100 * group + 100) for cut in cuts for group in cut])
+    assert accumulate(source).allclose(in_memory(rows().take(wanted)), rtol=1e-12)
+    assert accumulate(source, scheduler="processes") == accumulate(source)
+
+
+def test_a_whole_file_is_read_as_it_is_now_and_some_row_groups_only_where_they_still_are(tmp_path):
+    pq.write_table(rows(n_rows=300), tmp_path / "1.parquet", row_group_size=100)
+    (fragment,) = ds.dataset(tmp_path).get_fragments()
+    whole = scan_arrow(dataset_of([fragment], rows().schema), "y", **COLUMNS)
+    part = scan_arrow(dataset_of([fragment.subset(row_group_ids=[1])], rows().schema), "y", **COLUMNS)
+    assert (accumulate(whole).n_rows, accumulate(part).n_rows) == (300, 100)
+    pq.write_table(rows(), tmp_path / "1.parquet", row_group_size=100)
+    assert accumulate(whole).n_rows == N
+    with pytest.raises(ValueError, match=r"1\.parquet has other row groups than when"):
+        accumulate(part)
+
+
+def test_the_schema_of_a_dataset_decides_what_its_columns_are(tmp_path):
+    pq.write_table(rows(), tmp_path / "1.parquet")
+    as_text = pa.schema([("v", pa.float64()), ("u", pa.float32()), ("y", pa.string())])
+    state = accumulate(scan_arrow(ds.dataset(tmp_path, schema=as_text), "y"))
+    X = np.column_stack([V, U.astype(np.float32)])
+    assert state.feature_names == ("v", "u")
+    assert state.allclose(ClassStatistics().update(X, LABELS["int"].astype(str)), rtol=1e-12)
+    with pytest.raises(ValueError, match="column 'y' is string and cannot be a feature"):
+        scan_arrow(ds.dataset(tmp_path, schema=as_text), "u")

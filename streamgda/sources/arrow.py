@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -72,7 +72,7 @@ def scan_arrow(
     array([[2.],
            [8.]])
     """
-    if isinstance(data, ds.FileSystemDataset) and isinstance(data.format, ds.ParquetFileFormat):
+    if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
         return ParquetSource(data, target, features, weight, None, missing)
     kind, data = _kind_of(data)
     roles = Roles.choose(
@@ -86,6 +86,23 @@ def scan_arrow(
     )
     roles.check_types(data.schema, "the data")
     return kind(data, roles)
+
+
+def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
+    """Whether this is Parquet of which each file is read once, with the columns and types that it has.
+
+    A dataset may be given a schema of its own; then Arrow casts, fills in and leaves out columns.
+    """
+    if not isinstance(data, ds.FileSystemDataset) or not isinstance(data.format, ds.ParquetFileFormat):
+        return False
+    first = next(data.get_fragments())
+    keys = ds.get_partition_keys(first.partition_expression)
+    schema, stored = (_types_besides(keys, schema) for schema in (data.schema, first.physical_schema))
+    return schema == stored and len(set(data.files)) == len(data.files)
+
+
+def _types_besides(keys: Mapping[str, Any], schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema if field.name not in keys]
 
 
 def _kind_of(data: Any) -> tuple[type[ArrowSource], Any]:
@@ -135,7 +152,7 @@ class TableSource(ArrowSource):
 
 
 class DatasetSource(ArrowSource):
-    """A dataset of files that are not Parquet, or of tables."""
+    """A dataset of files that are not Parquet or not read as they are stored, or of tables."""
 
     @property
     def is_local(self) -> bool:

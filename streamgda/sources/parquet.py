@@ -6,6 +6,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -244,7 +245,7 @@ class ParquetSource(FileSource):
         version = version or current_version(self._dataset.filesystem, fragment.path)
         with decoding(fragment.path):
             schema, metadata = fragment.physical_schema, fragment.metadata
-            groups = self._row_groups(fragment)
+            groups = self._row_groups(self._limited(fragment, known))
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check_file(fragment.path, schema, partition)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
@@ -254,13 +255,28 @@ class ParquetSource(FileSource):
         ]
         return splits, self._fingerprint(schema)
 
+    def _limited(
+        self, fragment: ds.ParquetFileFragment, known: ds.ParquetFileFragment
+    ) -> ds.ParquetFileFragment:
+        """The fragment with those row groups alone that a dataset made by others has of the file."""
+        if self._find is not None:
+            return fragment  # found by its path, and so whole
+        wanted = [group.id for group in known.row_groups]
+        if wanted == list(range(known.metadata.num_row_groups)):
+            return fragment
+        if fragment.num_row_groups != known.metadata.num_row_groups:
+            raise ValueError(
+                f"{fragment.path} has other row groups than when the dataset was made; make it again"
+            )
+        return fragment.subset(row_group_ids=wanted)
+
     def _fingerprint(self, schema: pa.Schema) -> str:
         read = [f"{field.name}: {field.type}" for field in schema if field.name in self._layout.columns]
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
     def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups whose statistics do not rule out that the filter lets rows through."""
-        if self._filter is None:
+        if self._filter is None or (_may_keep_nan(self._filter) and _has_floats(self._layout.filter_columns)):
             return [group.id for group in fragment.row_groups]
         kept = fragment.split_by_row_group(filter=self._filter, schema=self._dataset.schema)
         return [group.id for part in kept for group in part.row_groups]
@@ -280,6 +296,20 @@ class ParquetSource(FileSource):
                 return
             if columns.label_kind(kind) != columns.label_kind(first):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
+
+
+def _has_floats(schema: pa.Schema) -> bool:
+    return any(pa.types.is_floating(kind) for kind in schema.types)
+
+
+def _may_keep_nan(expression: ds.Expression) -> bool:
+    """Whether a row may pass for its NaN, of which the statistics of a row group do not tell.
+
+    A comparison with NaN is false. So it takes a "not" of some kind, or a function: Arrow prints those.
+    """
+    text = str(expression)
+    functions = set(re.findall(r"(\w+)\(", text)) - {"is_in"}
+    return bool(functions) or "!=" in text or ("is_in" in text and "nan" in text)
 
 
 def _expression(filters: Any) -> ds.Expression | None:
