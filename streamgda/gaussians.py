@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
+from scipy.linalg.lapack import dtrtri
 from scipy.spatial.distance import cdist
 
 from streamgda.covariances import constant_features
@@ -107,7 +108,13 @@ class Whitening:
 
     def marginal(self, observed: Observed, means: Array) -> Whitening:
         """The whitening of some of the features, which have these means (K, d')."""
-        return Whitening.of(self.covariance[np.ix_(observed, observed)], means, self.tol)
+        covariance = self.covariance[np.ix_(observed, observed)]
+        if 0 < len(covariance) and self.rank == len(self.covariance):
+            try:
+                return TriangularWhitening.of_regular(covariance, self.tol)
+            except np.linalg.LinAlgError:  # singular, as far as float64 can tell
+                pass
+        return Whitening.of(covariance, means, self.tol)
 
     @property
     def rank(self) -> int:
@@ -128,11 +135,39 @@ class Whitening:
 
     @cached_property
     def triangle(self) -> Array:
-        """A triangular matrix that gives the same distances as `matrix`, at full rank: (d, d).
+        """A lower triangular matrix that whitens as Wᵀ does, at full rank: (d, d), stored by column.
 
-        From W = L Qᵀ follows W Wᵀ = L Lᵀ, and half of L is zero. It is stored by column, transposed.
+        From W = R Q with an orthogonal Q follows W Wᵀ = R Rᵀ, and half of Rᵀ is zero.
         """
-        return np.asfortranarray(np.linalg.qr(self.matrix.T, mode="r"))
+        return np.asfortranarray(scipy.linalg.rq(self.matrix, mode="r", check_finite=False).T)
+
+
+@dataclass(frozen=True)
+class TriangularWhitening(Whitening):
+    """A whitening whose matrix is upper triangular: the inverse of a Cholesky factor."""
+
+    @classmethod
+    def of_regular(cls, covariance: Array, tol: float) -> Self:
+        """Whiten a covariance (d, d) that is known to be regular, without the spectrum that would say so.
+
+        So is each marginal of a regular covariance: no eigenvalue of a principal submatrix lies below
+        those of the matrix (Horn & Johnson 2013, "Matrix Analysis", theorem 4.3.28).
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If rounding hides that it is regular.
+        """
+        scale = np.sqrt(np.diag(covariance))
+        factor = scipy.linalg.cholesky(covariance / scale / scale[:, None], lower=True, check_finite=False)
+        inverse, _ = dtrtri(factor, lower=True)
+        log_determinant = float(2 * np.log(np.diag(factor) * scale).sum())
+        return cls(covariance, tol, inverse.T / scale[:, None], log_determinant)
+
+    @property
+    def triangle(self) -> Array:
+        """Wᵀ itself."""
+        return self.matrix.T
 
 
 def _log_determinant(root: Array, scale: Array) -> float:
@@ -245,7 +280,7 @@ class SeparateGaussians(Gaussians):
         distances = np.empty((len(X), len(self.means)), order="F")
         for k, (mean, whitening) in enumerate(zip(self.means, self.whitenings, strict=True)):
             # In place, and with half the products of a square matrix.
-            whitened = dtrmm(1.0, whitening.triangle, (X - mean).T, overwrite_b=True).T
+            whitened = dtrmm(1.0, whitening.triangle, (X - mean).T, lower=True, overwrite_b=True).T
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 

@@ -7,6 +7,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.gaussians import Whitening
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
@@ -122,3 +123,20 @@ def test_marginals_of_a_singular_lda_work_in_their_range(training):
     holed[:, 9] = np.nan  # what is left is regular, and all there is to know
     plain = LinearDiscriminantAnalysis().fit(X, y).predict_proba(X[:50])
     np.testing.assert_allclose(fitted.predict_proba(holed), plain, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_units_change_no_marginal(model, training):
+    X, y = training
+    units = np.logspace(-140, 140, 9)
+    holed = with_holes(X[:200])
+    expected = model(missing="marginal").fit(X, y).predict_log_proba(holed)
+    in_units = model(missing="marginal").fit(X * units, y).predict_log_proba(holed * units)
+    np.testing.assert_allclose(in_units, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_marginal_that_rounding_makes_singular_is_judged_by_its_spectrum():
+    regular = Whitening(np.ones((3, 3)), tol=0.0, matrix=np.eye(3), log_determinant=0.0)
+    marginal = regular.marginal(np.array([True, False, True]), np.zeros((1, 2)))
+    assert marginal.rank == 1
+    np.testing.assert_allclose(marginal.matrix.T @ marginal.covariance @ marginal.matrix, [[1.0]])
