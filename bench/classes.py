@@ -6,12 +6,12 @@ scikit-learn's LDA needed 100 GB (scikit-learn #10898); the pooled scatter is 1.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench import data, report
+from bench.arguments import add_data, parser_of, size
 from bench.contest import Contender, contest, limit_threads
 
 
@@ -27,7 +27,7 @@ def fit_lda(folder: Path) -> Callable[[], Any]:
 
     def run() -> Any:
         model = LinearDiscriminantAnalysis().fit(scan_parquet(folder, "y"))
-        del model.feature_names_in_
+        del model.feature_names_in_  # or scikit-learn would warn that a matrix has no names
         return model.predict(rows)
 
     return run
@@ -35,16 +35,8 @@ def fit_lda(folder: Path) -> Callable[[], Any]:
 
 def main() -> None:
     """Measure and keep the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--features", type=int, default=400)
-    parser.add_argument("--classes", type=int, default=20_000)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    parser = parser_of(__doc__, rows=500_000, features=400, classes=20_000, repeats=2, threads=2)
+    add_data(parser)
     options = parser.parse_args()
     limit_threads(options.threads)
     folder = data.make(options.data, options.rows, options.features, options.classes)
@@ -58,7 +50,7 @@ def main() -> None:
             "reached" if result.peak <= 2000 else "not reached",
         )
     ]
-    title = f"## bench.classes: {options.rows:,} × {options.features} float64, {options.classes:,} classes"
+    title = f"## bench.classes: {size(options)}"
     table = report.table(["", "median s", "peak MB above the interpreter's", "goal ≤ 2,000"], rows)
     report.publish("classes", f"{title}\n\n{table}", keep=not options.print_only)
 

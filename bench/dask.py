@@ -7,7 +7,6 @@ and dask-ml's arrays are set up before the clock runs; planning a pass is in its
 from __future__ import annotations
 
 import argparse
-import importlib
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
+from bench.arguments import add_data, add_growth, parser_of, size
 from bench.contest import Contender, Result, contest, limit_threads
-from bench.fit import BLAS, SCAN_GROUPS, blas_products, scan_row_groups
+from bench.passes import BLAS, SCAN_GROUPS, blas_products, growth_table, parquet_pass, scan_row_groups
 
 LOOP = "streamgda: plain loop over the blocks, 1 thread"
 SYNCHRONOUS = "streamgda: Dask graph, 1 thread"
@@ -43,15 +43,6 @@ def plain_loop(folder: Path) -> Callable[[], Any]:
             return merge_all([accumulate_splits([split], ClassStatistics()) for split in splits])
 
     return run
-
-
-def dask_pass(folder: Path, kind: Any, scheduler: str) -> Callable[[], Any]:
-    """A pass on one of Dask's local schedulers."""
-    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet"):
-        importlib.import_module(module)
-    from streamgda import accumulate, scan_parquet
-
-    return lambda: accumulate(scan_parquet(folder, "y"), kind, scheduler=scheduler)
 
 
 def cluster_pass(folder: Path, processes: int) -> Callable[[], Any]:
@@ -140,14 +131,11 @@ def as_zarr(parquet: Path, rows_per_chunk: int) -> Path:
     target = parquet.with_name(f"{parquet.name}-{rows_per_chunk}.zarr")
     if not target.exists():
         X, y = data.load(parquet)
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        group = zarr.open_group(unfinished, mode="w")
-        for name, values in (("X", X), ("y", y)):
-            chunks = (rows_per_chunk, *values.shape[1:])
-            group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=None)[
-                :
-            ] = values
-        unfinished.rename(target)
+        with data.filled(target) as unfinished:
+            group = zarr.open_group(unfinished, mode="w")
+            for name, values in (("X", X), ("y", y)):
+                chunks = (rows_per_chunk, *values.shape[1:])
+                group.create_array(name, data=values, chunks=chunks, compressors=None)
     return target
 
 
@@ -157,14 +145,14 @@ def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
     groups = {size: as_zarr(folder, size) for size in ZARR_CHUNKS}
     found = [
         Contender(SCAN_GROUPS, scan_row_groups, (folder, threads)),
-        Contender(BLAS, blas_products, (folder, rows, features, classes, threads)),
+        Contender(BLAS, blas_products, (rows, features, classes, threads)),
         Contender(LOOP, plain_loop, (folder,)),
-        Contender(SYNCHRONOUS, dask_pass, (folder, "full", "synchronous")),
-        Contender(THREADS, dask_pass, (folder, "full", "threads")),
+        Contender(SYNCHRONOUS, parquet_pass, (folder, "full", "synchronous")),
+        Contender(THREADS, parquet_pass, (folder, "full", "threads")),
         Contender(CLUSTER, cluster_pass, (folder, threads)),
         *(Contender(ZARR_READ[size], zarr_read, (group, threads)) for size, group in groups.items()),
         *(Contender(ZARR[size], zarr_pass, (group,)) for size, group in groups.items()),
-        Contender(DIAG, dask_pass, (folder, "diag", "threads")),
+        Contender(DIAG, parquet_pass, (folder, "diag", "threads")),
         Contender(DASK_ML, dask_ml, (groups[ZARR_CHUNKS[-1]], classes)),
         Contender(DASK_FRAME, dask_frame, (folder,)),
     ]
@@ -205,24 +193,11 @@ def goals_table(results: dict[str, Result]) -> str:
     return report.table(["ratio of medians", "measured", "goal", ""], table)
 
 
-def scale_table(options: argparse.Namespace) -> str:
-    """Rows per second for more and more rows."""
-    rows = []
-    for millions in options.scale:
-        folder = data.make(options.data, int(millions * 1e6), options.features, options.classes)
-        name = f"{millions:g} million"
-        contender = Contender(name, dask_pass, (folder, "full", "threads"))
-        result = contest([contender], options.repeats)[name]
-        rows.append((name, f"{result.median:.3f}", f"{millions / result.median:.2f}", f"{result.peak:.0f}"))
-    return report.table(["rows", "median s", "million rows/s", "peak MB above the interpreter's"], rows)
-
-
 def layouts_table(folder: Path, options: argparse.Namespace) -> str:
     """The time of a row in layouts that are hard to read, beside the standard one and a bare scan of each."""
-    many = data.make_layout(options.data, files=options.files, rows_per_file=1000, features=options.features)
-    one = data.make_layout(
-        options.data, files=1, rows_per_file=options.rows_in_one, features=options.features
-    )
+    width = {"features": options.features, "classes": options.classes}
+    many = data.make_layout(options.data, files=options.files, rows_per_file=1000, **width)
+    one = data.make_layout(options.data, files=1, rows_per_file=options.rows_in_one, **width)
     layouts = {
         "standard": (folder, options.rows),
         f"{options.files:,} files of 1,000 rows": (many, options.files * 1000),
@@ -230,7 +205,7 @@ def layouts_table(folder: Path, options: argparse.Namespace) -> str:
     }
     found = []
     for name, (path, _) in layouts.items():
-        found.append(Contender(name, dask_pass, (path, "full", "threads")))
+        found.append(Contender(name, parquet_pass, (path, "full", "threads")))
         found.append(Contender(f"{name}: scan", scan_row_groups, (path, options.threads)))
     results = contest(found, options.repeats)
     standard = results["standard"].median / options.rows
@@ -246,33 +221,22 @@ def layouts_table(folder: Path, options: argparse.Namespace) -> str:
 
 def main() -> None:
     """Run the contest and keep its tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--scale", type=float, nargs="*", default=[1, 4, 16], help="millions of rows")
+    parser = parser_of(__doc__, rows=2_000_000, features=50, classes=10, repeats=7, threads=2)
+    add_data(parser)
+    add_growth(parser)
     parser.add_argument("--files", type=int, default=1000, help="small files")
     parser.add_argument("--rows-in-one", type=int, default=5_000_000, help="rows of the one large row group")
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
     options = parser.parse_args()
     limit_threads(options.threads)
     folder = data.make(options.data, options.rows, options.features, options.classes)
     results = contest(contenders(folder, options), options.repeats)
-    size = (
-        f"{options.rows:,} × {options.features} float64, {options.classes} classes, {options.threads} threads"
-    )
     sections = [
-        f"## bench.dask: {size}",
+        f"## bench.dask: {size(options)}, {options.threads} threads",
         times_table(results),
         *([] if SPARK in results else ["Spark was skipped: no Java was found."]),
         goals_table(results),
         "More and more rows:",
-        scale_table(options),
+        growth_table(options),
         "Layouts:",
         layouts_table(folder, options),
     ]

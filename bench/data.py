@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,50 +16,58 @@ ROWS_PER_FILE = 250_000
 ROWS_PER_GROUP = 131_072
 
 
-def make(folder: Path, rows: int, features: int, classes: int) -> Path:
+def make(folder: Path, rows: int, features: int, classes: int, dtype: str = "float64") -> Path:
     """Write `rows` rows in files of up to 250,000, row groups of 131,072, if that is not done already.
 
-    Values are float64 and random to the last bit, so dictionaries and compression gain nothing:
-    the features are stored plainly (in pages of Arrow's default compression).
+    Values are random to the last bit, so dictionaries and compression gain nothing: the features are stored
+    plainly (in pages of Arrow's default compression). Integers are hundredths.
     """
-    target = folder / f"{rows}x{features}-{classes}"
+    suffix = "" if dtype == "float64" else f"-{dtype}"
+    target = folder / f"{rows}x{features}-{classes}{suffix}"
     if not target.exists():
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        _write(unfinished, rows, features, classes)
-        unfinished.rename(target)
+        with filled(target) as unfinished:
+            _write(unfinished, rows, features, classes, dtype)
     return target
 
 
-def _write(folder: Path, rows: int, features: int, classes: int) -> None:
+@contextmanager
+def filled(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill, which gets its name once it is full: what has the name is whole."""
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    yield unfinished
+    unfinished.rename(folder)
+
+
+def _write(folder: Path, rows: int, features: int, classes: int, dtype: str) -> None:
     rng = np.random.default_rng(0)
     means = rng.normal(size=(classes, features))
     for i, start in enumerate(tqdm(range(0, rows, ROWS_PER_FILE), desc=f"making {rows:,} rows", leave=False)):
         y = rng.integers(0, classes, size=min(ROWS_PER_FILE, rows - start))
         X = means[y] + rng.normal(size=(len(y), features))
+        X = (X * 100 if "int" in dtype else X).astype(dtype)
         columns = {f"x{j}": X[:, j] for j in range(features)}
         table = pa.table({**columns, "y": y})
         pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=["y"])
 
 
-def make_layout(folder: Path, *, files: int, rows_per_file: int, features: int, classes: int = 10) -> Path:
+def make_layout(folder: Path, *, files: int, rows_per_file: int, features: int, classes: int) -> Path:
     """Write so many files of one row group each, if that is not done already."""
-    target = folder / f"{files}-files-{rows_per_file}x{features}"
+    target = folder / f"{files}-files-{rows_per_file}x{features}-{classes}"
     if not target.exists():
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        rng = np.random.default_rng(0)
-        for i in tqdm(range(files), desc=f"making {files:,} files", leave=False):
-            y = rng.integers(0, classes, size=rows_per_file)
-            columns = {f"x{j}": rng.normal(size=rows_per_file) + y for j in range(features)}
-            table = pa.table({**columns, "y": y})
-            pq.write_table(
-                table, unfinished / f"{i:04}.parquet", row_group_size=rows_per_file, use_dictionary=["y"]
-            )
-        unfinished.rename(target)
+        with filled(target) as unfinished:
+            _write_files(unfinished, files, rows_per_file, features, classes)
     return target
+
+
+def _write_files(folder: Path, files: int, rows: int, features: int, classes: int) -> None:
+    rng = np.random.default_rng(0)
+    for i in tqdm(range(files), desc=f"making {files:,} files", leave=False):
+        y = rng.integers(0, classes, size=rows)
+        columns = {f"x{j}": rng.normal(size=rows) + y for j in range(features)}
+        table = pa.table({**columns, "y": y})
+        pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=rows, use_dictionary=["y"])
 
 
 def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -9,19 +9,18 @@ run, so the data that scikit-learn works on in memory is not in it.
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from bench import data, report
+from bench.arguments import add_data, add_growth, parser_of, size
 from bench.contest import Contender, Result, contest, limit_threads
+from bench.passes import BLAS, SCAN_GROUPS, blas_products, growth_table, parquet_pass, scan_row_groups
 
 SCAN_DATASET = "pyarrow: dataset scan"
-SCAN_GROUPS = "pyarrow: scan, a thread per row group"
 SCAN_TUNED = "pyarrow: scan, read as streamgda reads"
-BLAS = "NumPy: one product per class and block"
 READ = "pyarrow: read into a NumPy matrix"
 OURS = {kind: f"streamgda: {kind} statistics, from Parquet" for kind in ("full", "tied", "diag")}
 SKLEARN = {
@@ -44,24 +43,6 @@ def scan_dataset(folder: Path) -> Callable[[], Any]:
     return lambda: sum(batch.num_rows for batch in dataset.to_batches())
 
 
-def scan_row_groups(folder: Path, threads: int) -> Callable[[], Any]:
-    """The same row group by row group, each decoded by one of the threads."""
-    import pyarrow.parquet as pq
-
-    groups = [
-        (path, i) for path in sorted(folder.iterdir()) for i in range(pq.read_metadata(path).num_row_groups)
-    ]
-
-    def read(group: tuple[Path, int]) -> int:
-        return pq.ParquetFile(group[0]).read_row_group(group[1], use_threads=False).num_rows
-
-    def run() -> int:
-        with ThreadPoolExecutor(threads) as pool:
-            return sum(pool.map(read, groups))
-
-    return run
-
-
 def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     """The same with the batch and buffer sizes that this project found to be fastest."""
     import pyarrow.parquet as pq
@@ -81,40 +62,9 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     return run
 
 
-def blas_products(folder: Path, rows: int, features: int, classes: int, threads: int) -> Callable[[], Any]:
-    """The products that full statistics take, on numbers in cache: what BLAS alone costs."""
-    import numpy as np
-    from threadpoolctl import threadpool_limits
-
-    from streamgda.blocks import rows_per_block
-
-    size = rows_per_block(features)
-    block = np.random.default_rng(0).normal(size=(features, max(1, size // classes)))
-    products = rows // block.shape[1]
-
-    def multiply(count: int) -> None:
-        for _ in range(count):
-            block @ block.T
-
-    def run() -> None:
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-            list(pool.map(multiply, [products // threads] * threads))
-
-    return run
-
-
 def read_into_memory(folder: Path) -> Callable[[], Any]:
     """What must happen before scikit-learn can begin."""
     return lambda: data.load(folder)
-
-
-def streamgda_statistics(folder: Path, kind: Any) -> Callable[[], Any]:
-    """One pass of this project, planning included."""
-    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet"):
-        importlib.import_module(module)
-    from streamgda import accumulate, scan_parquet
-
-    return lambda: accumulate(scan_parquet(folder, "y"), kind, scheduler="threads")
 
 
 def sklearn_fit(folder: Path, name: str) -> Callable[[], Any]:
@@ -180,8 +130,8 @@ def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
         Contender(SCAN_DATASET, scan_dataset, (folder,)),
         Contender(SCAN_GROUPS, scan_row_groups, (folder, threads)),
         Contender(SCAN_TUNED, scan_as_we_do, (folder, threads)),
-        Contender(BLAS, blas_products, (folder, rows, features, classes, threads)),
-        *(Contender(name, streamgda_statistics, (folder, kind)) for kind, name in OURS.items()),
+        Contender(BLAS, blas_products, (rows, features, classes, threads)),
+        *(Contender(name, parquet_pass, (folder, kind)) for kind, name in OURS.items()),
         Contender(READ, read_into_memory, (folder,)),
         *(Contender(name, sklearn_fit, (folder, which)) for which, name in SKLEARN.items()),
         Contender(DUCKDB_COVARIANCE, duckdb_covariance, (folder, features, threads)),
@@ -227,43 +177,21 @@ def goals_table(results: dict[str, Result]) -> str:
     return report.table(["ratio of medians", "measured", "goal", ""], rows)
 
 
-def memory_table(folder: Path, options: argparse.Namespace) -> str:
-    """Time and peak memory of full statistics for more and more rows."""
-    rows = []
-    for millions in options.scale:
-        path = data.make(folder, int(millions * 1e6), options.features, options.classes)
-        name = f"{millions:g} million"
-        result = contest([Contender(name, streamgda_statistics, (path, "full"))], options.repeats)[name]
-        rows.append((name, f"{result.median:.3f}", f"{millions / result.median:.2f}", f"{result.peak:.0f}"))
-    return report.table(["rows", "median s", "million rows/s", "peak MB above the interpreter's"], rows)
-
-
 def main() -> None:
     """Run the contest and keep its tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--scale", type=float, nargs="*", default=[1, 4, 16], help="millions of rows")
-    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where the data is made")
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    parser = parser_of(__doc__, rows=2_000_000, features=50, classes=10, repeats=7, threads=2)
+    add_data(parser)
+    add_growth(parser)
     options = parser.parse_args()
     limit_threads(options.threads)
     folder = data.make(options.data, options.rows, options.features, options.classes)
     results = contest(contenders(folder, options), options.repeats)
-    size = (
-        f"{options.rows:,} × {options.features} float64, {options.classes} classes, {options.threads} threads"
-    )
     sections = [
-        f"## bench.fit: {size}",
+        f"## bench.fit: {size(options)}, {options.threads} threads",
         times_table(results),
         goals_table(results),
         "Memory of full statistics:",
-        memory_table(options.data, options),
+        growth_table(options),
     ]
     report.publish("fit", "\n\n".join(sections), keep=not options.print_only)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from bench import report
+from bench.arguments import parser_of
 from bench.contest import limit_threads
 
 limit_threads(1)
@@ -58,15 +59,9 @@ def measure(n_rows: int, options: argparse.Namespace) -> dict[str, float]:
 
 def main() -> None:
     """Measure every batch size and keep the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, features=50, classes=10, repeats=15)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 10, 100, 1000, 10_000])
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--calls", type=int, default=2000, help="calls of one row in a run")
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
     options = parser.parse_args()
     rows = []
     for n_rows in tqdm(options.rows, leave=False):

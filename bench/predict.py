@@ -19,6 +19,7 @@ from sklearn import discriminant_analysis, naive_bayes
 
 import streamgda
 from bench import report
+from bench.arguments import parser_of, size
 from bench.contest import Contender, Result, contest, limit_threads
 
 MODELS: dict[str, tuple[type, type]] = {
@@ -101,17 +102,8 @@ def _medians(models: list[Any], rows: NDArray[np.float64], calls: int) -> list[f
 
 def main() -> None:
     """Measure both tables and keep them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--few", type=int, nargs="+", default=[1, 10, 100])
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--calls", type=int, default=500, help="calls on few rows")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--print-only", action="store_true", help="leave RESULTS.md as it is")
+    parser = parser_of(__doc__, rows=200_000, features=50, classes=10, repeats=9, calls=500, threads=2)
+    parser.add_argument("--few", type=int, nargs="+", default=[1, 10, 100], help="sizes of small batches")
     options = parser.parse_args()
     limit_threads(options.threads)
     many = many_rows(options)
@@ -119,10 +111,7 @@ def main() -> None:
 
     with threadpool_limits(1):
         few = few_rows(options)
-    title = (
-        f"## bench.predict: {options.rows:,} rows × {options.features} features, {options.classes} classes, "
-        f"{options.threads} threads"
-    )
+    title = f"## bench.predict: {size(options)}, {options.threads} threads"
     report.publish("predict", f"{title}\n\n{many}\n\n{few}", keep=not options.print_only)
 
 

@@ -1,4 +1,4 @@
-"""Print results as Markdown, and keep them in RESULTS.md with what they were measured on."""
+"""Print results as Markdown, and keep them in RESULTS.md with how, and on what, they were measured."""
 
 from __future__ import annotations
 
@@ -14,6 +14,25 @@ from typing import Any
 from tabulate import tabulate
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+HEAD = """# Results
+
+Each section is one run of `python -m bench.NAME`, on the machine and with the versions that stand below it.
+
+- **Contest.** Each contender has a process of its own. There it imports, sets up what it needs (data in
+  memory, a cluster, a Spark session) and runs once to warm up, so the files are in the page cache. Then all
+  run in turn, several times over: seconds are the median, and the least and the most. For this project they
+  include planning: listing files, reading footers, making the graph. (The contenders of `bench.partial_fit`
+  take turns in one process, each for a run of many calls.)
+- **With reading.** Where a contender works on data in memory, its seconds leave reading out; this column adds
+  the median of reading the same files into a NumPy matrix.
+- **Threads.** All contenders have the same number, where their name says no other: OpenBLAS, OpenMP, MKL,
+  Arrow's CPU pool, Polars, DuckDB, Spark and Dask's schedulers are limited to it. Within a task of this
+  project BLAS has one thread. The scheduler of a cluster and the driver of Spark come on top.
+- **Peak memory** is the most that a contender's process held from the warm-up on (its resident set), less
+  what it held once it was set up; 1 MB is 10⁶ bytes. Data that a contender was given in memory is not in it,
+  nor is what other processes hold that it started.
+- **Goals** are ratios of medians within the run. A goal that was not reached says so.
+"""
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "dask", "duckdb", "polars")
 
 
@@ -51,7 +70,8 @@ def publish(section: str, text: str, *, keep: bool) -> None:
         return
     begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
     block = f"{begin}\n{text}\n\n{machine()}\n{end}"
-    known = RESULTS.read_text() if RESULTS.exists() else "# Results\n"
+    _, mark, sections = (RESULTS.read_text() if RESULTS.exists() else "").partition("<!--")
+    known = f"{HEAD}\n{mark}{sections}"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     replaced, found = pattern.subn(lambda _: block, known)
-    RESULTS.write_text(replaced if found else f"{known}\n{block}\n")
+    RESULTS.write_text(replaced if found else f"{known.rstrip()}\n\n{block}\n")

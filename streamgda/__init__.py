@@ -9,21 +9,29 @@ if TYPE_CHECKING:
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.evaluation import Evaluation
+    from streamgda.exact import ExactClassStatistics
+    from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.scoring import evaluate, progressive_score
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics import ClassStatistics
+    from streamgda.storage import load
+    from streamgda.window import WindowedStatistics
 
 __all__ = [
     "ClassStatistics",
     "Evaluation",
+    "ExactClassStatistics",
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "StatisticsLedger",
+    "WindowedStatistics",
     "accumulate",
     "evaluate",
+    "load",
     "progressive_score",
     "scan_arrow",
     "scan_dask",
@@ -35,11 +43,15 @@ __version__ = "0.1.0"
 
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics",
+    "ExactClassStatistics": "streamgda.exact",
     "Evaluation": "streamgda.evaluation",
     "GaussianNB": "streamgda.estimators.naive_bayes",
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
+    "StatisticsLedger": "streamgda.ledger.ledger",
+    "WindowedStatistics": "streamgda.window",
     "accumulate": "streamgda.accumulation",
+    "load": "streamgda.storage",
     "evaluate": "streamgda.scoring",
     "progressive_score": "streamgda.scoring",
     "scan_arrow": "streamgda.sources.arrow",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamgda.blas import single_blas_thread
 from streamgda.covariances import CovarianceType
+from streamgda.empty import empty_statistics
 from streamgda.moments import Workspace
-from streamgda.passes import FAN_IN, compute_plan, plan_fold, rows_of
+from streamgda.passes import FAN_IN, Plan, compute_plan, plan_fold, rows_of
+from streamgda.protocol import Statistics
 from streamgda.source import Source, Split, runs
-from streamgda.statistics import ClassStatistics
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 _FAN_IN_OF_WIDE_STATES = 2
 _WIDE = 90  # features: from here on, a full state is above 64 KB a class, and 90 classes above 5 MB
@@ -21,9 +25,10 @@ def accumulate(
     covariance_type: CovarianceType = "full",
     *,
     fourth_moments: bool = False,
+    exact: bool = False,
     scheduler: Any = None,
     progress: bool = False,
-) -> ClassStatistics:
+) -> Statistics:
     """Read a source once and return the statistics of all its rows.
 
     The order in which rows are added and merged is fixed by the source, so every scheduler and any
@@ -37,6 +42,9 @@ def accumulate(
         What to keep of the scatter within the classes; see `ClassStatistics`.
     fourth_moments : bool, default=False
         Whether to keep fourth moments too, for ``shrinkage="auto"``; see `ClassStatistics`.
+    exact : bool, default=False
+        Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
+        again; see `ExactClassStatistics`.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client`.
         None follows Dask's own rule: an active client, else the configured scheduler, else threads.
@@ -46,7 +54,7 @@ def accumulate(
 
     Returns
     -------
-    ClassStatistics
+    ClassStatistics or ExactClassStatistics
 
     Raises
     ------
@@ -63,7 +71,7 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    empty = ClassStatistics(covariance_type, fourth_moments=fourth_moments)
+    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
     if not isinstance(source, Source):
         raise TypeError(
             f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
@@ -73,8 +81,8 @@ def accumulate(
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
-    plan = plan_fold(groups, accumulate_splits, merge_all, empty, _fan_in(source))
-    statistics: ClassStatistics = compute_plan(plan, scheduler, progress)
+    plan = plan_pass(groups, empty, fan_in_of(source))
+    statistics: Statistics = compute_plan(plan, scheduler, progress)
     if not statistics.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
@@ -83,7 +91,7 @@ def accumulate(
     return statistics
 
 
-def _fan_in(source: Source) -> int:
+def fan_in_of(source: Source) -> int:
     """How many states are merged at once.
 
     Dask goes depth first, so what waits to be merged is about a merge's worth for each level of the tree,
@@ -92,7 +100,12 @@ def _fan_in(source: Source) -> int:
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else FAN_IN
 
 
-def accumulate_splits(splits: Iterable[Split], empty: ClassStatistics) -> ClassStatistics:
+def plan_pass(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> Plan:
+    """The graph that reads groups of splits, a task each, and merges their states in a fixed tree."""
+    return plan_fold(groups, accumulate_splits, merge_all, empty, fan_in)
+
+
+def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
     """One task: the statistics of consecutive splits, read and added in order to a copy of an empty state."""
     statistics = empty.copy()
     workspace = Workspace()
@@ -102,7 +115,7 @@ def accumulate_splits(splits: Iterable[Split], empty: ClassStatistics) -> ClassS
     return statistics
 
 
-def merge_all(parts: Sequence[ClassStatistics]) -> ClassStatistics:
+def merge_all(parts: Sequence[Statistics]) -> Statistics:
     """One task: the merged statistics of a few parts, in order."""
     total = parts[0].copy()
     for part in parts[1:]:

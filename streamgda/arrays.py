@@ -67,6 +67,7 @@ def refuse_unreadable(X: Any) -> None:
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
     for name in _column_names(X) or ():
+        _refuse_missing_categories(X[name], name)
         values = np.asarray(X[name][:1])
         if values.dtype.kind in "UTSMm" or (
             values.dtype.kind == "O" and isinstance(next(iter(values), 0), str)
@@ -75,6 +76,16 @@ def refuse_unreadable(X: Any) -> None:
             raise ValueError(
                 f"column {name!r} holds {holds} and cannot be a feature; leave it out, or encode it"
             )
+
+
+def _refuse_missing_categories(column: Any, name: str) -> None:
+    """In pandas an array makes the lowest integer of a missing category where the categories are integers."""
+    categories = getattr(getattr(column, "dtype", None), "categories", None)
+    if getattr(getattr(categories, "dtype", None), "kind", "") in set("iub") and column.isna().any():
+        raise ValueError(
+            f"column {name!r} is categorical and has missing values; make numbers of it first, such as by "
+            "astype('float64')"
+        )
 
 
 def _column_names(X: Any) -> tuple[str, ...] | None:

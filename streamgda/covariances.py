@@ -9,6 +9,7 @@ What the methods of a kind mean is said once, in `CovarianceKind`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -18,6 +19,13 @@ from numpy.typing import NDArray
 CovarianceType = Literal["full", "tied", "diag"]
 Array = NDArray[np.float64]
 Bounds = NDArray[np.intp]
+
+_ROUNDING = 1e-8
+
+
+@lru_cache(maxsize=4)
+def _lower_triangle(n_features: int) -> tuple[NDArray[np.intp], ...]:
+    return np.tril_indices(n_features)
 
 
 class CovarianceKind(ABC):
@@ -56,6 +64,32 @@ class CovarianceKind(ABC):
     def is_symmetric(self, scatter: Array) -> bool:
         """Whether a scatter from outside is one that an outer product could be, up to rounding."""
         return bool(np.allclose(scatter, np.swapaxes(scatter, -1, -2)))
+
+    def packed(self, scatter: Array) -> Array:
+        """The scatter without what symmetry repeats: lower triangles, row by row, one vector for each."""
+        rows, columns = _lower_triangle(scatter.shape[-1])
+        return np.atleast_2d(scatter[..., rows, columns])
+
+    def unpacked(self, packed: Array, n_classes: int, n_features: int) -> Array:
+        """The scatter that such vectors stand for."""
+        scatter = self.zeros(n_classes, n_features)
+        rows, columns = _lower_triangle(n_features)
+        scatter[..., rows, columns] = scatter[..., columns, rows] = packed.reshape(
+            *scatter.shape[:-2], len(rows)
+        )
+        return scatter
+
+    def is_semidefinite(self, scatter: Array) -> bool:
+        """Whether a scatter from outside is one that rows can have, up to rounding."""
+        diagonal = np.einsum("...ii->...i", scatter)
+        roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        correlations = scatter / roots[..., :, None] / roots[..., None, :]
+        margin = _ROUNDING * len(roots.T) * np.eye(len(roots.T))
+        try:
+            np.linalg.cholesky(correlations + margin)
+        except np.linalg.LinAlgError:
+            return False
+        return bool((diagonal >= 0).all())
 
     def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
         """What this kind keeps of a scatter that another kind kept.
@@ -174,6 +208,15 @@ class Diagonal(CovarianceKind):
 
     def is_symmetric(self, scatter: Array) -> bool:
         return True
+
+    def packed(self, scatter: Array) -> Array:
+        return scatter
+
+    def unpacked(self, packed: Array, n_classes: int, n_features: int) -> Array:
+        return packed.reshape(n_classes, n_features)
+
+    def is_semidefinite(self, scatter: Array) -> bool:
+        return bool((scatter >= 0).all())
 
     def freedom(self, weights: Array, ddof: float) -> Array:
         return (weights - ddof)[:, None]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from streamgda.covariances import Array, Bounds
 
 _ROUNDING = 1e-6
+_ELEMENTS_IN_CACHE = 1 << 16
 
 
 @dataclass
@@ -81,21 +83,39 @@ class FourthMoments:
 
         The sums of u itself vanish; what is left of the binomials needs the weight and the scatter.
         """
+        moved = self.copy()
+        n_classes, n_features = shifts.shape
+        step = max(1, _ELEMENTS_IN_CACHE // max(n_features, 1) ** 2)
+        for start in range(0, n_classes, step):
+            of = slice(start, start + step)
+            part = FourthMoments(moved.third[of], moved.fourth[of])
+            part._shift(shifts[of], weights[of], scatter[of])
+        return moved
+
+    def _shift(self, shifts: Array, weights: Array, scatter: Array) -> None:
+        """The same in place, for so few classes that what is between stays in the cache.
+
+        The fourth moments grow by H + Hᵀ with H_ij = p_j (2 third_ij + p_j S_ii + 2 p_i S_ij + ½ W p_i² p_j).
+        """
         p_i, p_j = shifts[:, :, None], shifts[:, None, :]
-        mass = weights[:, None, None] * p_i * p_j
-        from_variances = p_j * np.einsum("kii->ki", scatter)[:, :, None]
-        third = self.third + from_variances
-        third += p_i * (2 * scatter + mass)
-        half = p_j * (2 * self.third + from_variances)
-        fourth = self.fourth + (half + half.transpose(0, 2, 1))
-        fourth += p_i * p_j * (4 * scatter + mass)
-        return FourthMoments(third, fourth)
+        mass = weights[:, None, None] * p_i * p_i * p_j
+        half = self.third - mass / 2
+        self.third += np.einsum("kii->ki", scatter)[:, :, None] * p_j
+        self.third += 2 * p_i * scatter
+        self.third += mass
+        half += self.third
+        half *= p_j
+        self.fourth += half + half.transpose(0, 2, 1)
 
-    def __add__(self, other: FourthMoments) -> FourthMoments:
-        return FourthMoments(self.third + other.third, self.fourth + other.fourth)
+    def __iadd__(self, other: FourthMoments) -> Self:
+        self.third += other.third
+        self.fourth += other.fourth
+        return self
 
-    def __sub__(self, other: FourthMoments) -> FourthMoments:
-        return FourthMoments(self.third - other.third, self.fourth - other.fourth)
+    def __isub__(self, other: FourthMoments) -> Self:
+        self.third -= other.third
+        self.fourth -= other.fourth
+        return self
 
     def settle(self, weights: Array, scatter: Array, whole: FourthMoments) -> None:
         """Undo, in place, what rounding did to moments that were taken from a whole.

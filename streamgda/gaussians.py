@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 Observed = NDArray[np.bool_]
 
 _NO_PART = 1e-3
+_FAR = 100.0  # deviations; at 100, terms of squared size hide 10⁻¹² of what tells two near classes apart
 _LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -216,7 +217,11 @@ class Gaussians(ABC):
         """The log density, up to what all classes have in common: (n, K)."""
         return self.log_density(X)
 
-    def discriminants_at(self, X: Array, squared: Array) -> Array:
+    def contrasts(self, X: Array) -> Array:
+        """The same, up to what may differ from row to row: all that a posterior needs, to its last digit."""
+        return self.discriminants(X)
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
         """The same, to the last bit, for rows whose squared distances are known."""
         return self.log_density_at(squared)
 
@@ -243,6 +248,18 @@ class SeparateGaussians(Gaussians):
             whitened = dtrmm(1.0, whitening.triangle, (X - mean).T, overwrite_b=True).T
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
+
+    def discriminants(self, X: Array) -> Array:
+        """The log density without what the number of features alone adds to it, as scikit-learn has it."""
+        return self.contrasts_at(X, self.squared_distances(X))
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        discriminants: Array = -0.5 * (squared + self._log_determinants)
+        return discriminants
+
+    @cached_property
+    def _log_determinants(self) -> Array:
+        return np.array([whitening.log_determinant for whitening in self.whitenings])
 
     def marginal(self, observed: Observed) -> SeparateGaussians:
         means = self.means[:, observed]
@@ -291,24 +308,55 @@ class SharedGaussians(Gaussians):
     def squared_distances(self, X: Array) -> Array:
         """From differences: what is left of lengths less products is below zero near a mean."""
         whitened = (X - self.centre) @ self.whitening.matrix
-        return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
+        if self._is_compact:
+            return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
+        distances = np.empty((len(X), len(self.means)), order="F")
+        for k, mean in enumerate(self.means):
+            np.matmul(X - mean, self.whitening.matrix, out=whitened)
+            np.vecdot(whitened, whitened, out=distances[:, k])
+        return distances
 
     def log_density(self, X: Array) -> Array:
         """From products, which for many classes are several times as fast as differences."""
+        if not self._is_compact:
+            return super().log_density(X)
         whitened = (X - self.centre) @ self.whitening.matrix
         log_density = self.discriminants(X)
         log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
         log_density -= 0.5 * self.log_normalisers
         return log_density
 
-    def discriminants_at(self, X: Array, squared: Array) -> Array:
-        return self.discriminants(X)
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        return self.contrasts(X)
 
     def discriminants(self, X: Array) -> Array:
         """Linear in x, since the squared term is common to all classes."""
         linear: Array = (self.coefficients @ (X - self.centre).T).T
         linear += self.intercepts
         return linear
+
+    def contrasts(self, X: Array) -> Array:
+        """Taken from the class nearest to each row, where some class is so far that `centre` would be too."""
+        contrasts = self.discriminants(X)
+        if self._is_compact:
+            return contrasts
+        nearest = contrasts.argmax(axis=1)
+        for k in np.unique(nearest):
+            rows = nearest == k
+            contrasts[rows] = self._contrasts_with(k, X[rows])
+        return contrasts
+
+    def _contrasts_with(self, k: int, X: Array) -> Array:
+        """Ln p(x | j) − ln p(x | k) of rows (n, d) for each class j: (n, K)."""
+        mean, matrix = self.means[k], self.whitening.matrix
+        gaps = (self.means - mean) @ matrix
+        contrasts: Array = (X - mean) @ matrix @ gaps.T - 0.5 * np.vecdot(gaps, gaps)
+        return contrasts
+
+    @cached_property
+    def _is_compact(self) -> bool:
+        """Whether all classes are near enough to `centre` for their discriminants to keep the digits."""
+        return bool((-2 * self.intercepts <= _FAR**2).all())
 
     @cached_property
     def coefficients(self) -> Array:

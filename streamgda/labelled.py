@@ -75,7 +75,7 @@ class LabelledMoments:
         counts = counts.astype(np.int64)
         order = np.argsort(classes)
         weights, sums = weights[order], sums[order]
-        outer_sums = kind.take(outer_sums, order)
+        outer_sums = kind.unpacked(kind.packed(kind.take(outer_sums, order)), *sums.shape)
         scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
         held = Moments(kind, weights, sums / weights[:, None], np.zeros_like(sums), scatter)
         _settle_scatter(held, kind.diagonal(outer_sums), "these sums cannot be of any rows")
@@ -160,7 +160,10 @@ class LabelledMoments:
         """Weigh all by a factor, in place, and forget the classes of which nothing is left."""
         self.moments.weigh(factor)
         kept = np.flatnonzero(self.moments.weights >= _NO_WEIGHT)
-        if len(kept) < len(self.classes):
+        if not len(kept):
+            nothing = self.empty(self.kind, self.n_features, fourth=self.has_fourth)
+            self.classes, self.counts, self.moments = nothing.classes, nothing.counts, nothing.moments
+        elif len(kept) < len(self.classes):
             self.classes, self.counts = self.classes[kept], self.counts[kept]
             self.moments = self.moments.take(kept)
 

@@ -153,7 +153,7 @@ def reduce_block(
     rows = workspace.rows(block.n_features, len(order))
     weights = np.ones(len(order)) if block.weights is None else block.weights[order]
     with np.errstate(over="ignore", invalid="ignore"):
-        _gather(block.features, order, rows, workspace)
+        gather(block.features, order, rows, workspace)
         if len(order) == len(block.classes):
             return _moments_of_single_rows(rows, weights, kind, fourth=fourth)
         bounds = np.concatenate(([0], np.cumsum(np.bincount(block.codes))))
@@ -174,11 +174,11 @@ def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *
     return moments
 
 
-def _gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: Workspace) -> None:
+def gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: Workspace) -> None:
     """Copy the features, class by class, as float64 into the feature-major buffer."""
     if not isinstance(features, np.ndarray):
         _gather_columns(features, order, rows, workspace)
-    elif features.flags.f_contiguous and not features.flags.c_contiguous:
+    elif features.strides[0] < features.strides[1]:
         _gather_columns(list(features.T), order, rows, workspace)
     else:
         _gather_row_major(features, order, rows)

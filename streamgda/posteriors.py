@@ -15,8 +15,13 @@ def log_evidence(scores: Array) -> Array:
 
 
 def log_posteriors(scores: Array) -> Array:
-    """Ln p(k | x): (n, K)."""
-    return scores - log_evidence(scores)[:, None]
+    """Ln p(k | x): (n, K).
+
+    The largest score is taken off first: beside it, what the others add would lose its digits.
+    """
+    contrasts = scores - scores.max(axis=1, keepdims=True)
+    log_shares: Array = contrasts - log_evidence(contrasts)[:, None]
+    return log_shares
 
 
 def posteriors(scores: Array) -> Array:

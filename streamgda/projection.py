@@ -52,4 +52,6 @@ class Projection:
         scalings = within.matrix @ vectors[:, :n_components]
         largest = np.abs(scalings).argmax(axis=0)
         scalings *= np.sign(scalings[largest, np.arange(scalings.shape[1])])
-        return cls(scalings, (values / values.sum())[:n_components])
+        total = values.sum()
+        shares = values / total if total else np.zeros_like(values)  # where all the means are the same
+        return cls(scalings, shares[:n_components])

@@ -12,7 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from streamgda.covariances import Array, constant_features
-from streamgda.statistics import ClassStatistics
+from streamgda.protocol import Statistics
+
+_LEAST_KURTOSIS = 1 - 1e-6  # it is 1 for two values that are as frequent, and never less
 
 Shrinkage = float | Literal["auto", "oas"] | None
 
@@ -22,7 +24,7 @@ def needed_for(shrinkage: Shrinkage) -> dict[str, Any]:
     return {"covariance_type": "full", "fourth_moments": isinstance(shrinkage, str) and shrinkage == "auto"}
 
 
-def class_covariances(statistics: ClassStatistics, shrinkage: Shrinkage) -> Array:
+def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """The maximum-likelihood covariance of each class, shrunk.
 
     Weights count repetitions: where shrinkage asks how many rows there are, it is told their weight.
@@ -42,7 +44,7 @@ def class_covariances(statistics: ClassStatistics, shrinkage: Shrinkage) -> Arra
     Raises
     ------
     ValueError
-        If the statistics do not hold what is needed.
+        If the statistics do not hold what is needed, or fourth powers are too small for float64.
 
     Examples
     --------
@@ -69,7 +71,7 @@ def class_covariances(statistics: ClassStatistics, shrinkage: Shrinkage) -> Arra
     return covariances
 
 
-def total_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Array:
+def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """The maximum-likelihood covariance of all rows together, whatever their class, shrunk as one class is.
 
     Parameters
@@ -93,14 +95,14 @@ def total_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Array
     return shrunk(total, share)
 
 
-def pooled_covariance(statistics: ClassStatistics) -> Array:
+def pooled_covariance(statistics: Statistics) -> Array:
     """The maximum-likelihood covariance within the classes: (d, d)."""
     if statistics.covariance_type != "tied":
         statistics = statistics.to_covariance_type("tied")
     return statistics.covariance()
 
 
-def between_covariance(statistics: ClassStatistics) -> Array:
+def between_covariance(statistics: Statistics) -> Array:
     """The covariance of the class means, each counting by the weight of its class: (d, d)."""
     offsets = statistics.means - statistics.overall_mean()
     shares = statistics.weights / statistics.weights.sum()
@@ -108,7 +110,7 @@ def between_covariance(statistics: ClassStatistics) -> Array:
     return between
 
 
-def _too_little(statistics: ClassStatistics, shrinkage: Shrinkage) -> str:
+def _too_little(statistics: Statistics, shrinkage: Shrinkage) -> str:
     fourth = ", fourth_moments=True" if shrinkage == "auto" else ""
     return (
         f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with this "
@@ -116,7 +118,7 @@ def _too_little(statistics: ClassStatistics, shrinkage: Shrinkage) -> str:
     )
 
 
-def _shrink_standardised(covariances: Array, statistics: ClassStatistics, fourth: Array) -> None:
+def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Array) -> None:
     """Shrink each class as Ledoit & Wolf do, in place, with its features at unit variance."""
     means = statistics.means
     for k, weight in enumerate(statistics.weights):
@@ -125,7 +127,13 @@ def _shrink_standardised(covariances: Array, statistics: ClassStatistics, fourth
         scale = np.sqrt(np.where(constant, 1.0, variances))
         units = np.outer(scale, scale)
         correlations = covariances[k] / units
-        share = ledoit_wolf(correlations, fourth[k] / weight / units / units, weight)
+        mean_squares = fourth[k] / weight / units / units
+        if (np.diag(mean_squares)[~constant] < _LEAST_KURTOSIS).any():
+            raise ValueError(
+                f"class {statistics.classes[k]!s}: deviations are so small that their fourth powers are "
+                "below float64. Multiply the features by a power of ten first"
+            )
+        share = ledoit_wolf(correlations, mean_squares, weight)
         covariances[k] = shrunk(correlations, share) * units
 
 
@@ -194,10 +202,12 @@ def oas(covariance: Array, weight: float) -> float:
     Transactions on Signal Processing 58, eq. 23; without its term 2 / d, as in scikit-learn.
     """
     n_features = len(covariance)
-    mean_square = (covariance**2).mean()
-    squared_mean = (np.trace(covariance) / n_features) ** 2
+    mean_variance = np.trace(covariance) / n_features
+    if not mean_variance:
+        return 1.0
+    covariance = covariance / mean_variance  # in units in which no square exceeds float64
     spread = (weight + 1) * _squared_distance_from_sphere(covariance) / n_features
-    return 1.0 if not spread else min(float((mean_square + squared_mean) / spread), 1.0)
+    return 1.0 if not spread else min(float(((covariance**2).mean() + 1) / spread), 1.0)
 
 
 def _squared_distance_from_sphere(covariance: Array) -> float:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamgda.blocks import Block
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
+
+    from streamgda.filesystems import Version
 
 ROWS_PER_TASK = 1 << 18
 READ_ELEMENTS = 1 << 23
@@ -50,6 +53,46 @@ class Source(ABC):
         Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows. What Dask has yet
         to compute is a Delayed that becomes a split.
         """
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file of a source: its path in the dataset, where it lies, its version and its partition keys."""
+
+    path: str
+    location: str
+    version: Version
+    partition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """What is to be read of a file, and a fingerprint of the names and types of the columns to read."""
+
+    file: InputFile
+    splits: Sequence[Split]
+    schema: str
+
+
+class FileSource(Source):
+    """A source of files that come, change and go: what a `StatisticsLedger` can keep up with."""
+
+    @abstractmethod
+    def rescanned(self) -> Self:
+        """The same source with the files that are there now."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> dict[str, Any]:
+        """What is read of each file, as plain values: two sources that read alike have the same."""
+
+    @abstractmethod
+    def files(self) -> list[InputFile]:
+        """The files and their versions, in order; no file is opened."""
+
+    @abstractmethod
+    def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
+        """What is to be read of some of the files; of each the version that was listed, or an error."""
 
 
 def runs(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda import labels, moments
+from streamgda import labels, moments, tabular
 from streamgda.arrays import array_blocks
 from streamgda.blocks import Block
 from streamgda.covariances import Array, CovarianceType, kind_named
 from streamgda.labelled import LabelledMoments
 from streamgda.labels import Labels
 from streamgda.moments import Workspace
+from streamgda.protocol import Statistics
+from streamgda.saving import SavedAsTable
 
 
-class ClassStatistics:
+class ClassStatistics(SavedAsTable):
     """Sufficient statistics of labelled rows under Gaussian class densities.
 
     The statistics of two sets of rows merge into the statistics of their union, so those of a
@@ -62,6 +64,8 @@ class ClassStatistics:
     array([[2.66666667, 2.        ],
            [2.        , 2.        ]])
     """
+
+    exact: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -134,6 +138,11 @@ class ClassStatistics:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
         fourth = self._held.moments.fourth
         return None if fourth is None else fourth.third.copy()
+
+    @property
+    def has_fourth_moments(self) -> bool:
+        """Whether third and fourth moments are kept."""
+        return self._held.has_fourth
 
     @property
     def fourth_moments(self) -> Array | None:
@@ -313,7 +322,7 @@ class ClassStatistics:
             np.asarray(sums, dtype=np.float64),
             np.asarray(outer_sums, dtype=np.float64),
         )
-        _check_names(state.feature_names, state.n_features)
+        check_names(state.feature_names, state.n_features)
         return state
 
     @classmethod
@@ -364,7 +373,40 @@ class ClassStatistics:
             np.asarray(means, dtype=np.float64),
             np.asarray(scatter, dtype=np.float64),
         )
-        _check_names(state.feature_names, state.n_features)
+        check_names(state.feature_names, state.n_features)
+        return state
+
+    # ------------------------------------------------------------------ states are saved
+
+    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
+        kind = self._held.kind
+        metadata = {
+            "kind": "ClassStatistics",
+            "covariance_type": kind.name,
+            "n_features": self.n_features,
+            "feature_names": self._names,
+            "n_dropped": self._n_dropped,
+            "definite": kind.is_semidefinite(self._held.moments.scatter),
+        }
+        return tabular.to_columns(self._held), metadata
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
+        """The state whose `to_columns` these are.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be those of any rows; the message says why.
+        """
+        n_features = tabular.natural(metadata["n_features"], "n_features")
+        state = cls(metadata["covariance_type"], feature_names=tabular.names(metadata["feature_names"]))
+        state._n_dropped = tabular.natural(metadata["n_dropped"], "n_dropped")
+        state._held = tabular.from_columns(state._held.kind, columns, n_features)
+        check_names(state.feature_names, n_features)
+        if metadata["definite"] and not state._held.kind.is_semidefinite(state._held.moments.scatter):
+            raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return state
 
     # ------------------------------------------------------------------ states add up
@@ -383,9 +425,10 @@ class ClassStatistics:
             If the two differ in covariance type, fourth moments, features or kind of label. This state
             is then as it was.
         """
+        refuse_other_precision(self, other)
         if not isinstance(other, ClassStatistics):
             raise TypeError(f"only ClassStatistics merge with ClassStatistics; got {type(other).__name__}")
-        _check_compatible(self, other)
+        check_compatible(self, other)
         self._held.absorb(other._held.copy() if other is self else other._held)
         self._n_dropped += other.n_dropped
         self._names = self._names or other._names
@@ -420,7 +463,7 @@ class ClassStatistics:
         """
         if not isinstance(other, ClassStatistics):
             return NotImplemented
-        _check_compatible(self, other)
+        check_compatible(self, other)
         if other.n_dropped > self.n_dropped:
             raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
         rest = self.copy()
@@ -532,13 +575,23 @@ def check_fourth_moments(covariance_type: CovarianceType, fourth_moments: bool) 
         )
 
 
-def _check_compatible(ours: ClassStatistics, theirs: ClassStatistics) -> None:
+def refuse_other_precision(ours: Statistics, theirs: object) -> None:
+    """Raise ValueError if one state is exact and the other is not."""
+    if getattr(theirs, "exact", ours.exact) != ours.exact:
+        raise ValueError(
+            "exact and floating statistics do not merge, for the sum would not be exact; turn the exact ones "
+            "into floating ones first with to_float()"
+        )
+
+
+def check_compatible(ours: Statistics, theirs: Statistics) -> None:
+    """Raise ValueError, naming both sides, if two states cannot be merged."""
     if ours.covariance_type != theirs.covariance_type:
         raise ValueError(
             f"states of covariance types {ours.covariance_type!r} and {theirs.covariance_type!r} cannot be "
             "merged; narrow the richer one first with to_covariance_type"
         )
-    if ours._held.has_fourth != theirs._held.has_fourth:
+    if ours.has_fourth_moments != theirs.has_fourth_moments:
         raise ValueError(
             "a state with fourth moments and one without cannot be merged; leave them out of the first with "
             f"to_covariance_type({ours.covariance_type!r}), or accumulate both with fourth_moments=True"
@@ -554,6 +607,7 @@ def _check_compatible(ours: ClassStatistics, theirs: ClassStatistics) -> None:
         )
 
 
-def _check_names(names: tuple[str, ...] | None, n_features: int) -> None:
+def check_names(names: tuple[str, ...] | None, n_features: int) -> None:
+    """Raise ValueError unless there is a name for each feature."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} feature names for {n_features} features")

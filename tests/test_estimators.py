@@ -245,6 +245,32 @@ def test_posteriors_do_not_depend_on_offset_or_unit(model, offset, scale):
     )
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e8])
+def test_a_far_class_costs_the_others_no_digits(far):
+    X, y = random_rows(3, 4)
+    beside = np.random.default_rng(5).normal(size=(50, 4)) + far
+    model = LinearDiscriminantAnalysis().fit(np.vstack([X, beside]), np.append(y, np.full(50, 3)))
+    densities = [stats.multivariate_normal(mean, model.covariance_) for mean in model.means_]
+    scores = np.array([density.logpdf(X) for density in densities]).T + np.log(model.priors_)
+    evidence = logsumexp(scores, axis=1)
+    expected = scores - evidence[:, None]
+    np.testing.assert_allclose(model.predict_proba(X), np.exp(expected), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.predict_log_proba(X)[:, :3], expected[:, :3], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(model.score_samples(X), evidence, rtol=0, atol=1e-11)
+    assert (model.predict(X) == expected.argmax(axis=1)).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_log_posterior_of_a_sure_class_keeps_its_digits(model):
+    y = np.arange(100) % 2
+    X = np.random.default_rng(0).normal(size=(100, 3)) + 10 * y[:, None]
+    fitted = model().fit(X, y)
+    odds = fitted.decision_function([[0.0, 0.0, 0.0]])
+    assert odds < -40  # so that 1 + exp(odds) is 1
+    log_posteriors = fitted.predict_log_proba([[0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(log_posteriors[:, 0], -np.exp(odds), rtol=1e-9)
+
+
 # ---------------------------------------------------------------------- how they are used
 
 
@@ -500,3 +526,40 @@ def test_lda_of_many_classes_keeps_one_matrix(tmp_path):
         tracemalloc.stop()
     assert len(model.classes_) == 5_000
     assert peak < 80e6
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_whose_sum_is_too_large_for_float64_are_scored(model):
+    X, y = random_rows(2, 3)
+    far = [[1e308, 1e308, 1e308], [-1e308, -1e308, 1e308]]
+    np.testing.assert_array_equal(model().fit(X, y).score_samples(far), [-np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_classes_that_are_announced_do_not_hide_what_is_wrong_with_labels(model):
+    X, y = random_rows(2, 3, n_rows=10)
+    names = [str(label) for label in y]
+    with pytest.raises(ValueError, match="row 3 has no label"):
+        model().partial_fit(X, [*names[:3], None, *names[4:]], classes=["0", "1"])
+    with pytest.raises(ValueError, match=r"labels of different kinds .* str .* int"):
+        model().partial_fit(X, names, classes=[0, 1])
+    with pytest.raises(ValueError, match=r"label 7 is not among the classes given: \[0, 1\]"):
+        model().partial_fit(X, [*y[:-1], 7], classes=[0, 1])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_only_statistics_make_a_model(model):
+    with pytest.raises(TypeError, match="statistics are needed, as accumulate returns; got list"):
+        model.from_statistics([1.0])
+
+
+@pytest.mark.parametrize("missing", ["raise", "marginal"])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_missing_category_is_not_made_a_number(model, missing):
+    X, y = random_rows(2, 2, dtype=np.int64, n_rows=200)
+    frame = pd.DataFrame(X, columns=["a", "b"]).astype({"a": "category"})
+    fitted = model(missing=missing).fit(frame, y)
+    frame.loc[3, "a"] = None
+    for method in (fitted.predict, lambda rows: fitted.partial_fit(rows, y)):
+        with pytest.raises(ValueError, match="column 'a' is categorical and has missing values"):
+            method(frame)

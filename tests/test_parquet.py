@@ -98,6 +98,18 @@ def test_hive_partitions(tmp_path, target, features):
     assert state.allclose(direct, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.float64(), pa.string()])
+def test_a_column_of_the_files_counts_for_more_than_a_folder_of_its_name(tmp_path, kind):
+    folder = tmp_path / "y=7"
+    folder.mkdir()
+    labels = pc.cast(pa.array(Y), kind)
+    pq.write_table(TABLE.set_column(2, "y", labels), folder / "1.parquet")
+    for path in (tmp_path, folder, folder / "1.parquet", f"{tmp_path}/*/*.parquet", [folder / "1.parquet"]):
+        state = accumulate(scan_parquet(path, "y"))
+        assert state.allclose(expected(labels=Y.astype(str) if kind == pa.string() else Y), rtol=1e-12)
+    assert accumulate(scan_parquet(folder / "1.parquet", "y", filters=pc.field("y").is_valid())).n_rows == N
+
+
 def test_a_partition_key_is_a_feature_only_when_asked_for(tmp_path):
     ds.write_dataset(
         TABLE.append_column("day", pa.array(["monday"] * N)),
@@ -257,6 +269,19 @@ def test_a_missing_value_is_named(tmp_path, features, place):
     with pytest.raises(ValueError, match=f"1.parquet, {place}") as caught:
         accumulate(scan_parquet(tmp_path, "y", features=features, filters=[("y", "!=", "")]))
     assert "missing='drop'" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["u", "y"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_file_in_which_a_column_is_all_null_has_missing_values_in_it(tmp_path, name, first):
+    pq.write_table(TABLE, tmp_path / "b.parquet")
+    blank = TABLE.slice(0, 9).set_column(TABLE.schema.get_field_index(name), name, pa.nulls(9))
+    pq.write_table(blank, tmp_path / f"{'a' if first else 'c'}.parquet")
+    state = accumulate(scan_parquet(tmp_path, "y", missing="drop"))
+    assert state.n_dropped == 9
+    assert state.allclose(expected(), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"(a|c)\.parquet, row group 0, row 0"):
+        accumulate(scan_parquet(tmp_path, "y"))
 
 
 def test_a_missing_label_or_weight_is_named(tmp_path):

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import sklearn.discriminant_analysis
 import sklearn.naive_bayes
 
 from streamgda import (
@@ -45,6 +46,8 @@ def test_float32_rows_are_summed_in_float64():
         means = model.fit(X, y).statistics_.means
         exact = [X[y == label].astype(np.float64).mean(axis=0) for label in (0, 1)]
         np.testing.assert_allclose(means, exact, rtol=1e-13)
+    theirs = sklearn.discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
+    assert np.abs(theirs.means_ - exact).max() > 0.1
 
 
 @pytest.mark.parametrize("unit", [1e-12, 0.005, 1.0, 1e12])
@@ -57,6 +60,9 @@ def test_the_verdict_on_rank_does_not_depend_on_units(unit):
     for model in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis):
         expected = model().fit(X, y).predict_proba(X)
         np.testing.assert_allclose(model().fit(scaled, y).predict_proba(scaled), expected, rtol=1e-8)
+    if unit <= 0.005:
+        with pytest.raises(np.linalg.LinAlgError, match="not full rank"):
+            sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis().fit(scaled, y)
     collinear = np.column_stack([scaled, scaled[:, 0] + scaled[:, 1] * unit])
     with pytest.raises(np.linalg.LinAlgError, match="class 0: the covariance has rank 3 of 4, from 250 rows"):
         QuadraticDiscriminantAnalysis().fit(collinear, y)
@@ -104,6 +110,21 @@ def test_more_classes_than_features_priors_used_and_constant_features_survived()
         ValueError, match="class 0: feature 1 is constant in it, and var_smoothing adds nothing"
     ):
         GaussianNB(var_smoothing=0).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_more_classes_than_features_in_dask_ml():
+    """The IndexError itself, where dask-ml is installed."""
+    naive_bayes = pytest.importorskip("dask_ml.naive_bayes")
+    import dask.array as da
+
+    y = np.arange(100) % 5
+    X = np.random.default_rng(RNG_SEED).normal(size=(100, 2)) + y[:, None]
+    rows, labels = da.from_array(X, chunks=(50, 2)), da.from_array(y, chunks=50)
+    assert GaussianNB().fit(rows, labels).predict_proba(rows).compute().shape == (100, 5)
+    theirs = naive_bayes.GaussianNB().fit(rows, labels)
+    with pytest.raises(IndexError):
+        theirs.predict_proba(rows).compute()
 
 
 def test_a_batch_touches_the_classes_that_are_in_it_and_no_others():

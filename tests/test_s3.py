@@ -1,5 +1,8 @@
 """Parquet and Zarr in an object store: a real S3 server on loopback, credentials from the environment."""
 
+import io
+from concurrent.futures import ThreadPoolExecutor
+
 import boto3
 import numpy as np
 import pyarrow as pa
@@ -10,7 +13,7 @@ import s3fs
 import zarr
 from moto.server import ThreadedMotoServer
 
-from streamgda import ClassStatistics, GaussianNB, accumulate, scan_parquet, scan_zarr
+from streamgda import ClassStatistics, GaussianNB, StatisticsLedger, accumulate, load, scan_parquet, scan_zarr
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)
@@ -109,3 +112,104 @@ def test_zarr_by_url(bucket, zarr_format):
     )
     with pytest.raises(FileNotFoundError, match="is gone since the pass was planned"):
         list(split.blocks())
+
+
+FILESYSTEMS = {
+    "url": None,
+    "pyarrow": lambda: pafs.FileSystem.from_uri("s3://rows")[0],
+    "fsspec": s3fs.S3FileSystem,
+}
+
+
+def at(how, path):
+    """A path with the filesystem that it is on, or the URL of both."""
+    make = FILESYSTEMS[how]
+    return (f"s3://{path}", None) if make is None else (path, make())
+
+
+@pytest.mark.parametrize("how", FILESYSTEMS)
+def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
+    for state in (expected(slice(500)), expected()):
+        path, filesystem = at(how, "rows/some/where/state.parquet")
+        state.save(path, filesystem=filesystem)
+        assert load(path, filesystem=filesystem) == state
+    keys = [item["Key"] for item in boto3.client("s3").list_objects_v2(Bucket="rows")["Contents"]]
+    assert [key for key in keys if not key.endswith("/")] == ["some/where/state.parquet"]
+
+
+@pytest.mark.parametrize("how", FILESYSTEMS)
+def test_a_ledger_lives_in_a_bucket(parquet, how):
+    data, filesystem = at(how, "rows/data")
+    home, _ = at(how, "rows/home/ledger")
+
+    def refresh():
+        source = scan_parquet(data, "y", features=NAMES, filesystem=filesystem)
+        return ledger.refresh(source), accumulate(source)
+
+    ledger = StatisticsLedger(home, filesystem=filesystem)
+    report, scratch = refresh()
+    assert report.added == ("day=1/1.parquet", "day=2/1.parquet")
+    assert ledger.statistics() == scratch
+    report, _ = refresh()
+    assert (len(report.reused), report.read) == (2, ())
+    client = boto3.client("s3")
+    body = client.get_object(Bucket="rows", Key="data/day=1/1.parquet")["Body"].read()
+    client.put_object(Bucket="rows", Key="data/day=3/1.parquet", Body=body)
+    client.delete_object(Bucket="rows", Key="data/day=2/1.parquet")
+    report, scratch = refresh()
+    assert (report.added, report.dropped) == (("day=3/1.parquet",), ("day=2/1.parquet",))
+    assert ledger.statistics() == scratch
+    assert ledger.statistics(where=[("day", "=", 3)]).n_rows == 400
+    assert ledger.compact() == 2
+    assert ledger.statistics() == scratch
+    report, _ = refresh()
+    assert not report.read
+
+
+def test_an_object_of_the_same_size_and_second_is_told_by_its_etag(parquet):
+    filesystem = s3fs.S3FileSystem()
+    for day, value in ((1, 0.0), (2, 0.0)):
+        _put_object(day, value)
+    ledger = StatisticsLedger("rows/ledger", filesystem=filesystem)
+    source = scan_parquet("rows/data", "y", features=["u"], filesystem=filesystem)
+    ledger.refresh(source)
+    assert _put_object(1, 0.0) == _put_object(2, 5.0)
+    assert ledger.refresh(source).changed == ("day=2/1.parquet",)
+    assert ledger.statistics() == accumulate(source)
+
+
+def _put_object(day, value):
+    """Write an object of always the same size, and return it."""
+    content = io.BytesIO()
+    table = pa.table({"u": [value, 1.0], "y": [0, 0]})
+    pq.write_table(table, content, compression="none", use_dictionary=False)
+    boto3.client("s3").put_object(Bucket="rows", Key=f"data/day={day}/1.parquet", Body=content.getvalue())
+    return len(content.getvalue())
+
+
+def test_two_refreshes_at_once_in_a_bucket_both_end_right(parquet):
+    """There is no lock: the same entries are written twice, and the manifest that is written last stands."""
+    source = scan_parquet("s3://rows/data", "y", features=NAMES)
+    with ThreadPoolExecutor(3) as racers:
+        futures = [
+            racers.submit(StatisticsLedger("s3://rows/ledger").refresh, source, scheduler="synchronous")
+            for _ in range(3)
+        ]
+        assert all(future.result().rows_held == 1000 for future in futures)
+    assert StatisticsLedger("s3://rows/ledger").statistics() == accumulate(source)
+    assert not StatisticsLedger("s3://rows/ledger").refresh(source).read
+
+
+@pytest.mark.parametrize("how", ["url", "fsspec"])
+def test_a_store_that_is_lost_is_one_clear_error(bucket, tmp_path, how, monkeypatch):
+    """Nothing listens at the address of the store any more."""
+    pq.write_table(pa.table({"u": X[:, 0], "y": Y}), tmp_path / "1.parquet")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    filesystem = (
+        s3fs.S3FileSystem(config_kwargs={"retries": {"max_attempts": 0}}) if how == "fsspec" else None
+    )
+    ledger = StatisticsLedger("rows/ledger" if filesystem else "s3://rows/ledger", filesystem=filesystem)
+    with pytest.raises(OSError, match="rows/ledger.* cannot be reached: [^\n]*$"):
+        ledger.refresh(scan_parquet(tmp_path, "y"))

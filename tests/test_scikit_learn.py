@@ -245,3 +245,50 @@ def test_a_row_is_scored_the_same_wherever_it_stands(model):
     alone = np.concatenate([fitted.predict_proba(X[[i]]) for i in range(0, 20_000, 999)])
     np.testing.assert_allclose(together[::999], alone, rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_proba(np.asfortranarray(X)), together, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shrinkage", [None, 0.3, "auto", "oas"])
+def test_classes_with_the_same_mean_have_no_direction_between_them(shrinkage):
+    cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    model = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(np.vstack([cross, cross]), [0] * 4 + [1] * 4)
+    np.testing.assert_array_equal(model.explained_variance_ratio_, [0.0])
+    assert np.isfinite(model.transform(cross)).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_done_to_an_attribute_leaves_the_model_as_it_is(model):
+    X, y = rows(3, 4)
+    priors = np.array([0.2, 0.3, 0.5])
+    fitted = model(priors=priors).fit(X, y)
+    peer = fitted.to_sklearn()
+    expected = fitted.predict_proba(X)
+    projected = fitted.transform(X) if hasattr(fitted, "transform") else expected
+    for owner in (fitted, peer):
+        for name in (name for name in dir(owner) if name.endswith("_") and not name.endswith("__")):
+            values = getattr(owner, name)
+            for array in values if isinstance(values, list) else [values]:
+                if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+                    array.fill(0.0)
+    np.testing.assert_array_equal(priors, [0.2, 0.3, 0.5])
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected)
+    if hasattr(fitted, "transform"):
+        np.testing.assert_array_equal(fitted.transform(X), projected)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_decisions_are_scikit_learns(model, n_classes):
+    X, y = rows(n_classes, 4, offset=3.0)
+    ours = model().fit(X, y)
+    for theirs in (ours.to_sklearn(), PEERS[model]().fit(X, y)):
+        expected = theirs.decision_function(X)
+        if model is QuadraticDiscriminantAnalysis or n_classes == 2 or theirs.solver == "eigen":
+            np.testing.assert_allclose(ours.decision_function(X), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.5]])
+def test_joint_probabilities_are_scikit_learns(priors):
+    X, y = rows(3, 4)
+    ours, theirs = (model(priors=priors).fit(X, y) for model in (GaussianNB, PEERS[GaussianNB]))
+    expected = theirs.predict_joint_log_proba(X)
+    np.testing.assert_allclose(ours.predict_joint_log_proba(X), expected, rtol=1e-10)

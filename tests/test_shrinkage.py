@@ -421,3 +421,19 @@ def test_class_covariances_need_a_full_state():
     tied = ClassStatistics("tied").update(*random_rows(2, 2))
     with pytest.raises(ValueError, match="needs more than ClassStatistics"):
         class_covariances(tied, 0.5)
+
+
+@pytest.mark.parametrize("unit", [2.0**-330, 2.0**-260, 2.0**260, 2.0**500])
+@pytest.mark.parametrize("model", MODELS)
+def test_oas_does_not_depend_on_a_common_unit(model, unit):
+    X, y = random_rows(3, 4)
+    expected = model(shrinkage="oas").fit(X, y).predict_proba(X)
+    fitted = model(shrinkage="oas").fit(X * unit, y)
+    np.testing.assert_allclose(fitted.predict_proba(X * unit), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_fourth_powers_below_float64_are_refused(model):
+    X, y = random_rows(3, 4)
+    with pytest.raises(ValueError, match="class 0: deviations are so small .* power of ten"):
+        model(shrinkage="auto").fit(X * [1, 1e-100, 1, 1], y)

@@ -348,6 +348,29 @@ class TestDaskFrameAndSeries(SourceContract):
         return scan_dask(frame[["u", "v"]], frame["y"], weight=w, **options)
 
 
+@pytest.mark.parametrize("index", ["filtered", "named", "several", "a column"])
+def test_the_index_of_a_pandas_frame_is_no_feature_unless_asked_for(tmp_path, index):
+    frame = rows().to_pandas()
+    frame = frame[frame["w"] > 0].drop(columns="w")
+    expected = ClassStatistics().update(frame[["u", "v"]].to_numpy(), frame["y"])
+    if index == "named":
+        frame.index.name = "id"
+    elif index == "several":
+        frame.index = pd.MultiIndex.from_arrays([frame.index, frame.index % 7])
+    elif index == "a column":
+        frame = frame.set_index("y")
+    frame.to_parquet(tmp_path / "1.parquet")
+    for source in (
+        scan_arrow(frame, "y"),
+        scan_arrow(pa.Table.from_pandas(frame), "y"),
+        scan_parquet(tmp_path, "y"),
+    ):
+        assert source.feature_names == ("u", "v")
+        assert same_bits(accumulate(source), expected)
+    if index == "named":
+        assert scan_parquet(tmp_path, "y", features=["id"]).feature_names == ("id",)
+
+
 def test_a_record_batch():
     (batch,) = rows().to_batches()
     assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))
@@ -507,6 +530,15 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
         accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.parametrize("rows_per_shard", [None, 500])
+@pytest.mark.parametrize("chunk", ["X/c/1/0", "y/c/1"])
+def test_a_file_that_lost_its_content_is_not_read_as_fill_values(tmp_path, chunk, rows_per_shard):
+    write_zarr(rows(), tmp_path, 100, rows_per_shard=rows_per_shard)
+    (tmp_path / chunk).write_bytes(b"")
+    with pytest.raises(ValueError, match=f"a chunk is damaged: .*{chunk} is empty"):
+        accumulate(scan_zarr(tmp_path))
+
+
 class ForbiddenStore(zarr.storage.WrapperStore):
     """A store that may be listed but whose chunks may not be read."""
 
@@ -626,6 +658,56 @@ def test_rows_and_labels_that_do_not_fit():
         scan_dask(X, y, features=["u"])
     with pytest.raises(ValueError, match="the data frame: column 'y' is .*string and cannot be a feature"):
         scan_dask(partitioned(rows("str"), 300), "u")
+
+
+@pytest.mark.parametrize("names", [("u", "v"), (0, 1), ("u", 1)])
+def test_columns_by_names_of_any_kind(names):
+    frame = rows().to_pandas()[["u", "v", "y"]].set_axis([*names, "y"], axis=1)
+    source = scan_dask(dd.from_pandas(frame, chunksize=300, sort=False), "y")
+    assert source.feature_names == tuple(map(str, names))
+    assert accumulate(source).allclose(in_memory(rows()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_labels_that_are_python_objects_in_partitions_of_which_some_are_empty_or_null(beside):
+    frame = rows("str").to_pandas().astype({"y": object})
+    frame.loc[300:599, "y"] = None
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(frame, chunksize=300, sort=False).map_partitions(lambda part: part[part.u < 9])
+        frame = frame.map_partitions(lambda part: part[part.index < 700])
+        assert frame.dtypes["y"].kind == "O"
+        target = frame["y"] if beside else "y"
+        options = {"missing": "drop"} if beside else {"missing": "drop", **COLUMNS}
+        state = accumulate(scan_dask(frame[["u", "v"]] if beside else frame, target, **options))
+    known = np.r_[0:300, 600:700]
+    assert state.n_dropped == 300
+    assert state.allclose(in_memory(rows("str").take(known)), rtol=1e-12)
+
+
+def test_rows_in_an_array_and_labels_in_a_series():
+    frame = partitioned(rows(), 300)
+    chunks = tuple(frame.map_partitions(len).compute())
+    X = da.from_array(np.column_stack([U, V]), chunks=(chunks, 1))
+    assert accumulate(scan_dask(X, frame["y"], weight=frame["w"])).allclose(in_memory(rows(), weights=W))
+    with pytest.raises(ValueError, match="has 1; repartition one"):
+        scan_dask(X, frame["y"].repartition(npartitions=1))
+
+
+def test_partitions_that_are_not_what_the_frame_says_are_named():
+    frame = rows().to_pandas()
+    for other, message in (
+        (frame.drop(columns="v"), "partition 1: there is no column 'v'"),
+        (frame.drop(columns="y"), "partition 1: there is no column 'y'"),
+        (frame.assign(v="text"), "partition 1: column 'v' is .*string"),
+    ):
+        parts = [dask.delayed(frame), dask.delayed(other)]
+        lying = dd.from_delayed(parts, meta=frame.iloc[:0], verify_meta=False)
+        with pytest.raises(ValueError, match=message):
+            accumulate(scan_dask(lying, "y"))
+    with pytest.raises(ValueError, match="the data frame: Sparse"):
+        scan_dask(dd.from_pandas(frame.astype({"u": "Sparse[float]"}), npartitions=2), "y")
+    with pytest.raises(ValueError, match="rows must have two dimensions"):
+        scan_dask(dd.from_pandas(frame, npartitions=2)["u"], dd.from_pandas(frame, npartitions=2)["y"])
 
 
 def test_partitions_of_unknown_length_that_do_not_match_are_named():

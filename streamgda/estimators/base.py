@@ -15,27 +15,31 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from streamgda import posteriors
+from streamgda import labels, posteriors
 from streamgda.accumulation import accumulate
 from streamgda.arrays import array_blocks, refuse_unreadable
 from streamgda.blocks import Block
 from streamgda.covariances import CovarianceType
+from streamgda.empty import empty_statistics
 from streamgda.gaussians import Array, Gaussians
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask, lazy_on_dask
 from streamgda.patterns import Where, blocks_by_pattern, blocks_of
+from streamgda.protocol import Statistics
+from streamgda.saving import SavedAsTable
 from streamgda.source import Source
-from streamgda.statistics import ClassStatistics
+from streamgda.statistics import ClassStatistics, refuse_other_precision
 
 G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
-Score = Literal["log_density", "discriminants"]
+Score = Literal["log_density", "discriminants", "contrasts"]
 MissingAtPrediction = Literal["raise", "marginal"]
 
 _ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
 
 
-def _classes_of(model: GaussianClassifier[Any]) -> Labels:
+def classes_of(model: GaussianClassifier[Any]) -> Labels:
+    """The labels that columns of scores go by."""
     return model.classes_
 
 
@@ -50,11 +54,13 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "priors": ["array-like", None],
         "missing": [StrOptions({"raise", "marginal"})],
+        "exact": ["boolean"],
     }
 
     priors: ArrayLike | None
     missing: MissingAtPrediction
-    statistics_: ClassStatistics
+    exact: bool
+    statistics_: Statistics
     n_features_in_: int
 
     def _needed(self) -> dict[str, Any]:
@@ -62,7 +68,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return {"covariance_type": self._covariance_type}
 
     @abstractmethod
-    def _finalise(self, statistics: ClassStatistics) -> G:
+    def _finalise(self, statistics: Statistics) -> G:
         """The densities of the classes, from statistics and the parameters of the estimator."""
 
     # ------------------------------------------------------------------ learning
@@ -99,11 +105,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         if isinstance(X, Source):
             if y is not None or sample_weight is not None:
                 raise ValueError("a source brings its own target and weights; name them where it is scanned")
-            return self._adopt(accumulate(X, **self._needed()))
+            return self._adopt(accumulate(X, exact=self.exact, **self._needed()))
         if is_dask(X):
             from streamgda.sources.dask import scan_dask
 
-            return self._adopt(accumulate(scan_dask(X, y, weight=sample_weight), **self._needed()))
+            source = scan_dask(X, y, weight=sample_weight)
+            return self._adopt(accumulate(source, exact=self.exact, **self._needed()))
         with self._features_kept_on_error():
             return self._adopt(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
@@ -178,12 +185,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return self
 
     @classmethod
-    def from_statistics(cls, statistics: ClassStatistics, **params: Any) -> Self:
+    def from_statistics(cls, statistics: Statistics, **params: Any) -> Self:
         """A model of rows already counted.
 
         Parameters
         ----------
-        statistics : ClassStatistics
+        statistics : ClassStatistics or ExactClassStatistics
             Of the covariance type that the model needs, or "full". A copy of what it needs is kept.
         **params
             Parameters of the estimator.
@@ -193,7 +200,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         estimator : object
             Fitted.
         """
-        estimator = cls(**params)
+        if not isinstance(statistics, SavedAsTable):
+            raise TypeError(f"statistics are needed, as accumulate returns; got {type(statistics).__name__}")
+        estimator = cls(**{"exact": statistics.exact, **params})
+        refuse_other_precision(estimator, statistics)
         return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
 
     # ------------------------------------------------------------------ exchange with scikit-learn
@@ -230,6 +240,49 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
 
     # ------------------------------------------------------------------ rows go in
 
+    def save(self, path: str | PathLike[str], *, filesystem: Any = None) -> None:
+        """Write the model as a Parquet table, which `streamgda.load` reads back to the last bit.
+
+        The statistics are the table, one row per class, and the parameters its metadata;
+        `streamgda.storage` says how.
+
+        Parameters
+        ----------
+        path : str or path
+            A file, or a URL such as "s3://bucket/model.parquet". What stands there is replaced.
+        filesystem : pyarrow or fsspec filesystem, optional
+            Where `path` is; found from `path` where not given.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written. What stood there before is still there.
+        TypeError
+            If the class of the model, or the type of a parameter, is not one that `load` knows.
+        """
+        from streamgda import tables
+
+        check_is_fitted(self)
+        name = type(self).__name__
+        if not type(self).__module__.startswith("streamgda."):
+            raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
+        columns, metadata = self.statistics_.to_columns()
+        model = {"name": name, "params": self.get_params(deep=False)}
+        tables.write(path, tables.to_arrow(columns), {**metadata, "model": model}, filesystem)
+
+    def _continue_from(self, statistics: Statistics) -> Self:
+        """Take statistics for one's own, even if they do not yet suffice for a prediction."""
+        self._validate_params()
+        held = {
+            "covariance_type": statistics.covariance_type,
+            "fourth_moments": statistics.has_fourth_moments,
+        }
+        if statistics.exact != self.exact or held != {"fourth_moments": False, **self._needed()}:
+            raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
+        self._describe_features(statistics)
+        self.statistics_ = statistics
+        return self
+
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
     ) -> Iterator[Block]:
@@ -245,14 +298,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             _refuse_other_classes(y, classes)
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
-    def _statistics_of(self, blocks: Iterator[Block]) -> ClassStatistics:
-        statistics = ClassStatistics(**self._needed())
+    def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
+        statistics = empty_statistics(exact=self.exact, **self._needed())
         statistics.update_blocks(blocks)
         if not statistics.n_rows:
             raise ValueError("every sample weight is zero, so there is no row to learn from")
         return statistics
 
-    def _adopt(self, statistics: ClassStatistics) -> Self:
+    def _adopt(self, statistics: Statistics) -> Self:
         finalised = self._finalised(statistics)
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
@@ -271,7 +324,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             self.__dict__.update(before)
             raise
 
-    def _describe_features(self, statistics: ClassStatistics) -> None:
+    def _describe_features(self, statistics: Statistics) -> None:
         self.n_features_in_ = statistics.n_features
         if statistics.feature_names is not None:
             self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
@@ -298,7 +351,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
             cached = self._cache = self._finalised(self.statistics_)
         return cached
 
-    def _finalised(self, statistics: ClassStatistics) -> _Finalised:
+    def _finalised(self, statistics: Statistics) -> _Finalised:
         self._validate_params()
         _require_two_classes(statistics)
         with np.errstate(divide="ignore"):
@@ -314,14 +367,14 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")
 
-    def _class_priors(self, statistics: ClassStatistics) -> Array:
+    def _class_priors(self, statistics: Statistics) -> Array:
         """The priors given, or the share of each class in the weight."""
         if self.priors is None:
             weights = statistics.weights
             shares: Array = weights / weights.sum()
             return shares
         try:
-            priors = np.asarray(self.priors, dtype=np.float64)
+            priors = np.array(self.priors, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"priors must be numbers, one for each class; got {self.priors!r}") from error
         classes = statistics.classes
@@ -343,15 +396,20 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         """
         X = self._rows_of(X, missing=self.missing)
         log_priors = self._finalised_now().log_priors
-        like = finish(np.zeros((1, len(log_priors))))
-        result = np.empty((len(X), *like.shape[1:]), dtype=like.dtype)
+        result: NDArray[Any] | None = None
         with np.errstate(over="ignore", invalid="ignore"):
             for where, gaussians, rows in self._blocks(X, missing=self.missing):
                 scores = getattr(gaussians, score)(rows)
                 scores += log_priors
-                if score == "discriminants":
+                if score == "log_density":
+                    scores[np.isnan(scores)] = -np.inf  # the row is farther than float64 reaches
+                else:
                     refuse_lost(scores, where)
-                result[where] = finish(scores)
+                part = finish(scores)
+                if result is None:
+                    result = np.empty((len(X), *part.shape[1:]), dtype=part.dtype)
+                result[where] = part
+        assert result is not None  # validation lets no rows pass for rows
         return result
 
     def _blocks(self, X: NDArray[Any], *, missing: MissingAtPrediction) -> Iterator[tuple[Where, G, Array]]:
@@ -367,27 +425,28 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         check_is_fitted(self)
         refuse_unreadable(X)
         finite = "allow-nan" if missing == "marginal" else True
-        rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
+        with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
+            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
         return rows
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict(self, X: ArrayLike) -> Labels:
         """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
-        best = self._by_block(X, "discriminants", lambda scores: scores.argmax(axis=1))
+        best = self._by_block(X, "contrasts", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
-        return self._by_block(X, "discriminants", posteriors.log_posteriors)
+        return self._by_block(X, "contrasts", posteriors.log_posteriors)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
-        return self._by_block(X, "discriminants", posteriors.posteriors)
+        return self._by_block(X, "contrasts", posteriors.posteriors)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior, up to what all classes have in common.
 
@@ -398,7 +457,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         """
         return self._by_block(X, "discriminants", posteriors.decisions)
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 
@@ -431,7 +490,7 @@ class _Finalised:
         )
 
 
-def _require_two_classes(statistics: ClassStatistics) -> None:
+def _require_two_classes(statistics: Statistics) -> None:
     classes = statistics.classes
     if len(classes) < 2:
         seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"
@@ -457,9 +516,8 @@ def refuse_lost(scores: Array, where: Where) -> None:
 
 
 def _refuse_other_classes(y: ArrayLike, classes: ArrayLike) -> None:
-    seen = np.asarray(y)
-    other = ~np.isin(seen, np.asarray(classes))
-    if other.any():
-        raise ValueError(
-            f"label {seen[other][0]!s} is not among the classes given: {list(np.asarray(classes))}"
-        )
+    seen, given = labels.encode(y)[0], labels.as_labels(classes)
+    labels.unite(seen, given)  # which refuses labels of different kinds
+    other = np.setdiff1d(seen, given)
+    if len(other):
+        raise ValueError(f"label {other[0]!s} is not among the classes given: {given.tolist()}")

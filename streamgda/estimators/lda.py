@@ -20,6 +20,7 @@ from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.gaussians import Array, SharedGaussians, Whitening
 from streamgda.lazy import lazy_on_dask
 from streamgda.projection import Projection
+from streamgda.protocol import Statistics
 from streamgda.shrinkage import (
     Shrinkage,
     between_covariance,
@@ -29,7 +30,6 @@ from streamgda.shrinkage import (
     shrunk,
     total_covariance,
 )
-from streamgda.statistics import ClassStatistics
 
 
 class LinearDiscriminantAnalysis(
@@ -61,10 +61,13 @@ class LinearDiscriminantAnalysis(
         What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
         that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
         rows to learn from, a NaN is always refused.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "tied", or "full" where `shrinkage` is chosen by class.
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -120,17 +123,19 @@ class LinearDiscriminantAnalysis(
         n_components: int | None = None,
         tol: float = 1e-10,
         missing: MissingAtPrediction = "raise",
+        exact: bool = False,
     ) -> None:
         self.priors = priors
         self.shrinkage = shrinkage
         self.n_components = n_components
         self.tol = tol
         self.missing = missing
+        self.exact = exact
 
     def _needed(self) -> dict[str, Any]:
         return needed_for(self.shrinkage) if isinstance(self.shrinkage, str) else super()._needed()
 
-    def _covariance(self, statistics: ClassStatistics) -> Array:
+    def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk."""
         if isinstance(self.shrinkage, str):
             shares = statistics.weights / statistics.weights.sum()
@@ -139,7 +144,7 @@ class LinearDiscriminantAnalysis(
         pooled = pooled_covariance(statistics)
         return pooled if self.shrinkage is None else shrunk(pooled, float(self.shrinkage))
 
-    def _finalise(self, statistics: ClassStatistics) -> SharedGaussians:
+    def _finalise(self, statistics: Statistics) -> SharedGaussians:
         self._check_components(statistics)
         means = statistics.means
         whitening = Whitening.of(self._covariance(statistics), means, self.tol)
@@ -153,7 +158,7 @@ class LinearDiscriminantAnalysis(
             )
         return SharedGaussians(means, statistics.overall_mean(), whitening)
 
-    def _check_components(self, statistics: ClassStatistics) -> None:
+    def _check_components(self, statistics: Statistics) -> None:
         most = _most_components(statistics)
         if self.n_components is not None and self.n_components > most:
             raise ValueError(
@@ -198,16 +203,16 @@ class LinearDiscriminantAnalysis(
     @property
     def scalings_(self) -> Array:
         """The directions of the components."""
-        return self._projection.scalings
+        return self._projection.scalings.copy()
 
     @property
     def explained_variance_ratio_(self) -> Array:
         """The share of each component in the variance between the classes."""
-        return self._projection.explained_variance_ratio
+        return self._projection.explained_variance_ratio.copy()
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.scalings_.shape[1])
+        return int(self._projection.scalings.shape[1])
 
     # ------------------------------------------------------------------ what was learnt
 
@@ -249,7 +254,8 @@ class LinearDiscriminantAnalysis(
     def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
 
-        Its solver is "eigen", so that its `transform` is this model's too.
+        Its solver is "eigen", so that its `transform` is this model's too. It does not centre rows, so
+        means far beyond the deviations cost it digits.
         """
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen",
@@ -304,10 +310,10 @@ class LinearDiscriminantAnalysis(
         return cls._taken_over(estimator, counts, estimator.means_, scatter, **params)
 
 
-def _most_components(statistics: ClassStatistics) -> int:
+def _most_components(statistics: Statistics) -> int:
     return min(len(statistics.classes) - 1, statistics.n_features)
 
 
 def _between_two(terms: Array) -> Array:
     """For two classes, the one term that tells them apart, as scikit-learn has it."""
-    return terms[1:] - terms[:1] if len(terms) == 2 else terms
+    return terms[1:] - terms[:1] if len(terms) == 2 else terms.copy()

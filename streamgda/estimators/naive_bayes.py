@@ -11,11 +11,12 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 
 from streamgda.covariances import CovarianceType
-from streamgda.estimators.base import MissingAtPrediction
+from streamgda.estimators.base import MissingAtPrediction, classes_of
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted
 from streamgda.gaussians import Array, DiagonalGaussians
-from streamgda.statistics import ClassStatistics
+from streamgda.lazy import lazy_on_dask
+from streamgda.protocol import Statistics
 
 
 class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
@@ -32,10 +33,13 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
         that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
         rows to learn from, a NaN is always refused.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "diag".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -78,12 +82,14 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         priors: ArrayLike | None = None,
         var_smoothing: float = 1e-9,
         missing: MissingAtPrediction = "raise",
+        exact: bool = False,
     ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
         self.missing = missing
+        self.exact = exact
 
-    def _finalise(self, statistics: ClassStatistics) -> DiagonalGaussians:
+    def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         variances = statistics.covariance() + self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -94,7 +100,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
             )
         return DiagonalGaussians(statistics.means, variances)
 
-    def _smoothing(self, statistics: ClassStatistics) -> float:
+    def _smoothing(self, statistics: Statistics) -> float:
         return float(self.var_smoothing * statistics.total_variance().max())
 
     @property
@@ -115,12 +121,17 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     @property
     def var_(self) -> Array:
         """Variance of each feature in each class, smoothed."""
-        return self._gaussians.variances
+        return self._gaussians.variances.copy()
 
     @property
     def epsilon_(self) -> float:
         """What was added to each variance."""
         return self._smoothing(self.statistics_)
+
+    @lazy_on_dask(columns=classes_of)
+    def predict_joint_log_proba(self, X: ArrayLike) -> Array:
+        """Ln p(x, k) of each row and class: shape (n_rows, n_classes)."""
+        return self._by_block(X, "log_density", lambda scores: scores)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
@@ -134,7 +145,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         array([0])
         """
         peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
-        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_.copy(), self.epsilon_
+        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_, self.epsilon_
         peer.class_count_, peer.class_prior_ = self.class_count_, self.class_prior_
         return self._handed_over(peer)
 

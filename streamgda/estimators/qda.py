@@ -17,8 +17,8 @@ from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians import Array, SeparateGaussians, Whitening
+from streamgda.protocol import Statistics
 from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
-from streamgda.statistics import ClassStatistics
 
 
 class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
@@ -42,10 +42,13 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
         that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
         rows to learn from, a NaN is always refused.
+    exact : bool, default=False
+        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
 
     Attributes
     ----------
-    statistics_ : ClassStatistics
+    statistics_ : ClassStatistics or ExactClassStatistics
         All that was learnt; of covariance type "full".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -96,17 +99,19 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         reg_param: float = 0.0,
         tol: float = 1e-10,
         missing: MissingAtPrediction = "raise",
+        exact: bool = False,
     ) -> None:
         self.priors = priors
         self.shrinkage = shrinkage
         self.reg_param = reg_param
         self.tol = tol
         self.missing = missing
+        self.exact = exact
 
     def _needed(self) -> dict[str, Any]:
         return needed_for(self.shrinkage)
 
-    def _covariances(self, statistics: ClassStatistics) -> Array:
+    def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk and regularised."""
         covariances = class_covariances(statistics, self.shrinkage)
         if self.reg_param:
@@ -114,7 +119,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
             np.einsum("kii->ki", covariances)[...] += self.reg_param
         return covariances
 
-    def _finalise(self, statistics: ClassStatistics) -> SeparateGaussians:
+    def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         means, whitenings = statistics.means, []
         regularised = bool(self.shrinkage or self.reg_param)
         ranks_of_rows = np.inf if regularised else statistics.counts - 1
@@ -144,12 +149,12 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
     @property
     def rotations_(self) -> list[Array]:
         """The principal axes of each class, a column each, the longest first."""
-        return [vectors for _, vectors in self._axes]
+        return [vectors.copy() for _, vectors in self._axes]
 
     @property
     def scalings_(self) -> list[Array]:
         """The variances of each class along its principal axes."""
-        return [values for values, _ in self._axes]
+        return [values.copy() for values, _ in self._axes]
 
     @property
     def _axes(self) -> list[tuple[Array, Array]]:

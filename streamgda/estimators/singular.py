@@ -8,13 +8,13 @@ import numpy as np
 
 from streamgda.covariances import constant_features
 from streamgda.gaussians import Spectrum
-from streamgda.statistics import ClassStatistics
+from streamgda.protocol import Statistics
 
 _MOST_NAMES = 10
 
 
 def singular_class(
-    statistics: ClassStatistics, k: int, rank: int, tol: float, *, regularised: bool
+    statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool
 ) -> np.linalg.LinAlgError:
     """The error that says which class is singular, for which features, and what helps."""
     label, n_rows = statistics.classes[k], int(statistics.counts[k])
@@ -43,7 +43,7 @@ def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
     return f"Set shrinkage to {how}, or reg_param above 0"
 
 
-def _named(statistics: ClassStatistics, features: Sequence[int] | np.ndarray) -> str:
+def _named(statistics: Statistics, features: Sequence[int] | np.ndarray) -> str:
     """The names of some features, the first few of them if they are many."""
     names = statistics.feature_names
     listed = [repr(names[feature]) if names else str(feature) for feature in features[:_MOST_NAMES]]

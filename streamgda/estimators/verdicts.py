@@ -74,7 +74,7 @@ def judge(
                 of_block = gaussians.discriminants(block)
             else:
                 squared = gaussians.squared_distances(block)
-                of_block = gaussians.discriminants_at(block, squared)
+                of_block = gaussians.contrasts_at(block, squared)
             of_block += log_priors
             refuse_lost(of_block, where)
             scores[where] = of_block

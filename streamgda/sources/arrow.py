@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 
 from streamgda.blocks import Block, Missing, rows_of, rows_per_block
 from streamgda.source import ROWS_PER_TASK, Source, Split
+from streamgda.sources import columns
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.faults import decoding
 from streamgda.sources.parquet import ParquetSource
@@ -41,7 +42,8 @@ def scan_arrow(
     target : str
         The column of labels: integers, strings (plain or dictionary-encoded) or bools.
     features : sequence of str, optional
-        Columns of numbers, in the order wanted; all but the target and the weight, where not given.
+        Columns of numbers, in the order wanted; all but the target, the weight and the index of a
+        pandas frame, where not given.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     missing : {"raise", "drop"}, default="raise"
@@ -71,9 +73,14 @@ def scan_arrow(
     if isinstance(data, ds.FileSystemDataset) and isinstance(data.format, ds.ParquetFileFormat):
         return ParquetSource(data, target, features, weight, None, missing)
     kind, data = _kind_of(data)
-    names = data.schema.names
     roles = Roles.choose(
-        names, "the data", target=target, features=features, weight=weight, missing=missing, default=names
+        data.schema.names,
+        "the data",
+        target=target,
+        features=features,
+        weight=weight,
+        missing=missing,
+        default=columns.besides_index(data.schema),
     )
     roles.check_types(data.schema, "the data")
     return kind(data, roles)
@@ -211,10 +218,10 @@ class Fragment(Split):
         return _blocks_of_batches(self._batches(where), self.roles, where)
 
     def _batches(self, where: str) -> Iterator[pa.RecordBatch]:
-        columns = list(self.roles.columns)
+        names = list(self.roles.columns)
         with decoding(where, getattr(self.fragment, "format", self.fragment).__class__.__name__):
             yield from self.fragment.to_batches(
-                schema=self.schema, columns=columns, use_threads=False, batch_readahead=1
+                schema=self.schema, columns=names, use_threads=False, batch_readahead=1
             )
 
 

@@ -39,6 +39,12 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
     return "str" if is_text else None
 
 
+def besides_index(schema: pa.Schema) -> list[str]:
+    """The names of the columns, but for those in which pandas keeps the index of a frame."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in schema.names if name not in index]
+
+
 def numbers(column: pa.Array) -> NDArray[Any]:
     """A column as numbers; nulls become NaN. Without a copy where Arrow holds it as NumPy would."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -114,6 +114,11 @@ class FramePartition(Split):
             batch = pa.RecordBatch.from_pandas(self.frame, preserve_index=False)
         except (pa.ArrowException, TypeError) as error:
             raise ValueError(f"{where}: {error}") from error
+        for name in self.roles.columns:
+            if name not in batch.schema.names:
+                raise ValueError(
+                    f"{where}: there is no column {name!r}, which the data frame is said to have"
+                )
         self.roles.check_types(batch.schema, where)
         yield from blocks_of_batch(batch, self.roles, where, rows_of(where))
 
@@ -155,13 +160,22 @@ def _named_columns(
         default=names,
     )
     kept = list(roles.columns)
-    schema = pa.Schema.from_pandas(frame[kept]._meta_nonempty, preserve_index=False)
-    roles.check_types(schema, "the data frame")
+    roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow
+    roles.check_types(_known_types(frame[kept]._meta_nonempty), "the data frame")
     partitions = [
         delayed(partial(FramePartition, index=i, roles=roles))(part)
         for i, part in enumerate(frame[kept].to_delayed())
     ]
     return DaskSource(f"frame, target {target!r}", partitions, roles.features, len(roles.features))
+
+
+def _known_types(frame: Any) -> pa.Schema:
+    """The types of the columns, but for those of Python objects, which only the partitions tell."""
+    known = frame.loc[:, [dtype.name != "object" for dtype in frame.dtypes]]
+    try:
+        return pa.Schema.from_pandas(known, preserve_index=False)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"the data frame: {error}") from error
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:
@@ -172,6 +186,8 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
                 f"{role} of Dask rows must be a Dask collection too, or the name of a column; got "
                 f"{type(other).__name__}"
             )
+    if rows.ndim != 2:
+        raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
     names = tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
     if names is None:
         rows, beside = _aligned(rows, beside)
@@ -199,8 +215,6 @@ def _delayed_parts(collection: Any) -> list[Delayed]:
 
 def _aligned(rows: Any, beside: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The arrays with a chunk of labels for each chunk of rows, which hold all the columns."""
-    if rows.ndim != 2:
-        raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
     rows = rows.rechunk({1: -1})
     return rows, {role: _chunked_like(rows, other, role) for role, other in beside.items()}
 
@@ -208,6 +222,8 @@ def _aligned(rows: Any, beside: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 def _chunked_like(rows: Any, other: Any, role: str) -> Any:
     if other.ndim != 1:
         raise ValueError(f"{role} must have one dimension, an entry for each row; it has {other.ndim}")
+    if not hasattr(other, "chunks"):
+        return other  # a series, whose partitions are as they are
     if other.chunks[0] == rows.chunks[0] or _is_unknown(rows) or _is_unknown(other):
         return other
     if other.shape[0] != rows.shape[0]:

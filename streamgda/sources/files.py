@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
+
+from streamgda.filesystems import Path, listing, resolve
 
 _SUFFIXES = (".parquet", ".parq", ".pq")
 _HIDDEN = (".", "_")
 _GLOB_SIGNS = "*?["
-
-Path = str | PathLike[str]
 
 
 def find_files(path: Path | Sequence[Path], filesystem: Any = None) -> tuple[pafs.FileSystem, list[str], str]:
@@ -30,7 +28,7 @@ def find_files(path: Path | Sequence[Path], filesystem: Any = None) -> tuple[paf
         if not isinstance(path, Sequence):
             raise TypeError(f"path must be a path, a URL or a list of them; got {type(path).__name__}")
         return _find_several(path, filesystem)
-    where, name = _resolve(os.fspath(path), filesystem)
+    where, name = resolve(path, filesystem)
     info = where.get_file_info(name)
     if info.type == pafs.FileType.File:
         return where, [name], ""
@@ -51,39 +49,9 @@ def _find_several(paths: Sequence[Path], filesystem: Any) -> tuple[pafs.FileSyst
     return where, [file for _, files, _ in found for file in files], ""
 
 
-def _resolve(path: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
-    if filesystem is None:
-        return _from_url(path) if "://" in path else _local(path)
-    if not isinstance(filesystem, pafs.FileSystem):
-        path = filesystem._strip_protocol(path)  # fsspec's way to the full path
-        filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
-    return filesystem, path
-
-
-def _local(path: str) -> tuple[pafs.FileSystem, str]:
-    return pafs.LocalFileSystem(), str(pathlib.Path(path).expanduser().absolute())
-
-
-def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
-    """A filesystem of pyarrow's for the schemes that it knows, else one of fsspec's."""
-    try:
-        where, name = pafs.FileSystem.from_uri(url)
-    except pa.ArrowInvalid:
-        from fsspec.core import url_to_fs
-
-        filesystem, name = url_to_fs(url)
-        where = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
-    return where, name
-
-
 def _in_folder(where: pafs.FileSystem, folder: str) -> list[str]:
-    selector = pafs.FileSelector(folder, recursive=True)
     files = sorted(
-        info.path
-        for info in where.get_file_info(selector)
-        if info.type == pafs.FileType.File
-        and info.path.endswith(_SUFFIXES)
-        and not _is_hidden(info.path, folder)
+        file for file in listing(where, folder) if file.endswith(_SUFFIXES) and not _is_hidden(file, folder)
     )
     if not files:
         raise FileNotFoundError(

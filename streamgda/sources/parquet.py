@@ -5,22 +5,26 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.blocks import Missing
-from streamgda.source import Source, runs
+from streamgda.filesystems import Version, current_version, listing
+from streamgda.source import FilePlan, FileSource, InputFile, runs
 from streamgda.sources import columns
 from streamgda.sources.faults import decoding
 from streamgda.sources.files import find_files
 from streamgda.sources.roles import Roles
-from streamgda.sources.row_groups import Layout, RowGroups, version_of
+from streamgda.sources.row_groups import Layout, RowGroups
 
 _FOOTER_READERS = 16
 
@@ -44,13 +48,15 @@ def scan_parquet(
     ----------
     path : str, path, or sequence of them
         A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
-        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns.
+        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns
+        where the files have none of that name.
     target : str
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
         partition key.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
-        keys. All the columns of the files but the target and the weight, where not given.
+        keys. All the columns of the files but the target, the weight and the index of a pandas frame,
+        where not given.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
@@ -84,15 +90,39 @@ def scan_parquet(
     >>> QuadraticDiscriminantAnalysis().fit(source).means_.ravel()
     array([1.5, 7.5])
     """
+    find = partial(_find_dataset, path, filesystem)
+    dataset, folder = find()
+    return ParquetSource(dataset, target, features, weight, filters, missing, folder, find)
+
+
+def _find_dataset(path: Any, filesystem: Any) -> tuple[ds.FileSystemDataset, str]:
+    """The dataset of the files that are there now, and the folder that they are in."""
     filesystem, files, base = find_files(path, filesystem)
     with decoding(files[0]):
-        dataset = ds.dataset(
-            files, format="parquet", partitioning="hive", filesystem=filesystem, partition_base_dir=base
-        )
-    return ParquetSource(dataset, target, features, weight, filters, missing)
+        dataset = _dataset(files, filesystem, base)
+    return dataset, base
 
 
-class ParquetSource(Source):
+def _dataset(files: Sequence[str], filesystem: pafs.FileSystem, base: str) -> ds.FileSystemDataset:
+    """The files with the hive keys of their paths, except keys that are columns of the files too.
+
+    What a row says of itself counts for more than the name of a folder that the file happens to be in.
+    """
+    options = ds.FileSystemFactoryOptions(partition_base_dir=base)
+    options.partitioning_factory = ds.HivePartitioning.discover()
+    factory = ds.FileSystemDatasetFactory(filesystem, files, ds.ParquetFileFormat(), options)
+    stored, *_, keys = factory.inspect_schemas()
+    beside = pa.schema([key for key in keys if key.name not in stored.names])
+    return ds.dataset(
+        files,
+        format="parquet",
+        partitioning=ds.HivePartitioning(beside),
+        filesystem=filesystem,
+        partition_base_dir=base,
+    )
+
+
+class ParquetSource(FileSource):
     """A Parquet dataset with the roles of its columns; made by `scan_parquet`.
 
     Attributes
@@ -111,8 +141,10 @@ class ParquetSource(Source):
         weight: str | None,
         filters: Any,
         missing: Missing,
+        folder: str = "",
+        find: Callable[[], tuple[ds.FileSystemDataset, str]] | None = None,
     ) -> None:
-        self._dataset = dataset
+        self._dataset, self._folder, self._find = dataset, folder, find
         stored = self._stored = next(dataset.get_fragments()).physical_schema
         roles = Roles.choose(
             dataset.schema.names,
@@ -121,7 +153,7 @@ class ParquetSource(Source):
             features=features,
             weight=weight,
             missing=missing,
-            default=stored.names,
+            default=columns.besides_index(stored),
         )
         self.feature_names, self.target = roles.features, roles.target
         self._filter = _expression(filters)
@@ -139,26 +171,92 @@ class ParquetSource(Source):
 
     def splits(self) -> list[RowGroups]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
-        fragments = list(self._dataset.get_fragments(filter=self._filter))
         with ThreadPoolExecutor(_FOOTER_READERS) as readers:
-            return [split for of_file in readers.map(self._splits_of_file, fragments) for split in of_file]
+            planned = readers.map(self._plan_of_file, self._fragments())
+            return [split for splits, _ in planned for split in splits]
 
-    def _splits_of_file(self, known: ds.ParquetFileFragment) -> list[RowGroups]:
+    def rescanned(self) -> Self:
+        """The same source with the files that are there now."""
+        roles = self._layout.roles
+        dataset, folder = (self._dataset, self._folder) if self._find is None else self._find()
+        return type(self)(
+            dataset,
+            roles.target,
+            roles.features,
+            roles.weight,
+            self._filter,
+            roles.missing,
+            folder,
+            self._find,
+        )
+
+    @property
+    def reads(self) -> dict[str, Any]:
+        """What is read of each file, as plain values."""
+        roles = self._layout.roles
+        return {
+            "target": roles.target,
+            "features": list(roles.features),
+            "weight": roles.weight,
+            "filters": None if self._filter is None else str(self._filter),
+            "missing": roles.missing,
+        }
+
+    def files(self) -> list[InputFile]:
+        """The files that the filter does not rule out by their partition, as they are now, in order."""
+        fragments = self._fragments()
+        filesystem = self._dataset.filesystem
+        if self._folder:
+            seen = listing(filesystem, self._folder)
+            fragments = [fragment for fragment in fragments if fragment.path in seen]
+        else:
+            seen = {fragment.path: current_version(filesystem, fragment.path) for fragment in fragments}
+        return [
+            InputFile(
+                path=fragment.path.removeprefix(self._folder).lstrip("/") if self._folder else fragment.path,
+                location=fragment.path,
+                version=seen[fragment.path],
+                partition=ds.get_partition_keys(fragment.partition_expression),
+            )
+            for fragment in fragments
+        ]
+
+    def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
+        """The row groups of some files, in the versions that were listed."""
+        known = {fragment.path: fragment for fragment in self._fragments()}
+
+        def plan(file: InputFile) -> FilePlan:
+            return FilePlan(file, *self._plan_of_file(known[file.location], file.version))
+
+        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
+            return list(readers.map(plan, files))
+
+    def _fragments(self) -> list[ds.ParquetFileFragment]:
+        return list(self._dataset.get_fragments(filter=self._filter))
+
+    def _plan_of_file(
+        self, known: ds.ParquetFileFragment, version: Version | None = None
+    ) -> tuple[list[RowGroups], str]:
         # A fragment keeps the footer that it once read; the file may have been rewritten since.
         fragment = known.format.make_fragment(
             known.path, self._dataset.filesystem, known.partition_expression
         )
-        version = version_of(self._dataset.filesystem.get_file_info(fragment.path))
+        version = version or current_version(self._dataset.filesystem, fragment.path)
         with decoding(fragment.path):
             schema, metadata = fragment.physical_schema, fragment.metadata
             groups = self._row_groups(fragment)
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check_file(fragment.path, schema, partition)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
-        return [
+        splits = [
             RowGroups(self._layout, fragment.path, version, {i: rows[i] for i in run}, partition)
             for run in runs(groups, rows.__getitem__)
         ]
+        return splits, self._fingerprint(schema)
+
+    def _fingerprint(self, schema: pa.Schema) -> str:
+        read = [f"{field.name}: {field.type}" for field in schema if field.name in self._layout.columns]
+        return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
     def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups whose statistics do not rule out that the filter lets rows through."""
@@ -178,6 +276,8 @@ class ParquetSource(Source):
         self._layout.roles.check_types(schema, path)
         if self.target not in partition:
             kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
+            if pa.types.is_null(kind) or pa.types.is_null(first):
+                return
             if columns.label_kind(kind) != columns.label_kind(first):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
 

@@ -57,7 +57,7 @@ class Roles:
         return (*self.features, self.target, *(() if self.weight is None else (self.weight,)))
 
     def _check_known(self, known: Collection[str], where: str) -> None:
-        folded = {name.casefold(): name for name in known}
+        folded = {str(name).casefold(): name for name in known}
         for name in (self.target, *self.columns):
             if name not in known:
                 close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
@@ -79,13 +79,14 @@ class Roles:
     def check_types(self, schema: pa.Schema, where: str) -> None:
         """Raise ValueError where a column of the schema has a type that cannot serve.
 
-        Columns that the schema lacks are passed over.
+        Columns that the schema lacks, or in which all is null, are passed over.
         """
         names = schema.names
         for name in self.columns:
             if names.count(name) > 1:
                 raise ValueError(f"{where}: there is more than one column {name!r}")
         held = {name: schema.field(name).type for name in self.columns if name in names}
+        held = {name: kind for name, kind in held.items() if not pa.types.is_null(kind)}
         usable = [name for name in self.features if name in held and columns.is_number(held[name])]
         for name in self.features:
             if name in held and name not in usable:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.blocks import Block
+from streamgda.filesystems import Version, current_version
 from streamgda.source import READ_ELEMENTS, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.faults import decoding, opening
@@ -21,22 +22,6 @@ from streamgda.sources.roles import Roles
 
 READ_BUFFER = 1 << 16
 _ROW = "__row_in_group__"
-
-
-Version = tuple[int | None, int | None]
-
-
-def version_of(info: pafs.FileInfo) -> Version:
-    """Size and time of a file, by which a change to it is seen.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the file is no longer there.
-    """
-    if info.type == pafs.FileType.NotFound:
-        raise FileNotFoundError(f"{info.path} is gone")
-    return info.size, info.mtime_ns
 
 
 @dataclass(frozen=True)
@@ -97,7 +82,7 @@ class RowGroups(Split):
             yield from parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
 
     def _check_unchanged(self) -> None:
-        if version_of(self.layout.filesystem.get_file_info(self.path)) != self.version:
+        if current_version(self.layout.filesystem, self.path) != self.version:
             raise ValueError(f"{self.path} has changed since the pass was planned; start the pass again")
 
     def _blocks_of_batch(self, index: int, batch: pa.RecordBatch, rows: NDArray[np.intp]) -> Iterator[Block]:

@@ -288,6 +288,8 @@ class _WatchedStore(WrapperStore[Store]):
         found = await self._store.get(key, prototype, byte_range)
         if found is None and key in self._seen:
             raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
+        if found is not None and not len(found):  # an empty shard would be read as fill values
+            raise ValueError(f"{self._store}/{key} is empty")
         planned = self._seen.get(key)
         if planned is not None and planned != _version_of(self._folder, key):
             raise _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")

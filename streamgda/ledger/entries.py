@@ -1,0 +1,113 @@
+"""Entries: the statistics of one input file, or of several folded into one, each a Parquet file of its own.
+
+An entry is never changed. Its name says of which file it is, in which version, and what was read of it, so
+that whoever reads the same writes the same, and no file can be counted twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from streamgda import tables
+from streamgda.filesystems import Version, is_object_store, listing, reaching
+from streamgda.ledger.manifest import Holding
+from streamgda.protocol import Statistics
+from streamgda.source import InputFile
+from streamgda.states import state_of
+
+_READERS = 16
+_READ_AHEAD = 64
+
+
+def entry_name(file: InputFile, reads: Mapping[str, Any]) -> str:
+    """The name of the entry of a file in its present version."""
+    return "-".join((digest(file.path, 16), digest(file.version.identity, 8), digest(reads, 4))) + ".parquet"
+
+
+def fold_name(entries: Iterable[str]) -> str:
+    """The name of the entry that some entries are folded into."""
+    return f"fold-{digest(sorted(entries), 16)}.parquet"
+
+
+def digest(what: Any, size: int) -> str:
+    """A short name for plain values: the same for the same, and, but by a miracle, for nothing else."""
+    return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=size).hexdigest()
+
+
+@dataclass(frozen=True)
+class EntryFolder:
+    """Where the entries of a ledger are."""
+
+    filesystem: pafs.FileSystem
+    path: str
+
+    def create(self) -> None:
+        """Make the folder, where folders are a thing."""
+        if not is_object_store(self.filesystem):
+            with reaching(self.path):
+                self.filesystem.create_dir(self.path, recursive=True)
+
+    def listing(self) -> dict[str, Version]:
+        """The names of what is there now, and their versions."""
+        with reaching(self.path):
+            seen = listing(self.filesystem, self.path)
+        return {path.rsplit("/", 1)[-1]: version for path, version in seen.items()}
+
+    def write(self, name: str, statistics: Statistics, holdings: Sequence[Holding]) -> None:
+        """Write an entry, with the list of the files that it holds."""
+        columns, metadata = statistics.to_columns()
+        held = [asdict(holding) for holding in holdings]
+        tables.write(
+            self._at(name), tables.to_arrow(columns), {**metadata, "holdings": held}, self.filesystem
+        )
+
+    def statistics(self, names: Sequence[str]) -> Iterator[Statistics]:
+        """The statistics of some entries, in order; a few are fetched ahead.
+
+        Raises
+        ------
+        FileNotFoundError
+            If an entry is missing.
+        ValueError
+            If one is damaged.
+        """
+        for name, table, metadata in self._read(names):
+            # Its pages carry checksums, and it was checked when it was written.
+            yield state_of(table, {**metadata, "definite": False}, self._at(name))
+
+    def holdings(self, names: Sequence[str]) -> Iterator[Holding]:
+        """What some entries, of one file each, say that they hold."""
+        for _, _, metadata in self._read(names):
+            yield Holding(**metadata["holdings"][0])
+
+    def _read(self, names: Sequence[str]) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
+        with ThreadPoolExecutor(_READERS) as readers:
+            for start in range(0, len(names), _READ_AHEAD):
+                run = names[start : start + _READ_AHEAD]
+                for name, content in zip(run, readers.map(self._bytes, run), strict=True):
+                    try:
+                        yield name, *tables.parse(pa.BufferReader(content), self._at(name))
+                    except ValueError as error:
+                        raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
+
+    def _bytes(self, name: str) -> pa.Buffer:
+        with reaching(self._at(name)), self.filesystem.open_input_file(self._at(name)) as file:
+            return file.read_buffer()
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete what is still there of some files."""
+        for name in names:
+            with suppress(FileNotFoundError), reaching(self._at(name)):
+                self.filesystem.delete_file(self._at(name))
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"

@@ -1,0 +1,124 @@
+"""Which input files a ledger holds, in which versions, and in which entry the statistics of each are.
+
+The manifest is one Parquet table, replaced in one piece. It alone says what counts: an entry that it does not
+name is as good as not there, so a refresh that is killed half-way has changed nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from streamgda import tables
+from streamgda.filesystems import Version
+from streamgda.source import InputFile
+
+NAME = "manifest.parquet"
+_KIND = "StatisticsLedger"
+
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("modified", pa.timestamp("ns", "UTC")),
+        ("etag", pa.string()),
+        ("rows", pa.int64()),
+        ("dropped", pa.int64()),
+        ("schema", pa.string()),
+        ("partition", pa.string()),
+        ("entry", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """An input file whose statistics the ledger has; `entry` names the file that they are in."""
+
+    path: str
+    size: int | None
+    modified: int | None
+    etag: str | None
+    rows: int
+    dropped: int
+    schema: str
+    partition: str
+    entry: str
+
+    @classmethod
+    def of(cls, file: InputFile, *, rows: int, dropped: int, schema: str, entry: str) -> Holding:
+        """The holding of a file that has been read."""
+        version, partition = file.version, json.dumps(dict(file.partition), default=str)
+        return cls(
+            file.path, version.size, version.modified, version.etag, rows, dropped, schema, partition, entry
+        )
+
+    @property
+    def version(self) -> Version:
+        """The version of the file that was read."""
+        return Version(self.size, self.modified, self.etag)
+
+    @property
+    def partition_keys(self) -> dict[str, Any]:
+        """The partition that the file is in."""
+        keys: dict[str, Any] = json.loads(self.partition)
+        return keys
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The holdings by path, and what is read of each file: the same of all."""
+
+    reads: Mapping[str, Any]
+    holdings: Mapping[str, Holding]
+
+    @property
+    def entries(self) -> dict[str, list[Holding]]:
+        """The holdings of each entry, in the order of their paths."""
+        held: dict[str, list[Holding]] = {}
+        for path in sorted(self.holdings):
+            held.setdefault(self.holdings[path].entry, []).append(self.holdings[path])
+        return held
+
+    def to_arrow(self) -> pa.Table:
+        """The holdings, in the order of their paths."""
+        rows = [asdict(self.holdings[path]) for path in sorted(self.holdings)]
+        columns = {name: [row[name] for row in rows] for name in _SCHEMA.names}
+        columns["modified"] = pa.array(columns["modified"], pa.int64()).cast(_SCHEMA.field("modified").type)
+        return pa.table(columns, _SCHEMA)
+
+
+def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
+    """The manifest that stands there; None, if there is none.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged, or no manifest.
+    """
+    try:
+        table, metadata = tables.read(path, filesystem)
+    except FileNotFoundError:
+        return None
+    if metadata.get("kind") != _KIND or not isinstance(metadata.get("reads"), dict):
+        raise ValueError(f"{path} is no manifest of a ledger: its kind is {metadata.get('kind')!r}")
+    try:
+        columns = table.select(_SCHEMA.names).cast(_SCHEMA)
+        times = columns.column("modified").cast(pa.int64())
+        rows = columns.set_column(columns.column_names.index("modified"), "modified", times).to_pylist()
+    except (pa.ArrowException, KeyError) as error:
+        raise ValueError(f"{path} is damaged or not consistent: {error}") from error
+    return Manifest(metadata["reads"], {row["path"]: Holding(**row) for row in rows})
+
+
+def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
+    """Put a manifest in place of the one that stands there."""
+    tables.write(path, manifest.to_arrow(), {"kind": _KIND, "reads": dict(manifest.reads)}, filesystem)
+
+
+assert _SCHEMA.names == [field.name for field in fields(Holding)]

@@ -1,0 +1,77 @@
+"""What a refresh has to do: which files to read, whose statistics to keep, and which are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamgda.ledger.entries import entry_name
+from streamgda.ledger.manifest import Holding, Manifest
+from streamgda.ledger.report import RefreshReport
+from streamgda.source import InputFile
+
+
+@dataclass(frozen=True)
+class RefreshPlan:
+    """What becomes of each file.
+
+    Attributes
+    ----------
+    reused : dict
+        By path, the holdings that stay as they are.
+    found : dict
+        By the name of its entry, each file whose entry is there though the manifest does not know it: a
+        refresh that was interrupted had read it.
+    missing : dict
+        By the name that its entry will have, each file to read.
+    """
+
+    reused: Mapping[str, Holding]
+    found: Mapping[str, InputFile]
+    missing: Mapping[str, InputFile]
+    held: Mapping[str, Holding]
+    dropped: Sequence[str]
+
+    def report(self, *, dry_run: bool, **outcome: Any) -> RefreshReport:
+        """The report of a refresh that follows this plan."""
+        read = {file.path: file for file in (*self.missing.values(), *self.found.values())}
+        known = {path: file for path, file in read.items() if path in self.held}
+        changed = {path for path, file in known.items() if self.held[path].version != file.version}
+        return RefreshReport(
+            dry_run=dry_run,
+            added=tuple(sorted(read.keys() - known.keys())),
+            changed=tuple(sorted(changed)),
+            reread=tuple(sorted(known.keys() - changed)),
+            reused=tuple(sorted(self.reused)),
+            dropped=tuple(sorted(self.dropped)),
+            **outcome,
+        )
+
+
+def plan_refresh(
+    files: Sequence[InputFile], manifest: Manifest, entries: Collection[str], reads: Mapping[str, Any]
+) -> RefreshPlan:
+    """Compare the files of a source with what a ledger holds, and with the entries that are there.
+
+    An entry that holds several files is of use only while all of them are there, unchanged.
+    """
+    present = {file.path: file for file in files}
+    whole = {
+        entry
+        for entry, holdings in manifest.entries.items()
+        if entry in entries and all(_is_unchanged(holding, present) for holding in holdings)
+    }
+    reused = {path: holding for path, holding in manifest.holdings.items() if holding.entry in whole}
+    found: dict[str, InputFile] = {}
+    missing: dict[str, InputFile] = {}
+    for path, file in present.items():
+        if path not in reused:
+            name = entry_name(file, reads)
+            (found if name in entries else missing)[name] = file
+    dropped = [path for path in manifest.holdings if path not in present]
+    return RefreshPlan(reused, found, missing, manifest.holdings, dropped)
+
+
+def _is_unchanged(holding: Holding, present: Mapping[str, InputFile]) -> bool:
+    return holding.path in present and present[holding.path].version == holding.version

@@ -1,0 +1,60 @@
+"""Read files, and write an entry for each, on any of Dask's schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamgda.accumulation import fan_in_of, plan_pass
+from streamgda.ledger.entries import EntryFolder
+from streamgda.ledger.manifest import Holding
+from streamgda.passes import Plan, compute_plan, rows_of
+from streamgda.protocol import Statistics
+from streamgda.source import FilePlan, FileSource, InputFile, runs
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+
+def read_files(
+    source: FileSource,
+    files: Mapping[str, InputFile],
+    entries: EntryFolder,
+    empty: Statistics,
+    scheduler: Any,
+    progress: bool,
+) -> list[Holding]:
+    """Read files, given by the names of their entries, and write the entries. Only their holdings come back.
+
+    The rows of each file are added to a copy of `empty`.
+
+    Each entry is there as soon as its file is read, so that nothing is read again if the others fail.
+    """
+    from dask.delayed import delayed
+
+    if not files:
+        return []
+    kept: list[Delayed] = []
+    parts: list[Delayed] = []
+    rows: list[int | None] = []
+    for name, file_plan in zip(files, source.plans(list(files.values())), strict=True):
+        groups = list(runs(file_plan.splits, rows_of)) or [[]]
+        plan = plan_pass(groups, empty, fan_in_of(source))
+        kept.append(delayed(keep, pure=False)(plan.root, entries, name, _without_splits(file_plan)))
+        parts += plan.parts
+        rows += plan.rows
+    holdings: list[Holding] = compute_plan(Plan(delayed(list)(kept), parts, rows), scheduler, progress)
+    return holdings
+
+
+def keep(statistics: Statistics, entries: EntryFolder, name: str, plan: FilePlan) -> Holding:
+    """One task: write the entry of a file that has been read."""
+    holding = Holding.of(
+        plan.file, rows=statistics.n_rows, dropped=statistics.n_dropped, schema=plan.schema, entry=name
+    )
+    entries.write(name, statistics, [holding])
+    return holding
+
+
+def _without_splits(plan: FilePlan) -> FilePlan:
+    return FilePlan(plan.file, (), plan.schema)

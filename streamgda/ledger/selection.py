@@ -1,0 +1,95 @@
+"""Which entries are meant: by path, by partition or by time."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from streamgda.ledger.manifest import Holding, Manifest
+
+
+def to_table(manifest: Manifest) -> pa.Table:
+    """The holdings as a table, with a column for each partition key."""
+    table = manifest.to_arrow()
+    keys = [manifest.holdings[path].partition_keys for path in sorted(manifest.holdings)]
+    for name in dict.fromkeys(name for partition in keys for name in partition):
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([partition.get(name) for partition in keys]))
+    return table.drop_columns(["partition"])
+
+
+def select(
+    manifest: Manifest, where: Any = None, since: datetime | None = None, before: datetime | None = None
+) -> dict[str, list[Holding]]:
+    """The entries of the files that are meant, with their holdings.
+
+    Raises
+    ------
+    ValueError
+        If only some of the files are meant that an entry holds, or a filter cannot be evaluated.
+    """
+    meant = set(_paths(manifest, where))
+    if since is not None:
+        meant = {path for path in meant if _modified(manifest.holdings[path]) >= _nanoseconds(since)}
+    if before is not None:
+        meant = {path for path in meant if _modified(manifest.holdings[path]) < _nanoseconds(before)}
+    chosen = {}
+    for entry, holdings in manifest.entries.items():
+        inside = [holding.path for holding in holdings if holding.path in meant]
+        if 0 < len(inside) < len(holdings):
+            outside = next(holding.path for holding in holdings if holding.path not in meant)
+            raise ValueError(
+                f"{inside[0]} is meant and {outside} is not, but the two have been folded into one entry; "
+                "choose both or neither, or refresh a ledger anew"
+            )
+        if inside:
+            chosen[entry] = holdings
+    return chosen
+
+
+def _paths(manifest: Manifest, where: Any) -> list[str]:
+    if where is None:
+        return list(manifest.holdings)
+    if isinstance(where, str):
+        return fnmatch.filter(manifest.holdings, where)
+    expression = where if isinstance(where, pc.Expression) else pq.filters_to_expression(where)
+    try:
+        paths: list[str] = to_table(manifest).filter(expression).column("path").to_pylist()
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"where: {error}") from error
+    return paths
+
+
+def ages(entries: Mapping[str, list[Holding]]) -> Iterator[timedelta]:
+    """How much older each entry is than the newest.
+
+    Raises
+    ------
+    ValueError
+        If an entry holds files of different age, or the time of a file is not known.
+    """
+    times = {entry: {_modified(holding) for holding in holdings} for entry, holdings in entries.items()}
+    newest = max(time for times_of_entry in times.values() for time in times_of_entry)
+    for entry, times_of_entry in times.items():
+        if len(times_of_entry) > 1:
+            raise ValueError(
+                f"{entries[entry][0].path} and {len(entries[entry]) - 1} other files of different age have "
+                "been folded into one entry, and cannot be weighed by their age"
+            )
+        yield timedelta(microseconds=(newest - min(times_of_entry)) / 1000)
+
+
+def _modified(holding: Holding) -> int:
+    if holding.modified is None:
+        raise ValueError(f"{holding.path}: its filesystem does not tell when a file was modified")
+    return holding.modified
+
+
+def _nanoseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1e6) * 1000

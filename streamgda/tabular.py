@@ -1,0 +1,145 @@
+"""A state as columns, one row per class, and back: what is saved, whatever the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda import labels
+from streamgda.covariances import Array, CovarianceKind
+from streamgda.fourth_moments import FourthMoments
+from streamgda.labelled import LabelledMoments
+from streamgda.moments import Moments
+
+_FOURTH = {"third_moment", "fourth_moment"}
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+def to_columns(held: LabelledMoments) -> dict[str, NDArray[Any]]:
+    """Vectors and matrices with one row for each class; the scatter packed.
+
+    A scatter that the classes share is a matrix of one row, and of a name of its own.
+    """
+    columns = {
+        "label": held.classes,
+        "count": held.counts,
+        "weight": held.moments.weights,
+        "mean": held.moments.means,
+        "mean_tail": held.moments.tails,
+        _scatter_column(held.kind): held.kind.packed(held.moments.scatter)[: len(held.classes)],
+    }
+    if held.moments.fourth is not None:
+        columns["third_moment"] = held.moments.fourth.third.reshape(len(held.classes), held.n_features**2)
+        columns["fourth_moment"] = held.kind.packed(held.moments.fourth.fourth)
+    return columns
+
+
+def _scatter_column(kind: CovarianceKind) -> str:
+    return "pooled_scatter" if kind.name == "tied" else "scatter"
+
+
+def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> LabelledMoments:
+    """The state that such columns hold, its classes in any order.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, shapes do not agree, a label stands twice, or a value cannot be.
+    """
+    scatter_column = _scatter_column(kind)
+    needed = ["label", "count", "weight", "mean", "mean_tail", scatter_column]
+    has_fourth = not _FOURTH.isdisjoint(columns)
+    if has_fourth:
+        needed += ["third_moment", "fourth_moment"]
+    for name in needed:
+        if name not in columns:
+            raise ValueError(f"there is no column {name!r}")
+    if not len(columns["label"]):
+        return LabelledMoments.empty(kind, n_features, fourth=has_fourth)
+    classes = labels.as_labels(columns["label"]).copy()
+    shapes = dict(zip(needed, _shapes(kind, len(classes), n_features), strict=False))
+    arrays = {name: _checked(columns[name], shapes[name], name) for name in needed[1:]}
+    _check_totals(classes, arrays["count"], arrays["weight"])
+    held = LabelledMoments(
+        classes,
+        arrays["count"],
+        Moments(
+            kind,
+            arrays["weight"],
+            arrays["mean"],
+            arrays["mean_tail"],
+            kind.unpacked(arrays[scatter_column], len(classes), n_features),
+            _fourth_moments(kind, arrays, n_features) if has_fourth else None,
+        ),
+    )
+    return held if (classes[1:] > classes[:-1]).all() else _sorted(held)
+
+
+def _sorted(held: LabelledMoments) -> LabelledMoments:
+    order = np.argsort(held.classes)
+    classes = held.classes[order]
+    if (classes[1:] == classes[:-1]).any():
+        raise ValueError("a label stands twice")
+    return LabelledMoments(classes, held.counts[order], held.moments.take(order))
+
+
+def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> FourthMoments:
+    third, fourth = arrays["third_moment"], arrays["fourth_moment"]
+    return FourthMoments(
+        third.reshape(len(third), n_features, n_features), kind.unpacked(fourth, len(third), n_features)
+    )
+
+
+def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
+    per_class, per_mean = (n_classes,), (n_classes, n_features)
+    scatter = (1 if kind.name == "tied" else n_classes, kind.packed(kind.zeros(1, n_features)).shape[-1])
+    third = (n_classes, n_features * n_features)
+    return [per_class, per_class, per_class, per_mean, per_mean, scatter, third, scatter]
+
+
+def _checked(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
+    if values.shape != shape:
+        raise ValueError(f"column {name!r} has shape {values.shape} where {shape} is due")
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"column {name!r} holds {values.dtype} where numbers are due")
+    if not np.isfinite(values).all():
+        raise ValueError(f"column {name!r} holds NaN or infinity")
+    if name == "count" and (values != np.floor(values)).any():
+        raise ValueError("column 'count' holds what is no whole number")
+    return values.astype(np.int64 if name == "count" else np.float64)  # a copy: Arrow's are read-only
+
+
+def _check_totals(classes: labels.Labels, counts: NDArray[Any], weights: Array) -> None:
+    for name, values in (("count", counts), ("weight", weights)):
+        for k in np.flatnonzero(~(values > 0)):
+            raise ValueError(f"class {classes[k]!s} has {name} {values[k]:g}")
+
+
+def natural(value: Any, name: str) -> int:
+    """A count from outside, which may be anything.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number of at least 0.
+    """
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} is {value!r} where a whole number is due")
+    return value
+
+
+def names(value: Any) -> list[str] | None:
+    """Feature names from outside, which may be anything.
+
+    Raises
+    ------
+    ValueError
+        If they are no list of strings.
+    """
+    if value is not None and not (isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)):
+        raise ValueError(f"feature_names is {value!r} where a list of strings is due")
+    return None if value is None else list(value)

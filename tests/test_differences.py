@@ -1,0 +1,164 @@
+"""Where answers differ from scikit-learn's on purpose: a test for each row of the README's table."""
+
+import numpy as np
+import pytest
+from sklearn import discriminant_analysis, naive_bayes
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+PEERS = {
+    GaussianNB: naive_bayes.GaussianNB,
+    LinearDiscriminantAnalysis: discriminant_analysis.LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis: discriminant_analysis.QuadraticDiscriminantAnalysis,
+}
+LDA = discriminant_analysis.LinearDiscriminantAnalysis
+
+
+def rows(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return rng.normal(size=(n, 4)) @ rng.normal(size=(4, 4)) + rng.normal(size=(3, 4))[y], y
+
+
+def test_partial_fit_smooths_by_all_the_data():
+    X, y = rows()
+    X *= np.linspace(1, 9, 300)[:, None]
+
+    def streamed(model):
+        for batch in np.array_split(np.arange(300), 3):
+            model.partial_fit(X[batch], y[batch], classes=[0, 1, 2])
+        return model.var_
+
+    whole = naive_bayes.GaussianNB(var_smoothing=0.1).fit(X, y).var_
+    np.testing.assert_allclose(streamed(GaussianNB(var_smoothing=0.1)), whole, rtol=1e-10)
+    assert np.abs(streamed(naive_bayes.GaussianNB(var_smoothing=0.1)) / whole - 1).max() > 1e-3
+
+
+def test_classes_are_those_seen():
+    X, y = rows()
+    few = y < 2
+    for model in MODELS:
+        assert model().partial_fit(X[few], y[few]).classes_.tolist() == [0, 1]
+        assert model().partial_fit(X[few], y[few], classes=[0, 1, 2]).classes_.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="classes must be passed"):
+        naive_bayes.GaussianNB().partial_fit(X[few], y[few])
+    theirs = naive_bayes.GaussianNB().partial_fit(X[few], y[few], classes=[0, 1, 2])
+    assert theirs.classes_.tolist() == [0, 1, 2]
+
+
+def test_float32_rows_are_summed_in_float64():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(1_000_000, 2)) + 1000).astype(np.float32)
+    y = np.arange(len(X)) % 2
+    exact = np.array([X[y == k].astype(np.float64).mean(axis=0) for k in (0, 1)])
+    np.testing.assert_allclose(LinearDiscriminantAnalysis().fit(X, y).means_, exact, rtol=1e-13)
+    assert np.abs(LDA(solver="lsqr").fit(X, y).means_ - exact).max() > 0.1
+
+
+@pytest.mark.parametrize("solver", ["lsqr", "eigen"])
+def test_priors_do_not_weigh_the_covariance(solver):
+    X, y = rows()
+    X[y == 2] *= 5
+    priors = [0.1, 0.1, 0.8]
+    plain = LDA(solver=solver).fit(X, y).covariance_
+    np.testing.assert_allclose(
+        LinearDiscriminantAnalysis(priors=priors).fit(X, y).covariance_, plain, rtol=1e-10
+    )
+    assert np.abs(LDA(solver=solver, priors=priors).fit(X, y).covariance_ / plain - 1).max() > 0.5
+
+
+def test_a_small_unit_does_not_make_a_class_singular():
+    X, y = rows()
+    X[:, 0] *= 0.001
+    ours = QuadraticDiscriminantAnalysis().fit(X, y)
+    with pytest.raises(np.linalg.LinAlgError, match="not full rank"):
+        discriminant_analysis.QuadraticDiscriminantAnalysis().fit(X, y)
+    theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(tol=0).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8)
+
+
+def test_rounding_of_a_large_mean_is_no_variance():
+    """NumPy's mean of 1e8 + 0.1 is off by its last digit, which scikit-learn takes for a deviation."""
+    X, y = rows()
+    X[:, 0] = 1e8 + 0.1
+    with pytest.warns(UserWarning, match="rank 3 of 4"):
+        ours = LinearDiscriminantAnalysis().fit(X, y)
+    assert (ours.covariance_[0] == 0).all()
+    assert LDA(solver="lsqr").fit(X, y).covariance_[0, 0] > 0
+
+
+def test_a_singular_class_is_named_with_the_features_and_the_remedy():
+    X, y = rows()
+    X[y == 1, 2] = 7
+    with pytest.raises(np.linalg.LinAlgError, match="class 1: .* rank 3 of 4, from 100 rows.*constant in it"):
+        QuadraticDiscriminantAnalysis().fit(X, y)
+    assert QuadraticDiscriminantAnalysis(shrinkage=0.1).fit(X, y).score(X, y) > 0.3
+
+
+def test_collinear_features_in_lda_are_told_of():
+    X, y = rows()
+    X = np.column_stack([X, X[:, 0]])
+    with pytest.warns(UserWarning, match="rank 4 of 5"):
+        ours = LinearDiscriminantAnalysis().fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), LDA().fit(X, y).predict_proba(X), rtol=1e-8)
+
+
+def test_the_projection_is_not_centred():
+    X, y = rows()
+    projected = LinearDiscriminantAnalysis().fit(X + 10, y).transform(X + 10)
+    eigen = LDA(solver="eigen").fit(X + 10, y).transform(X + 10)
+    svd = LDA(solver="svd").fit(X + 10, y).transform(X + 10)
+    np.testing.assert_allclose(np.abs(projected), np.abs(eigen), rtol=1e-8)
+    np.testing.assert_allclose(svd.mean(axis=0), 0, atol=1e-10)
+    assert np.abs(projected.mean(axis=0)).max() > 0.1
+
+
+def test_log_posteriors_of_far_rows_keep_their_digits():
+    X = np.array([[-1.0], [1.0], [9.0], [11.0]])
+    y = np.array([0, 0, 1, 1])
+    far = np.array([[-200.0]])
+    log_odds = -0.5 * (210.0**2 - 200.0**2)  # two classes of variance 1 at 0 and 10, equally common
+    ours = LinearDiscriminantAnalysis().fit(X, y).predict_log_proba(far)[0, 1]
+    np.testing.assert_allclose(ours, log_odds, rtol=1e-12)
+    assert abs(LDA().fit(X, y).predict_log_proba(far)[0, 1] / log_odds - 1) > 0.5
+
+
+@pytest.mark.parametrize("model", [GaussianNB, QuadraticDiscriminantAnalysis])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rows_too_far_to_tell_are_refused(model):
+    X, y = rows()
+    far = np.full((1, 4), 1e200)
+    with pytest.raises(ValueError, match="row 0 is too far"):
+        model().fit(X, y).predict_proba(far)
+    assert np.isnan(PEERS[model]().fit(X, y).predict_proba(far)).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_class_is_refused(model):
+    X, _ = rows()
+    with pytest.raises(ValueError, match="at least two classes"):
+        model().fit(X, np.zeros(len(X), dtype=int))
+    if model is GaussianNB:
+        assert naive_bayes.GaussianNB().fit(X, np.zeros(len(X), dtype=int)).predict(X).max() == 0
+
+
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_weights_are_repetitions(model):
+    X, y = rows()
+    weights = np.arange(300) % 4 + 1
+    weighted = model().fit(X, y, sample_weight=weights)
+    repeated = PEERS[model]().fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-8, atol=1e-12)
+    with pytest.raises(TypeError, match="sample_weight"):
+        PEERS[model]().fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+@pytest.mark.parametrize("name", ["solver", "store_covariance", "covariance_estimator"])
+def test_there_is_one_way_to_compute(model, name):
+    assert name in PEERS[model]().get_params()
+    with pytest.raises(TypeError, match=name):
+        model(**{name: None})
+    X, y = rows()
+    assert np.shape(model(shrinkage="auto").fit(X, y).covariance_)[-2:] == (4, 4)

@@ -1,0 +1,583 @@
+"""The exact state: one multiset of rows, one set of bits, and each number read off it correctly rounded."""
+
+import pickle
+from fractions import Fraction
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from streamgda import (
+    ClassStatistics,
+    ExactClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
+from tests.strategies import KINDS, kinds, label_sets, partitions
+
+ESTIMATORS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+
+
+def of(kind, X, y, sample_weight=None):
+    return ExactClassStatistics(kind).update(X, y, sample_weight)
+
+
+def bits(state):
+    """What is saved of a state."""
+    columns, metadata = state.to_columns()
+    return state.digest(), {name: values.tobytes() for name, values in columns.items()}, metadata
+
+
+# ---------------------------------------------------------------------- rows of every kind
+
+floats = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-4, 4),
+    st.floats(0.1, 1.0).map(lambda x: 1e12 + x),
+    st.sampled_from([0.0, -0.0, 5e-324, -(2.0**-1040), 1e-300, -1e300, 2.0**1023, 0.1, 1 / 3, 1e12, -1e12]),
+)
+elements = {
+    np.float64: floats,
+    np.float32: st.floats(width=32, allow_nan=False, allow_infinity=False),
+    np.int64: st.one_of(st.integers(-100, 100), st.integers(-(2**63), 2**63 - 1)),
+    np.uint64: st.integers(0, 2**64 - 1),
+    np.int16: st.integers(-(2**15), 2**15 - 1),
+    np.bool_: st.booleans(),
+}
+
+
+@st.composite
+def labelled_rows(draw, min_rows=1, max_rows=12):
+    dtype = draw(st.sampled_from(list(elements)))
+    n_rows, n_features = draw(st.integers(min_rows, max_rows)), draw(st.integers(1, 3))
+    X = draw(hnp.arrays(dtype, (n_rows, n_features), elements=elements[dtype]))
+    labels = draw(label_sets)
+    codes = draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, len(labels) - 1)))
+    return X, np.array(labels)[codes]
+
+
+def nearest(fraction):
+    """The float64 nearest to a rational; Python's division rounds correctly."""
+    try:
+        return fraction.numerator / fraction.denominator
+    except OverflowError:
+        return np.inf if fraction > 0 else -np.inf
+
+
+def expected(kind, X, y, weights=None, ddof=0):
+    """Means and covariances from their definitions in rational arithmetic, each rounded once."""
+    rows = [[Fraction(value.item()) for value in row] for row in X]
+    weights = [1] * len(y) if weights is None else [int(w) for w in weights]
+    means, scatters, totals = [], [], []
+    for label in np.unique(y):
+        members = [(w, row) for w, row, other in zip(weights, rows, y, strict=True) if other == label]
+        total = sum(w for w, _ in members)
+        mean = [sum(w * row[j] for w, row in members) / total for j in range(X.shape[1])]
+        deviations = [(w, [x - m for x, m in zip(row, mean, strict=True)]) for w, row in members]
+        pairs = np.ndindex(X.shape[1], X.shape[1])
+        scatters.append({(i, j): sum(w * u[i] * u[j] for w, u in deviations) for i, j in pairs})
+        means.append(mean)
+        totals.append(total)
+    if kind == "tied":
+        scatters = [{ij: sum(scatter[ij] for scatter in scatters) for ij in scatters[0]}]
+        totals = [sum(totals) - ddof * len(totals) + ddof]
+    covariance = [
+        np.array([nearest(s / (n - ddof)) for s in scatter.values()]).reshape(X.shape[1], -1)
+        for scatter, n in zip(scatters, totals, strict=True)
+    ]
+    shaped = {"full": covariance, "tied": covariance[0], "diag": [np.diagonal(c) for c in covariance]}[kind]
+    return np.array([[nearest(m) for m in mean] for mean in means]), np.array(shaped)
+
+
+@given(kinds, labelled_rows())
+def test_means_and_covariances_are_the_exact_ones_rounded_once(kind, data):
+    X, y = data
+    state = of(kind, X, y)
+    means, covariance = expected(kind, X, y)
+    np.testing.assert_array_equal(state.means, means)
+    np.testing.assert_array_equal(state.covariance(), covariance)
+    assert state.counts.tolist() == np.unique(y, return_counts=True)[1].tolist()
+
+
+@given(kinds, labelled_rows(min_rows=2))
+def test_ddof_is_part_of_the_one_rounding(kind, data):
+    X, y = data
+    y = np.zeros(len(y), dtype=int)
+    np.testing.assert_array_equal(of(kind, X, y).covariance(1), expected(kind, X, y, ddof=1)[1])
+
+
+@given(labelled_rows())
+def test_summaries_of_all_rows_are_rounded_once(data):
+    X, y = data
+    means, covariance = expected("diag", X, np.zeros(len(y)))
+    for kind in KINDS:
+        np.testing.assert_array_equal(of(kind, X, y).overall_mean(), means[0])
+        np.testing.assert_array_equal(of(kind, X, y).total_variance(), covariance[0])
+
+
+@given(kinds, labelled_rows(), st.data())
+def test_a_weight_is_a_repetition(kind, data, draw):
+    X, y = data
+    weights = np.array(draw.draw(st.lists(st.integers(0, 9), min_size=len(y), max_size=len(y))))
+    assume(weights.any())
+    weighted, repeated = of(kind, X, y, weights), of(kind, X.repeat(weights, axis=0), y.repeat(weights))
+    assert weighted.weights.tolist() == repeated.counts.tolist()
+    for name in ("classes", "means", "scatter", "sums", "outer_sums"):
+        np.testing.assert_array_equal(getattr(weighted, name), getattr(repeated, name))
+
+
+def test_heavy_weights_are_exact():
+    X, y, weights = np.array([[0.1], [1e12], [-3.0]]), [0, 0, 0], [2**53 - 1, 2**40 + 1, 1]
+    state = of("full", X, y, weights)
+    means, covariance = expected("full", X, np.array(y), weights)
+    assert state.means.tolist() == means.tolist()
+    assert state.covariance().tolist() == covariance.tolist()
+    assert state.weights.tolist() == [float(sum(weights))]
+
+
+# ---------------------------------------------------------------------- one multiset of rows, one state
+
+
+@given(kinds, labelled_rows(), st.data())
+def test_any_partition_in_any_order_is_the_same_bits(kind, data, draw):
+    X, y = data
+    parts = [of(kind, X[rows], y[rows]) for rows in draw.draw(partitions(len(y)))]
+    whole = of(kind, X, y)
+    assert bits(sum(parts)) == bits(whole)
+    assert sum(reversed(parts)) == whole
+    one_by_one = ExactClassStatistics(kind)
+    for i in draw.draw(st.permutations(range(len(y)))):
+        one_by_one.update(X[i : i + 1], y[i : i + 1])
+    assert bits(one_by_one) == bits(whole)
+
+
+@given(kinds, labelled_rows(min_rows=2), st.data())
+def test_what_goes_in_and_out_again_leaves_no_trace(kind, data, draw):
+    """Any order of adding and taking back that ends with the same rows ends with the same bits."""
+    X, y = data
+    state, inside = ExactClassStatistics(kind), set()
+    for i in draw.draw(st.lists(st.integers(0, len(y) - 1), max_size=25)):
+        row = of(kind, X[i : i + 1], y[i : i + 1])
+        state = state - row if i in inside else state + row
+        inside ^= {i}
+    rows = sorted(inside)
+    assert bits(state) == bits(of(kind, X[rows], y[rows]))
+
+
+@given(kinds, labelled_rows(min_rows=2), labelled_rows())
+def test_rows_far_out_of_scale_leave_no_trace(kind, data, others):
+    X, y = data
+    strangers = others[0].astype(np.float64)[:, :1].repeat(X.shape[1], axis=1)
+    labels = y[:1].repeat(len(strangers))
+    state = of(kind, X, y)
+    added = of(kind, strangers, labels)
+    assert bits((state + added) - added) == bits(state)
+    assert state.nbytes <= (state + added).nbytes
+
+
+@given(labelled_rows(), st.sampled_from(["tied", "diag"]))
+def test_narrowing_is_what_the_narrow_kind_keeps(data, kind):
+    assert bits(of("full", *data).to_covariance_type(kind)) == bits(of(kind, *data))
+
+
+@given(kinds, labelled_rows())
+def test_a_state_travels_as_plain_columns(kind, data):
+    state = of(kind, *data)
+    assert bits(pickle.loads(pickle.dumps(state))) == bits(state)
+    columns, metadata = state.to_columns()
+    assert all(len(values) == len(state.classes) for name, values in columns.items() if "pooled" not in name)
+    backwards = {name: v[::-1] for name, v in columns.items() if "pooled" not in name}
+    assert ExactClassStatistics.from_columns({**columns, **backwards}, metadata) == state
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_many_rows_in_many_blocks(kind, order):
+    """Tiles, classes that end within them, outliers, rows of more bits than most: as whole numbers say."""
+    rng = np.random.default_rng(0)
+    n = 150_000
+    steps = rng.integers(-(2**50), 2**50, size=(n, 2)).astype(object)
+    steps[::997] *= 2**40
+    steps[5::1009] *= 2
+    steps[::2, 1] //= 2**47
+    steps *= 2**30
+    steps[7::701] += 1
+    X = np.asarray(np.ldexp(steps.astype(np.float64), -60), order=order)
+    steps = np.array([[int(v) for v in row] for row in np.ldexp(X, 60)], dtype=object)
+    y = rng.choice(3, size=n, p=[0.2, 0.799, 0.001])
+    sums = np.array([steps[y == k].sum(axis=0) for k in range(3)])
+    outer = np.array([steps[y == k].T @ steps[y == k] for k in range(3)])
+    whole = ExactClassStatistics.from_sums(range(3), np.bincount(y), sums, outer).to_covariance_type(kind)
+    state = of(kind, X, y)
+    assert (state.sums == np.ldexp(whole.sums, -60)).all()
+    assert (state.means == np.ldexp(whole.means, -60)).all()
+    assert (state.scatter == np.ldexp(whole.scatter, -120)).all()
+    assert state == of(kind, X[::-1], y[::-1])
+
+
+def test_no_number_of_rows_overflows():
+    X, y = np.array([[1e12 + 0.1, -3.0], [1e12, 1 / 3], [1e12 + 0.3, 1e-5]]), [0, 0, 0]
+    state = of("full", X, y)
+    for _ in range(100):
+        state += state
+    assert state.weights.tolist() == [3 * 2.0**100]
+    assert (state.covariance() == of("full", X, y).covariance()).all()
+    assert (state.means == of("full", X, y).means).all()
+
+
+def test_a_long_stream_carries():
+    rows, labels = np.full((4096, 1), 2.0**21 - 2.0**-32), np.zeros(4096, dtype=int)
+    state, part = ExactClassStatistics(), of("full", rows, labels)
+    for _ in range(2000):
+        state.merge(part)
+    assert state.scatter.tolist() == [[[0.0]]]
+    assert state.means.tolist() == [[rows[0, 0]]]
+    assert state.n_rows == 4096 * 2000
+
+
+# ---------------------------------------------------------------------- wherever the rows are
+
+N = 5000
+RNG = np.random.default_rng(3)
+MATRIX = RNG.normal(size=(N, 2)) * [1, 1e-3] + [0, 1e9]
+TABLE = pa.table({"u": MATRIX[:, 0], "v": MATRIX[:, 1], "y": RNG.integers(0, 3, size=N)})
+
+
+def written(kind, table, folder):
+    """A source of the same rows, cut into chunks of its own."""
+    y = table["y"].to_numpy()
+    X = np.column_stack([table["u"], table["v"]])
+    if kind == "Parquet":
+        pq.write_table(table.slice(0, 1700), folder / "a.parquet", row_group_size=333)
+        pq.write_table(table.slice(1700), folder / "b.parquet", row_group_size=1024)
+        return scan_parquet(folder, "y")
+    if kind == "Zarr":
+        group = zarr.open_group(folder / "z", mode="w")
+        group.create_array("X", data=X, chunks=(700, 1))
+        group.create_array("y", data=y, chunks=(900,))
+        return scan_zarr(folder / "z")
+    if kind == "Dask":
+        return scan_dask(da.from_array(X, chunks=(617, 2)), da.from_array(y, chunks=617))
+    return scan_arrow(table, "y")
+
+
+@pytest.mark.parametrize("where", ["Parquet", "Zarr", "Dask", "Arrow"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_source_scheduler_and_number_of_workers_gives_the_same_bits(where, kind, tmp_path):
+    exact = of(kind, MATRIX, TABLE["y"].to_numpy())
+    in_any_order = TABLE.take(np.random.default_rng(0).permutation(N))
+    source = written(where, in_any_order, tmp_path)
+    for scheduler in ("synchronous", "threads"):
+        for workers in (1, 2, 3):
+            with dask.config.set(num_workers=workers):
+                state = accumulate(source, kind, exact=True, scheduler=scheduler)
+            assert unnamed(state) == bits(exact)[1:]
+
+
+@pytest.mark.parametrize("where", ["Parquet", "Zarr", "Dask"])
+def test_processes_and_clusters_give_the_same_bits(where, tmp_path, client):
+    exact = of("full", MATRIX, TABLE["y"].to_numpy())
+    source = written(where, TABLE, tmp_path)
+    for scheduler in ("processes", client):
+        assert unnamed(accumulate(source, exact=True, scheduler=scheduler)) == bits(exact)[1:]
+
+
+def unnamed(state):
+    """What is saved of a state, but for the names of the features, which not every source has."""
+    _, columns, metadata = bits(state)
+    return columns, {**metadata, "feature_names": None}
+
+
+def test_a_source_with_nothing_to_count_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="nothing to accumulate"):
+        accumulate(scan_arrow(TABLE.slice(0, 0), "y"), exact=True)
+
+
+# ---------------------------------------------------------------------- what cannot be
+
+
+X = np.array([[1.0, 2.0], [3.0, 5.0], [0.5, 0.25], [7.0, -2.0], [1e12, 0.1]])
+Y = np.array(["a", "a", "b", "b", "b"])
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (lambda kind: of(kind, [[1.0, 1.0]], ["c"]), "class c cannot be removed: the state never saw it"),
+        (lambda kind: of(kind, np.ones((3, 2)), ["a"] * 3), "class a: cannot remove 3 rows"),
+        (lambda kind: of(kind, [[1.0, 2.0]], ["a"], [4]), "class a: cannot remove 1 rows of weight 4"),
+        (lambda kind: of(kind, X[:2] + 2.0**-40, Y[:2]), "these rows never went into the state"),
+        (lambda kind: of(kind, [[1e13, 2.0]], ["b"]), "these rows never went into the state"),
+        (lambda kind: of(kind, [[1.0, 1e6]], ["a"]), "these rows never went into the state"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_subtraction_refuses_what_was_never_in(kind, part, message):
+    state = of(kind, X, Y)
+    before = bits(state)
+    with pytest.raises(ValueError, match=message):
+        state - part(kind)
+    assert bits(state) == before
+
+
+def test_a_scatter_that_no_rows_could_have_is_refused():
+    """Rows whose variances fit within those of the state, but whose covariance does not."""
+    rows = np.array([[-1.0, -1.0], [1.0, 1.0]] * 10)
+    state = of("full", np.vstack([rows, rows * 1.1]), np.zeros(40, dtype=int))
+    with pytest.raises(ValueError, match="never went into the state"):
+        state - of("full", rows * [1, -1], np.zeros(20, dtype=int))
+
+
+def test_dropped_rows_are_taken_back_too(tmp_path):
+    dirty = pa.table({"u": [1.0, None, 3.0], "y": [0, 0, 1]})
+    state = accumulate(scan_arrow(dirty, "y", missing="drop"), exact=True)
+    clean = of("full", [[1.0], [3.0]], [0, 1])
+    assert state.n_dropped == 1
+    assert (state - state).n_dropped == 0
+    with pytest.raises(ValueError, match="dropped"):
+        clean - state
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda a, b: a + b,
+        lambda a, b: b + a,
+        lambda a, b: a - b,
+        lambda a, b: b - a,
+        lambda a, b: a.copy().merge(b),
+        lambda a, b: b.copy().merge(a),
+        lambda a, b: sum([a, b]),
+        lambda a, b: sum([b, a]),
+    ],
+)
+def test_exact_and_floating_states_do_not_mix_unasked(verb):
+    exact, floating = of("full", X, Y), ClassStatistics().update(X, Y)
+    with pytest.raises(ValueError, match="to_float"):
+        verb(exact, floating)
+    assert (exact.to_float() + floating).n_rows == 10
+    assert exact != floating
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_to_float_is_the_floating_state_of_the_same_rows(kind):
+    y = TABLE["y"].to_numpy()
+    floating = of(kind, MATRIX, y).to_float()
+    assert isinstance(floating, ClassStatistics)
+    assert floating.allclose(ClassStatistics(kind).update(MATRIX, y), rtol=1e-9)
+    assert floating.update(MATRIX, y).decay(0.5).n_rows == 2 * N
+    assert of(kind, MATRIX, y).allclose(floating.decay(0.5).copy()) is False
+
+
+def test_to_float_keeps_means_to_twice_the_precision():
+    rows, labels = np.array([[1e12], [1e12 + 2.0**-13], [1e12]]), [0, 0, 0]
+    halves = of("full", rows, labels).to_float() + of("full", rows + 1, labels).to_float()
+    assert halves.allclose(of("full", np.vstack([rows, rows + 1]), labels * 2).to_float(), rtol=1e-15)
+
+
+def test_an_exact_state_does_not_decay():
+    with pytest.raises(ValueError, match=r"to_float\(\).decay"):
+        of("full", X, Y).decay(0.5)
+
+
+@pytest.mark.parametrize("weight", [0.5, 2.0**53, 1e300, 1 + 2.0**-52])
+def test_a_weight_that_is_no_repetition_is_refused(weight):
+    state = of("full", X, Y)
+    with pytest.raises(ValueError, match="row 2 has weight .* whole numbers below 2.53"):
+        state.update(X, Y, [1, 1, weight, 1, 1])
+    assert state == of("full", X, Y)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nan_and_infinity_are_refused_and_named(kind, bad):
+    state, rows = of(kind, X, Y), X.copy()
+    rows[3, 1] = bad
+    with pytest.raises(ValueError, match="row 3: feature 1 is (NaN|infinity)"):
+        state.update(rows, Y)
+    assert state == of(kind, X, Y)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="long double is float64 here")
+def test_numbers_of_more_than_64_bits_are_refused():
+    rows = X.astype(np.longdouble)
+    assert of("full", rows, Y) == of("full", X, Y)
+    rows[0, 0] += np.longdouble(2) ** -60
+    with pytest.raises(ValueError, match="need more"):
+        of("full", rows, Y)
+
+
+def test_integers_that_float64_would_round_are_exact():
+    rows = np.array([[2**53 + 1, 3], [-(2**63), 5], [2**63 - 1, 7]])
+    assert of("full", rows, [0, 0, 0]).sums.tolist() == [[float(2**53), 15.0]]
+    nanoseconds = pa.table({"t": [10**18 + 1, 10**18 + 2, 10**18 + 4], "y": [0, 0, 0]})
+    assert accumulate(scan_arrow(nanoseconds, "y"), exact=True).covariance().tolist() == [[[14 / 9]]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_that_do_not_fit_are_refused(kind):
+    state = of(kind, X, Y)
+    for other, message in (
+        (of(kind, X[:, :1], Y), "2 and 1 features"),
+        (of(kind, X, np.arange(5)), "str .* and int"),
+        (of("diag" if kind == "full" else "full", X, Y), "covariance types"),
+        (of(kind, pd.DataFrame(X, columns=["u", "v"]), Y) + of(kind, X, Y), None),
+    ):
+        if message:
+            with pytest.raises(ValueError, match=message):
+                state + other
+        else:
+            assert other.feature_names == ("u", "v")
+    with pytest.raises(TypeError, match="got int"):
+        state.merge(3)
+    with pytest.raises(TypeError):
+        state + 1
+    with pytest.raises(TypeError):
+        1 - state
+
+
+def test_no_rows_have_no_mean_and_one_row_no_unbiased_variance():
+    for summary in (ExactClassStatistics().overall_mean, ExactClassStatistics().total_variance):
+        with pytest.raises(ValueError, match="no mean of no rows"):
+            summary()
+    with pytest.raises(ValueError, match="more weight"):
+        of("full", X[:3], Y[:3]).covariance(ddof=1)
+
+
+def test_operands_are_neither_mutated_nor_shared():
+    a, b = of("full", X, Y), of("full", X[:2], Y[:2])
+    before = bits(a), bits(b)
+    total = a + b
+    total.means[:] = np.nan
+    total.counts[:] = 0
+    total.update(X, Y)
+    (a - b).update(X, Y)
+    assert (bits(a), bits(b)) == before
+    assert np.isfinite(total.means).all()
+
+
+def test_a_change_is_a_new_revision():
+    state = of("full", X, Y)
+    revision, means = state.revision, state.means
+    state.update(X + 1, Y)
+    assert state.revision is not revision
+    assert (state.means != means).any()
+
+
+# ---------------------------------------------------------------------- sums of integers
+
+
+def test_integer_sums_are_a_state():
+    rows = np.array([[1, 2], [3, 4], [5, 6]])
+    for kind in KINDS:
+        state = of(kind, rows, ["b", "a", "a"])
+        outer = {
+            "full": [[[34, 42], [42, 52]], [[1, 2], [2, 4]]],
+            "tied": [[35, 44], [44, 56]],
+            "diag": [[34, 52], [1, 4]],
+        }[kind]
+        again = ExactClassStatistics.from_sums(
+            ["a", "b"], [2, 1], [[8, 10], [1, 2]], outer, covariance_type=kind
+        )
+        assert again == state
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sums": [[4.0], [1]]}, "exact sums are integers; got 4.0"),
+        ({"sums": [[4], [2]]}, "of no rows"),
+        ({"classes": ["a", "a"]}, "each class once"),
+        ({"counts": [2, 0]}, "class a has count 0"),
+        ({"weights": [2, -1]}, "class a has count 1 and weight -1"),
+        ({"outer_sums": [[[10, 1]], [[1, 1]]]}, "outer_sums must have shape"),
+        ({"feature_names": ["u", "v"]}, "2 feature names for 1 features"),
+    ],
+)
+def test_sums_that_cannot_be_are_refused(change, message):
+    good = {"classes": ["b", "a"], "counts": [2, 1], "sums": [[4], [1]], "outer_sums": [[[10]], [[1]]]}
+    with pytest.raises(ValueError, match=message):
+        ExactClassStatistics.from_sums(**{**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("count", lambda v: v * 0, "has count 0"),
+        ("count", lambda v: v[:1], "one count for each class"),
+        ("label", lambda v: v[[0, 0]], "each class once"),
+        ("sum_digits", lambda v: v[:, :-1], "does not agree"),
+        ("sum_digits", lambda v: v * 0.5, "does not agree"),
+        ("outer_sum_digits", lambda v: -v, "of no rows"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(name, change, message):
+    columns, metadata = of("full", X, Y).to_columns()
+    with pytest.raises(ValueError, match=message):
+        ExactClassStatistics.from_columns({**columns, name: change(columns[name])}, metadata)
+
+
+# ---------------------------------------------------------------------- what it is for
+
+
+def test_columns_at_offsets_of_1e12_are_right_to_the_last_bit():
+    rng = np.random.default_rng(0)
+    rows = 1e12 + rng.normal(size=(3000, 3))
+    floating, exact = ClassStatistics().update(rows, np.zeros(3000)), of("full", rows, np.zeros(3000))
+    _, covariance = expected("full", rows, np.zeros(3000))
+    assert (exact.covariance() == covariance).all()
+    assert (exact.covariance() == of("full", rows - 1e12, np.zeros(3000)).covariance()).all()
+    assert (floating.covariance() != covariance).any()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_models_are_the_same_bits_however_they_learnt(estimator, tmp_path):
+    y = TABLE["y"].to_numpy()
+    model = estimator(exact=True).fit(MATRIX, y)
+    assert isinstance(model.statistics_, ExactClassStatistics)
+    order = np.random.default_rng(1).permutation(N)
+    stream = estimator(exact=True)
+    for rows in np.array_split(order, 13):
+        stream.partial_fit(MATRIX[rows], y[rows])
+    merged = (
+        estimator(exact=True).fit(MATRIX[:99], y[:99]).merge(estimator(exact=True).fit(MATRIX[99:], y[99:]))
+    )
+    sourced = estimator(exact=True).fit(written("Parquet", TABLE, tmp_path))
+    dasked = estimator(exact=True).fit(da.from_array(MATRIX, chunks=(700, 2)), da.from_array(y, chunks=700))
+    derived = estimator.from_statistics(of("full", MATRIX, y))
+    assert derived.exact
+    probabilities = model.predict_proba(MATRIX)
+    frame = pd.DataFrame(MATRIX, columns=["u", "v"])
+    for other in (stream, merged, dasked, derived):
+        assert (other.predict_proba(MATRIX) == probabilities).all()
+    assert (sourced.predict_proba(frame) == probabilities).all()
+    np.testing.assert_allclose(probabilities, estimator().fit(MATRIX, y).predict_proba(MATRIX), rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_models_of_different_kinds_do_not_merge(estimator):
+    y = TABLE["y"].to_numpy()
+    with pytest.raises(ValueError, match="to_float"):
+        estimator(exact=True).fit(MATRIX, y).merge(estimator().fit(MATRIX, y))
+
+
+def test_the_state_is_small():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(50_000, 50)), rng.integers(0, 10, size=50_000)
+    for kind in KINDS:
+        floating = ClassStatistics(kind).update(rows, labels)
+        assert of(kind, rows, labels).nbytes < 4 * floating.nbytes

@@ -1,0 +1,621 @@
+"""A ledger reads what is new and nothing else, and holds what a fit from scratch would."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import ClassStatistics, StatisticsLedger, accumulate, load, scan_arrow, scan_parquet
+from tests.logged_filesystem import NotingHandler
+from tests.strategies import KINDS
+
+RNG = np.random.default_rng(0)
+DAY = timedelta(days=1)
+FOOTER = 1 << 16  # what Arrow reads of the end of a file in one go
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def rows(n=40, shift=0.0, labels=("ant", "bee")):
+    y = RNG.choice(labels, size=n)
+    return pa.table({"u": RNG.normal(size=n) + shift, "v": RNG.normal(size=n) + (y == "bee"), "kind": y})
+
+
+def put(path, table, day=0):
+    """Write a file as if on some day."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    stamp = (EPOCH + day * DAY).timestamp()
+    os.utime(path, (stamp, stamp))
+
+
+def scan(folder, **options):
+    return scan_parquet(folder, "kind", **options)
+
+
+@pytest.fixture
+def data(tmp_path):
+    for day in range(4):
+        put(tmp_path / "data" / f"{day}.parquet", rows(), day)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return StatisticsLedger(tmp_path / "ledger")
+
+
+# ---------------------------------------------------------------------- night after night
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ten_nights_equal_a_fit_from_scratch_each(tmp_path, kind):
+    """Files come, are rewritten and go; only those are read, and the state is that of all that is there."""
+    data, ledger = tmp_path / "data", StatisticsLedger(tmp_path / "ledger", kind)
+    for night in range(10):
+        for n in range(3):
+            put(data / f"part={night}" / f"{n}.parquet", rows(50, night), night)
+        changed = gone = ()
+        if night >= 2:
+            changed, gone = (f"part={night - 1}/0.parquet",), (f"part={night - 2}/1.parquet",)
+            put(data / changed[0], rows(30, -night), night)
+            (data / gone[0]).unlink()
+        report = ledger.refresh(scan(data))
+        assert report.added == tuple(f"part={night}/{n}.parquet" for n in range(3))
+        assert (report.changed, report.dropped, report.reread) == (changed, gone, ())
+        scratch = accumulate(scan(data), kind)
+        assert ledger.statistics().allclose(scratch, rtol=1e-12)
+        assert report.rows_held == scratch.n_rows == ledger.statistics().n_rows
+        assert report.rows == 150 + 30 * len(changed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exact_ledger_has_the_bits_of_a_pass_over_what_is_there(tmp_path, kind):
+    data, ledger = tmp_path / "data", StatisticsLedger(tmp_path / "ledger", kind, exact=True)
+    for night in range(4):
+        for n in range(2):
+            put(data / f"part={night}" / f"{n}.parquet", rows(20, night), night)
+        if night:
+            put(data / f"part={night - 1}/0.parquet", rows(15, -night), night)
+        if night > 1:
+            (data / f"part={night - 2}/1.parquet").unlink()
+        ledger.refresh(scan(data))
+        assert ledger.statistics() == accumulate(scan(data), kind, exact=True)
+    ledger.compact()
+    assert ledger.statistics() == accumulate(scan(data), kind, exact=True)
+    with pytest.raises(ValueError, match="cannot decay"):
+        StatisticsLedger(tmp_path / "other", exact=True).refresh(scan(data))
+        StatisticsLedger(tmp_path / "other", exact=True).statistics(half_life=timedelta(days=1))
+
+
+def test_a_ledger_keeps_fourth_moments(data, tmp_path):
+    ledger = StatisticsLedger(tmp_path / "ledger", fourth_moments=True)
+    ledger.refresh(scan(data))
+    assert ledger.statistics().allclose(accumulate(scan(data), fourth_moments=True), rtol=1e-12)
+    with pytest.raises(ValueError, match="fourth_moments=True, and here it is False"):
+        StatisticsLedger(tmp_path / "ledger").refresh(scan(data))
+
+
+def test_real_data_in_files_that_come_and_go(real_data, tmp_path):
+    table = pq.read_table(real_data / "covtype.parquet").slice(0, 60_000)
+    pieces = [table.slice(start, 3000) for start in range(0, 60_000, 3000)]
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    for night in range(10):
+        for n in (2 * night, 2 * night + 1):
+            put(tmp_path / "data" / f"{n:02}.parquet", pieces[n], night)
+        if night:
+            put(tmp_path / "data" / f"{night:02}.parquet", pieces[night].slice(0, 1000 + night), night)
+            (tmp_path / "data" / f"{2 * night - 1:02}.parquet").unlink()
+        source = scan_parquet(tmp_path / "data", "cover_type")
+        report = ledger.refresh(source)
+        assert len(report.read) <= 4
+        assert ledger.statistics().allclose(accumulate(source), rtol=1e-11)
+        assert str(report)
+
+
+def test_the_history_leaves_no_trace(data, tmp_path, ledger):
+    """The same files give the same bits, however the ledger came to hold them."""
+    first = data / "0.parquet"
+    original = first.read_bytes()
+    ledger.refresh(scan(data))
+    put(first, rows(500, 1e9), 9)
+    ledger.refresh(scan(data))
+    first.unlink()
+    ledger.refresh(scan(data))
+    first.write_bytes(original)
+    ledger.refresh(scan(data))
+    fresh = StatisticsLedger(tmp_path / "fresh")
+    fresh.refresh(scan(data))
+    assert ledger.statistics() == fresh.statistics()
+
+
+def test_a_night_without_change_reads_no_data(data, tmp_path, ledger):
+    """A scan looks at the end of the first file, where its schema is; nothing else is opened."""
+    put(data / "0.parquet", rows(20_000))
+    handler = NotingHandler(tmp_path / "log")
+    filesystem = pafs.PyFileSystem(handler)
+    ledger.refresh(scan(str(data), filesystem=filesystem))
+    assert {path for path, _, _ in handler.reads} == {str(data / f"{n}.parquet") for n in range(4)}
+    source = scan(str(data), filesystem=filesystem)
+    (tmp_path / "log").write_text("")
+    before = {path: path.stat().st_mtime_ns for path in Path(ledger.path).rglob("*.parquet")}
+    report = ledger.refresh(source)
+    size = (data / "0.parquet").stat().st_size
+    assert size > 5 * FOOTER
+    assert {path for path, _, _ in handler.reads} == {str(data / "0.parquet")}
+    assert all(start >= size - FOOTER for _, start, _ in handler.reads)
+    assert (len(report.reused), report.read, report.rows) == (4, (), 0)
+    assert {path: path.stat().st_mtime_ns for path in Path(ledger.path).rglob("*.parquet")} == before
+
+
+def test_a_dry_run_says_and_does_nothing(data, ledger):
+    report = ledger.refresh(scan(data), dry_run=True)
+    assert len(report.added) == 4
+    assert "would read 4 files (4 new, 0 changed), reused 0, dropped 0" in str(report)
+    assert not Path(ledger.path).exists()
+    ledger.refresh(scan(data))
+    put(data / "1.parquet", rows(), 8)
+    (data / "2.parquet").unlink()
+    report = ledger.refresh(scan(data), dry_run=True)
+    assert (report.changed, report.dropped, len(report.reused)) == (("1.parquet",), ("2.parquet",), 2)
+    assert ledger.files.num_rows == 4
+
+
+def test_a_source_that_was_made_before_sees_what_came_after(data, ledger):
+    source = scan(data)
+    ledger.refresh(source)
+    put(data / "9.parquet", rows(), 9)
+    assert ledger.refresh(source).added == ("9.parquet",)
+
+
+@pytest.mark.parametrize("where", ["file", "glob", "list"])
+def test_files_globs_and_lists_are_named_in_full(data, ledger, where):
+    path = {"file": data / "0.parquet", "glob": data / "[01].parquet", "list": [data / "0.parquet"]}[where]
+    ledger.refresh(scan(path))
+    assert ledger.files["path"].to_pylist()[0] == str(data / "0.parquet")
+    assert not ledger.refresh(scan(path)).read
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
+def test_every_scheduler_gives_the_same_ledger(data, tmp_path, scheduler, request, capsys):
+    here = StatisticsLedger(tmp_path / "here")
+    here.refresh(scan(data), scheduler="synchronous")
+    there = StatisticsLedger(tmp_path / "there")
+    client = request.getfixturevalue("client") if scheduler == "distributed" else scheduler
+    there.refresh(scan(data), scheduler=client, progress=True)
+    assert "160/160" in capsys.readouterr().err.replace(" ", "").replace(".0", "")
+    assert there.statistics() == here.statistics()
+    assert there.files.drop_columns(["modified"]).equals(here.files.drop_columns(["modified"]))
+
+
+def test_files_that_filters_rule_out_are_no_part_of_it(tmp_path, ledger):
+    for part in range(3):
+        put(tmp_path / "data" / f"part={part}" / "1.parquet", rows())
+    source = scan(tmp_path / "data", features=["u", "v"], filters=[("part", ">", 0), ("u", "<", 0.5)])
+    assert len(ledger.refresh(source).read) == 2
+    assert ledger.statistics().allclose(accumulate(source), rtol=1e-12)
+
+
+def test_files_without_rows_are_held_and_dropped_rows_counted(data, ledger):
+    put(data / "empty.parquet", rows(0))
+    put(
+        data / "holes.parquet",
+        pa.table({"u": [1.0, None, 3.0], "v": [1.0, 1.0, 2.0], "kind": ["a", "a", "b"]}),
+    )
+    source = scan(data, missing="drop")
+    ledger.refresh(source)
+    assert not ledger.refresh(source).read
+    assert ledger.statistics().n_dropped == 1
+    assert ledger.statistics().allclose(accumulate(source), rtol=1e-12)
+    table = ledger.files.to_pydict()
+    held = dict(zip(table["path"], zip(table["rows"], table["dropped"], strict=True), strict=True))
+    assert (held["empty.parquet"], held["holes.parquet"]) == ((0, 0), (2, 1))
+
+
+# ---------------------------------------------------------------------- the report
+
+
+def test_the_report_says_how_far_the_new_data_lies(tmp_path, ledger):
+    """Against the definitions, by SciPy's determinants and inverses."""
+    before, after = rows(3000), rows(1000, 0.5, ("ant", "bee", "cat"))
+    put(tmp_path / "data" / "0.parquet", before)
+    ledger.refresh(scan(tmp_path / "data"))
+    put(tmp_path / "data" / "1.parquet", after)
+    report = ledger.refresh(scan(tmp_path / "data"))
+    assert report.new_classes == ("cat",)
+    assert [drift.label for drift in report.drift] == ["ant", "bee"]
+    for drift in report.drift:
+        old, new = (_gaussian(table, drift.label) for table in (before, after))
+        np.testing.assert_allclose(drift.shift, (new[0] - old[0]) / np.sqrt(np.diag(old[1])), rtol=1e-9)
+        assert drift.divergence == pytest.approx(_kl(old, new) + _kl(new, old), rel=1e-9)
+        assert drift.prior_before == pytest.approx(np.mean(before["kind"].to_numpy() == drift.label))
+        assert drift.prior == pytest.approx(np.mean(after["kind"].to_numpy() == drift.label))
+    frame = report.to_pandas()
+    assert frame.loc["ant", "feature"] == "u"
+    assert frame.loc["ant", "shift"] == pytest.approx(0.5, abs=0.2)
+    lines = str(report).splitlines()
+    assert lines[0] == "read 1 file (1 new, 0 changed), reused 1, dropped 0"
+    assert lines[1:3] == ["1,000 rows read, 4,000 held", "new classes: cat"]
+    assert "divergence" in lines[3]
+
+
+def _gaussian(table, label):
+    frame = table.to_pandas()
+    of_class = frame[frame["kind"] == label][["u", "v"]].to_numpy()
+    return of_class.mean(axis=0), np.cov(of_class.T, bias=True)
+
+
+def _kl(p, q):
+    gap, inverse = q[0] - p[0], np.linalg.inv(q[1])
+    logs = np.linalg.slogdet(q[1])[1] - np.linalg.slogdet(p[1])[1]
+    return (np.trace(inverse @ p[1]) - len(gap) + gap @ inverse @ gap + logs) / 2
+
+
+# ---------------------------------------------------------------------- some of it
+
+
+@pytest.fixture
+def by_region(tmp_path, ledger):
+    for day in range(6):
+        region = "north" if day % 2 else "south"
+        put(tmp_path / "data" / f"region={region}" / f"day={day}" / "1.parquet", rows(20 + day), day)
+    ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["region=north/*", [("region", "=", "north")], [[("day", "in", [1, 3, 5])]], pc.field("rows") % 2 == 1]
+    if hasattr(pc.field("rows"), "__mod__")
+    else ["region=north/*", [("region", "=", "north")], [("day", "in", [1, 3, 5])]],
+)
+def test_some_entries_by_path_or_partition(by_region, ledger, where):
+    north = accumulate(scan(by_region, features=["u", "v"], filters=[("region", "=", "north")]))
+    assert ledger.statistics(where=where).allclose(north, rtol=1e-12)
+
+
+def test_some_entries_by_time_and_all_by_age(by_region, ledger):
+    parts = [
+        accumulate(scan(by_region, features=["u", "v"], filters=[("day", "=", day)])) for day in range(6)
+    ]
+    assert ledger.statistics(since=EPOCH + 4 * DAY).allclose(parts[4] + parts[5], rtol=1e-12)
+    decayed = sum(part.decay(0.5 ** ((5 - day) / 2)) for day, part in enumerate(parts))
+    assert ledger.statistics(half_life=2 * DAY).allclose(decayed, rtol=1e-9)
+
+
+def test_what_cannot_be_chosen_is_refused(by_region, ledger):
+    with pytest.raises(ValueError, match="holds no file that is chosen, of 6 in all"):
+        ledger.statistics(where="region=west/*")
+    with pytest.raises(ValueError, match="where: .*nosuch"):
+        ledger.statistics(where=[("nosuch", "=", 1)])
+    with pytest.raises(ValueError, match="a half-life is longer than nothing"):
+        ledger.statistics(half_life=timedelta(0))
+
+
+def test_a_folded_ledger_holds_the_same(by_region, ledger):
+    whole = ledger.statistics()
+    assert ledger.compact(where="region=north/*") == 3
+    assert len(set(ledger.files["entry"].to_pylist())) == 4
+    assert len(list(Path(ledger.path, "entries").iterdir())) == 4
+    assert ledger.statistics().allclose(whole, rtol=1e-12)
+    assert ledger.statistics(where="region=north/*").n_rows == 21 + 23 + 25
+    assert not ledger.refresh(scan(by_region, features=["u", "v"])).read
+    assert ledger.compact(where="region=north/*") == 0
+    assert ledger.compact() == 4
+    assert ledger.compact(before=EPOCH) == 0
+    (fold,) = Path(ledger.path, "entries").iterdir()
+    assert load(fold) == ledger.statistics()
+    document = json.loads(pq.read_metadata(fold).metadata[b"streamgda"])
+    assert sorted(held["path"] for held in document["holdings"]) == ledger.files["path"].to_pylist()
+
+
+def test_what_is_folded_cannot_be_told_apart(by_region, ledger):
+    ledger.compact(before=EPOCH + 2 * DAY)
+    message = "region=north/day=1/1.parquet is meant and region=south/day=0/1.parquet is not"
+    with pytest.raises(ValueError, match=message):
+        ledger.statistics(where=[("region", "=", "north")])
+    with pytest.raises(ValueError, match="cannot be weighed by their age"):
+        ledger.statistics(half_life=DAY)
+
+
+def test_a_change_in_a_fold_reads_its_files_again(by_region, ledger):
+    source = scan(by_region, features=["u", "v"])
+    ledger.compact(before=EPOCH + 3 * DAY)
+    put(by_region / "region=north" / "day=1" / "1.parquet", rows(77), 9)
+    (by_region / "region=south" / "day=2" / "1.parquet").unlink()
+    report = ledger.refresh(source)
+    assert report.changed == ("region=north/day=1/1.parquet",)
+    assert report.reread == ("region=south/day=0/1.parquet",)
+    assert report.dropped == ("region=south/day=2/1.parquet",)
+    assert "read 2 files (0 new, 1 changed, 1 once more), reused 3, dropped 1" in str(report)
+    assert ledger.statistics().allclose(accumulate(scan(by_region, features=["u", "v"])), rtol=1e-12)
+
+
+# ---------------------------------------------------------------------- open tables
+
+
+def test_sql_reads_the_whole_ledger(data, ledger):
+    import duckdb
+
+    ledger.refresh(scan(data))
+    held = duckdb.sql(f"select path, rows from '{ledger.path}/manifest.parquet' order by path").fetchall()
+    assert held == [(f"{n}.parquet", 40) for n in range(4)]
+    query = f"select label, sum(count) from '{ledger.path}/entries/*.parquet' group by label order by label"
+    state = ledger.statistics()
+    assert duckdb.sql(query).fetchall() == list(zip(state.classes, state.counts, strict=True))
+    for entry in Path(ledger.path, "entries").iterdir():
+        assert isinstance(load(entry), ClassStatistics)
+
+
+# ---------------------------------------------------------------------- what goes wrong
+
+
+def test_other_columns_need_another_ledger(data, ledger, tmp_path):
+    ledger.refresh(scan(data))
+    with pytest.raises(ValueError, match=r"statistics with features=\['u', 'v'\], and here it is \['u'\]"):
+        ledger.refresh(scan(data, features=["u"]))
+    with pytest.raises(ValueError, match="covariance_type='full', and here it is 'diag'"):
+        StatisticsLedger(ledger.path, "diag").refresh(scan(data))
+    with pytest.raises(
+        TypeError, match="keeps up with files, such as scan_parquet finds; got ArrowSource|got"
+    ):
+        ledger.refresh(scan_arrow(rows(), "kind"))
+    with pytest.raises(ValueError, match="covariance_type must be one of"):
+        StatisticsLedger(tmp_path, "round")
+
+
+def test_an_empty_ledger_says_so(ledger):
+    with pytest.raises(ValueError, match="holds nothing yet: refresh it with a source first"):
+        ledger.statistics()
+
+
+def test_a_file_that_cannot_be_read_leaves_the_old_state(data, ledger):
+    ledger.refresh(scan(data))
+    before = ledger.statistics()
+    put(data / "8.parquet", rows(10))
+    put(data / "9.parquet", pa.table({"u": [np.nan], "v": [1.0], "kind": ["ant"]}))
+    with pytest.raises(ValueError, match="9.parquet, row group 0, row 0: .*'u'"):
+        ledger.refresh(scan(data))
+    assert ledger.statistics() == before
+    put(data / "9.parquet", rows(10))
+    assert ledger.refresh(scan(data)).added == ("8.parquet", "9.parquet")
+    assert ledger.statistics().n_rows == 180
+
+
+class _Rewriting(NotingHandler):
+    """A filesystem on which a file is written anew, in place, while it is read."""
+
+    def __init__(self, log, victim):
+        super().__init__(log)
+        self.victim = str(victim)
+
+    def open_input_file(self, path):
+        file = super().open_input_file(path)
+        if path == self.victim and Path(self.log).exists() and "armed" in Path(self.log).read_text():
+            os.utime(path)
+        return file
+
+
+def test_a_file_that_changes_while_it_is_read_is_named(data, tmp_path, ledger):
+    ledger.refresh(scan(data))
+    before = ledger.statistics()
+    put(data / "9.parquet", rows(), 9)
+    filesystem = pafs.PyFileSystem(_Rewriting(tmp_path / "log", data / "9.parquet"))
+    source = scan(str(data), filesystem=filesystem)
+    (tmp_path / "log").write_text("armed\n")
+    with pytest.raises(ValueError, match="9.parquet has changed since the pass was planned"):
+        ledger.refresh(source)
+    assert ledger.statistics() == before
+
+
+def test_a_damaged_entry_is_named_and_can_be_read_again(data, ledger):
+    ledger.refresh(scan(data))
+    before = ledger.statistics()
+    entry = next(Path(ledger.path, "entries").iterdir())
+    entry.write_bytes(entry.read_bytes()[:100])
+    with pytest.raises(
+        ValueError, match=f"{entry.name} is truncated.*; delete the file, and refresh the ledger"
+    ):
+        ledger.statistics()
+    entry.unlink()
+    with pytest.raises(FileNotFoundError, match=entry.name):
+        ledger.statistics()
+    assert len(ledger.refresh(scan(data)).reread) == 1
+    assert ledger.statistics() == before
+
+
+def test_a_manifest_that_is_none_is_refused(data, ledger):
+    ledger.refresh(scan(data))
+    manifest = Path(ledger.path, "manifest.parquet")
+    with pytest.raises(
+        ValueError, match="holds no statistics and no model .* its kind is 'StatisticsLedger'"
+    ):
+        load(manifest)
+    ClassStatistics().update([[1.0]], ["a"]).save(manifest)
+    with pytest.raises(ValueError, match="is no manifest of a ledger: its kind is 'ClassStatistics'"):
+        ledger.statistics()
+
+
+# ---------------------------------------------------------------------- crashes, crowds and full disks
+
+REFRESH = """
+import os, sys, time
+import pyarrow
+from streamgda import StatisticsLedger, scan_parquet
+source, ledger = scan_parquet(sys.argv[1], "kind"), StatisticsLedger(sys.argv[2])
+"""
+
+
+def python(code, *arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        text=True,
+        capture_output=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.slow
+def test_killed_at_fifty_moments_nothing_is_lost_or_counted_twice(tmp_path):
+    """A process that has imported all it needs forks; the child refreshes and is killed after a while."""
+    data, home = tmp_path / "data", tmp_path / "ledger"
+    for n in range(6):
+        put(data / f"{n}.parquet", rows(30), n)
+    code = (
+        REFRESH
+        + """
+import random, shutil, signal
+from pathlib import Path
+import dask, filelock
+import pyarrow.parquet as pq
+random.seed(0)
+def refresh():
+    child = os.fork()
+    if not child:
+        try:
+            ledger.refresh(source, scheduler="synchronous")
+        except BaseException as error:
+            print(repr(error)); os._exit(1)
+        os._exit(0)
+    return child
+start = time.perf_counter()
+assert os.waitpid(refresh(), 0)[1] == 0
+usual = time.perf_counter() - start
+kills = 0
+for round in range(50):
+    victim = Path(sys.argv[1], f"{round % 6}.parquet")
+    pq.write_table(pq.read_table(victim).slice(1), victim)          # a file that has changed
+    if round % 3 == 0:
+        Path(sys.argv[2], "manifest.parquet").unlink(missing_ok=True)  # all of it is to be found again
+    if round % 10 == 0:
+        shutil.rmtree(sys.argv[2])                                      # all of it is to be done again
+    child = refresh()
+    time.sleep(random.random() * usual * (1.1 if round % 10 == 0 else 0.5))
+    os.kill(child, signal.SIGKILL)
+    kills += os.waitpid(child, 0)[1] == signal.SIGKILL
+    try:
+        held = ledger.statistics().n_rows                               # never more than there ever was
+        assert held <= 180, held
+    except ValueError as error:
+        assert "holds nothing yet" in str(error), error
+    assert os.waitpid(refresh(), 0)[1] == 0
+    rows = sum(pq.read_metadata(path).num_rows for path in Path(sys.argv[1]).iterdir())
+    assert ledger.statistics().n_rows == rows
+    names = sorted(path.name for path in Path(sys.argv[2], "entries").iterdir())
+    assert names == sorted(ledger.files["entry"].to_pylist()), names
+print("killed", kills)
+"""
+    )
+    ended = python(code, data, home, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    assert not ended.returncode, ended.stdout + ended.stderr
+    assert int(ended.stdout.split("killed")[1]) >= 25
+    fresh = StatisticsLedger(tmp_path / "fresh")
+    fresh.refresh(scan(data))
+    assert StatisticsLedger(home).statistics() == fresh.statistics()
+
+
+def test_of_two_processes_at_once_one_does_it_and_the_other_stops_with_a_clear_word(data, tmp_path, ledger):
+    code = (
+        REFRESH
+        + """
+with ledger._locked():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(data), ledger.path], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(RuntimeError, match="another process is refreshing StatisticsLedger.*; try again"):
+            ledger.refresh(scan(data))
+        with pytest.raises(RuntimeError, match="another process"):
+            ledger.compact()
+        holder.kill()
+    assert len(ledger.refresh(scan(data)).added) == 4  # who is killed leaves no lock behind
+
+
+def test_many_processes_at_once_leave_a_right_ledger(data, tmp_path, ledger):
+    code = (
+        REFRESH
+        + """
+try:
+    ledger.refresh(source, scheduler="synchronous")
+except RuntimeError as error:
+    print(error)
+"""
+    )
+    command = [sys.executable, "-c", code, str(data), ledger.path]
+    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [racer.communicate()[0] for racer in racers]
+    assert not any(racer.returncode for racer in racers)
+    assert all(not words or "another process is refreshing" in words for words in said)
+    assert ledger.statistics().allclose(accumulate(scan(data)), rtol=1e-12)
+    assert len(list(Path(ledger.path, "entries").iterdir())) == 4
+
+
+def test_a_full_disk_is_one_error_and_the_old_state_stays(data, ledger):
+    """The kernel refuses to let a file grow: the same path through the code as a full disk."""
+    ledger.refresh(scan(data))
+    before = ledger.statistics()
+    put(data / "9.parquet", rows(), 9)
+    code = (
+        REFRESH
+        + """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+ledger.refresh(source)
+"""
+    )
+    ended = python(code, data, ledger.path)
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("OSError: cannot write ")
+    assert "File too large; what was there before is kept" in last
+    assert ledger.statistics() == before
+    assert len(list(Path(ledger.path, "entries").iterdir())) == 4
+    assert ledger.refresh(scan(data)).added == ("9.parquet",)
+
+
+def test_what_a_crash_has_left_is_cleared_away(data, ledger):
+    ledger.refresh(scan(data))
+    for name in ("0123.parquet", "0123.parquet.99.unfinished"):
+        Path(ledger.path, "entries", name).write_bytes(b"left behind")
+    ledger.refresh(scan(data))
+    assert len(list(Path(ledger.path, "entries").iterdir())) == 4
+
+
+def test_who_reads_while_a_refresh_ends_gets_the_old_state_or_the_new(data, ledger):
+    """A refresh may delete an entry that a reader is about to open; the reader then looks again."""
+    ledger.refresh(scan(data))
+    code = (
+        REFRESH
+        + """
+from pathlib import Path
+import pyarrow.parquet as pq
+for _ in range(15):
+    for path in sorted(Path(sys.argv[1]).iterdir())[:2]:
+        pq.write_table(pq.read_table(path).slice(0, 30), path)
+        os.utime(path)
+    ledger.refresh(source, scheduler="synchronous")
+"""
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(data), ledger.path]) as writer:
+        seen = set()
+        while writer.poll() is None:
+            with suppress(FileNotFoundError):  # two refreshes ended within one reading
+                seen.add(ledger.statistics().n_rows)
+            time.sleep(0.001)
+    assert not writer.returncode
+    assert seen <= {160, 150, 140}
+    assert ledger.statistics().n_rows == 140

@@ -1,0 +1,458 @@
+"""Saved states and models: the same bits come back, other engines read them, nothing wrong is believed."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgda import (
+    ClassStatistics,
+    ExactClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    load,
+)
+from tests.strategies import KINDS, kinds, labelled_rows
+
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+DATA = Path(__file__).parent / "data"
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3)) + 1e6
+Y = np.repeat(["ant", "bee", "cat"], 20)
+
+
+def bits(state):
+    """All that a state holds, as bytes: zeros of either sign and tails of means included."""
+    columns, metadata = state.to_columns()
+    return {
+        name: (v.tolist() if v.dtype.kind in "Ub" else v.tobytes()) for name, v in columns.items()
+    }, metadata
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.parquet"
+
+
+@pytest.fixture
+def saved(path):
+    ClassStatistics(feature_names=["u", "v", "w"]).update(X, Y).save(path)
+    return path
+
+
+# ---------------------------------------------------------------------- the same bits
+
+
+@settings(max_examples=60)
+@given(
+    kinds,
+    st.lists(labelled_rows(max_features=1), min_size=1, max_size=3),
+    st.sampled_from([1.0, 0.3, 1e-199]),
+)
+def test_every_state_comes_back_to_the_last_bit(tmp_path_factory, kind, batches, factor):
+    state = ClassStatistics(kind)
+    for rows, labels in batches:
+        if not state.n_rows or labels.dtype.kind == state.classes.dtype.kind:
+            state.update(rows, labels)
+    state.decay(factor)
+    path = tmp_path_factory.mktemp("state") / "state.parquet"
+    state.save(path)
+    back = load(path)
+    assert bits(back) == bits(state)
+    assert back == state
+    assert back.classes.dtype.kind == state.classes.dtype.kind
+
+
+@settings(max_examples=40)
+@given(kinds, st.lists(labelled_rows(max_features=2), min_size=1, max_size=2))
+def test_every_exact_state_comes_back_to_the_last_bit(tmp_path_factory, kind, batches):
+    state = ExactClassStatistics(kind)
+    for rows, labels in batches:
+        if not state.n_rows or (labels.dtype.kind, rows.shape[1]) == (
+            state.classes.dtype.kind,
+            state.n_features,
+        ):
+            state.update(rows, labels)
+    path = tmp_path_factory.mktemp("state") / "state.parquet"
+    state.save(path)
+    assert load(path) == state
+    assert bits(load(path)) == bits(state)
+
+
+def test_fourth_moments_come_back_to_the_last_bit(path):
+    for state in (
+        ClassStatistics(fourth_moments=True),
+        ClassStatistics(fourth_moments=True).update(X, Y),
+        ClassStatistics(fourth_moments=True).update(X[::-1], Y[::-1]).decay(0.3),
+    ):
+        state.save(path)
+        assert load(path) == state
+        assert bits(load(path)) == bits(state)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        QuadraticDiscriminantAnalysis(shrinkage="auto", reg_param=0.1, missing="marginal"),
+        LinearDiscriminantAnalysis(shrinkage="oas", n_components=1, exact=True),
+        GaussianNB(exact=True, var_smoothing=0.1),
+    ],
+)
+def test_every_parameter_comes_back(path, model):
+    model.partial_fit(X[:30], Y[:30]).save(path)
+    back = load(path)
+    assert back.get_params() == model.get_params()
+    assert back.statistics_ == model.statistics_
+    np.testing.assert_array_equal(
+        back.partial_fit(X[30:], Y[30:]).predict_proba(X), model.partial_fit(X[30:], Y[30:]).predict_proba(X)
+    )
+
+
+@pytest.mark.parametrize("damage", ["positions", "weight_digits", "sum_digits", "n_features", "count"])
+def test_a_damaged_exact_state_is_refused(path, damage):
+    ExactClassStatistics().update(X, Y).save(path)
+    if damage in ("positions", "n_features"):
+        rewrite(path, {damage: {"weight": 0} if damage == "positions" else 2})
+    else:
+        column = pq.read_table(path)[damage]
+        rewrite(path, **{damage: pa.array([None] * 3, column.type)})
+    with pytest.raises(ValueError, match="damaged or not consistent|damaged: its metadata"):
+        load(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_without_rows_or_features_come_back(path, kind):
+    for state in (
+        ClassStatistics(kind),
+        ClassStatistics(kind, feature_names=["u", "v"]),
+        ClassStatistics(kind).update(X, Y).decay(1e-100).decay(1e-150),
+        ClassStatistics(kind).update(X, Y) - ClassStatistics(kind).update(X, Y),
+    ):
+        state.save(path)
+        assert bits(load(path)) == bits(state)
+        assert (
+            load(path).merge(ClassStatistics(kind).update(X[:, :2], Y)).n_rows == 60
+            if state.n_features == 2
+            else 1
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_from_uneven_sums_comes_back(path, kind):
+    """Sums from another engine are symmetric up to rounding; the state takes their lower triangle."""
+    plain = ClassStatistics(kind).update(X[:, :2] - 1e6, Y)
+    outer = plain.outer_sums
+    if kind != "diag":
+        outer[..., 0, 1] *= 1 + 1e-15
+    state = ClassStatistics.from_sums(plain.classes, plain.counts, plain.sums, outer, covariance_type=kind)
+    state.save(path)
+    assert load(path) == state
+    assert state.allclose(plain)
+
+
+def _rest(seed):
+    rows, labels = np.random.default_rng(seed).normal(size=(4000, 12)), np.zeros(4000, int)
+    rows[:40, :10] = 0.1
+    return ClassStatistics().update(rows, labels) - ClassStatistics().update(rows[40:], labels[40:])
+
+
+def test_a_state_whose_scatter_rounding_has_spoilt_comes_back(path):
+    """Take away the rows in which a feature varied, and noise of the size of rounding is left of it."""
+    state = next(rest for rest in map(_rest, range(100)) if not rest.to_columns()[1]["definite"])
+    state.save(path)
+    assert bits(load(path)) == bits(state)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_comes_back_and_goes_on_learning(path, model):
+    frame = pl.DataFrame(X, schema=["u", "v", "w"]).to_pandas()
+    whole = model(priors=np.array([0.2, 0.3, 0.5])).fit(frame, Y)
+    morning = model(priors=[0.2, 0.3, 0.5]).partial_fit(frame[:30], Y[:30])
+    morning.save(path)
+    evening = load(path).partial_fit(frame[30:], Y[30:])
+    evening.save(path)
+    back = load(path)
+    assert type(back) is model
+    assert back.get_params() == {**whole.get_params(), "priors": [0.2, 0.3, 0.5]}
+    assert back.feature_names_in_.tolist() == ["u", "v", "w"]
+    assert back.statistics_ == evening.statistics_
+    assert back.statistics_.allclose(whole.statistics_)
+    np.testing.assert_array_equal(back.predict_proba(frame), evening.predict_proba(frame))
+
+
+def test_a_model_of_one_class_can_be_put_aside(path):
+    GaussianNB(var_smoothing=1e-7).partial_fit(X[:20], Y[:20]).save(path)
+    back = load(path)
+    assert back.var_smoothing == 1e-7
+    with pytest.raises(ValueError, match="only 1 class: ant"):
+        back.predict(X)
+    assert set(back.partial_fit(X[20:], Y[20:]).predict(X)) <= set(Y)
+
+
+def test_what_could_not_be_read_back_is_not_written(path):
+    class Mine(GaussianNB):
+        pass
+
+    with pytest.raises(TypeError, match="Mine is not a model that can be read back; save its statistics_"):
+        Mine().fit(X, Y).save(path)
+    model = GaussianNB().fit(X, Y)
+    model.priors = object()
+    with pytest.raises(TypeError, match="a value of type object cannot be saved"):
+        model.save(path)
+    with pytest.raises(ValueError, match="not fitted"):
+        GaussianNB().save(path)
+    assert not list(path.parent.iterdir())
+
+
+# ---------------------------------------------------------------------- format 1, for ever
+
+
+def test_a_full_state_of_format_1():
+    state = load(DATA / "format-1-full.parquet")
+    assert state.classes.tolist() == ["ant", "bee"]
+    assert state.feature_names == ("u", "v")
+    assert (state.counts.tolist(), state.weights.tolist(), state.n_dropped) == ([3, 1], [3.0, 1.0], 2)
+    columns, _ = state.to_columns()
+    assert columns["mean"].tolist() == [[float.fromhex("0x1.5555555555556p-2"), 1.0], [5.0, 5.0]]
+    assert columns["mean_tail"].tolist() == [[float.fromhex("-0x1.5555555555556p-56"), 0.0], [0.0, 0.0]]
+    assert state.scatter.tolist() == [
+        [[float.fromhex("0x1.5555555555557p-1"), 1.0], [1.0, 2.0]],
+        [[0.0, 0.0], [0.0, 0.0]],
+    ]
+
+
+def test_a_tied_state_of_format_1():
+    state = load(DATA / "format-1-tied.parquet")
+    assert (state.covariance_type, state.classes.tolist()) == ("tied", [-1, 10**12])
+    assert state.scatter.tolist() == [[4.0, 2.0], [2.0, 4.0]]
+
+
+def test_a_model_of_format_1():
+    model = load(DATA / "format-1-naive-bayes.parquet")
+    assert (model.priors, model.var_smoothing) == ([0.25, 0.75], 1e-6)
+    assert model.classes_.tolist() == [False, True]
+    assert model.theta_.tolist() == [[0.5], [5.5]]
+    assert model.predict([[0.0], [9.0]]).tolist() == [False, True]
+
+
+# ---------------------------------------------------------------------- other engines
+
+
+def test_sql_reads_a_state(saved):
+    state = load(saved)
+    # DuckDB counts from 1: (1, 0) of the packed scatter is at 1 * 2 / 2 + 0 + 1.
+    rows = duckdb.sql(
+        f"select label, count, weight, mean[2], scatter[2] from '{saved}' order by label"
+    ).fetchall()
+    assert rows == [
+        (
+            state.classes[k],
+            state.counts[k],
+            state.weights[k],
+            state.to_columns()[0]["mean"][k, 1],
+            state.scatter[k, 1, 0],
+        )
+        for k in range(3)
+    ]
+    frame = pl.read_parquet(saved)
+    assert frame["mean"].to_list() == state.to_columns()[0]["mean"].tolist()
+    assert frame.to_pandas()["label"].tolist() == ["ant", "bee", "cat"]
+
+
+def test_sql_reads_the_pooled_scatter(path):
+    state = ClassStatistics("tied").update(X, Y)
+    state.save(path)
+    ((pooled,),) = duckdb.sql(
+        f"select pooled_scatter from '{path}' where pooled_scatter is not null"
+    ).fetchall()
+    assert list(pooled) == state.scatter[np.tril_indices(3)].tolist()
+    assert duckdb.sql(f"select sum(count) from '{path}'").fetchall() == [(60,)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_sql_has_copied_in_another_order_is_the_same_state(path, kind):
+    state = ClassStatistics(kind, feature_names=["u", "v", "w"]).update(X, Y)
+    state.save(path)
+    copy = path.with_name("copy.parquet")
+    document = pq.read_metadata(path).metadata[b"streamgda"].decode()
+    duckdb.sql(
+        f"copy (select *, 'more' as note from '{path}' order by label desc) to '{copy}' "
+        f"(format parquet, kv_metadata {{streamgda: '{document}'}})"
+    )
+    assert bits(load(copy)) == bits(state)
+
+
+# ---------------------------------------------------------------------- where it is written
+
+
+@pytest.mark.parametrize("url", ["memory://folder/state.parquet", "file://{folder}/state.parquet"])
+def test_any_url(tmp_path, url):
+    state = ClassStatistics().update(X, Y)
+    state.save(url.format(folder=tmp_path))
+    assert load(url.format(folder=tmp_path)) == state
+
+
+def test_any_filesystem(tmp_path):
+    from fsspec.implementations.dirfs import DirFileSystem
+    from fsspec.implementations.local import LocalFileSystem
+
+    state = ClassStatistics().update(X, Y)
+    for number, filesystem in enumerate(
+        (
+            pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()),
+            DirFileSystem(str(tmp_path), LocalFileSystem()),
+        )
+    ):
+        for _ in range(2):  # the second time, over what is there
+            state.save(f"{number}.parquet", filesystem=filesystem)
+        assert load(f"{number}.parquet", filesystem=filesystem) == state
+        assert load(tmp_path / f"{number}.parquet") == state
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_cannot_be_written_leaves_what_was_there(saved):
+    """The kernel refuses to let a file grow: the same path through the code as a full disk."""
+    before = saved.read_bytes()
+    code = (
+        "import numpy as np, resource, streamgda\n"
+        "state = streamgda.ClassStatistics().update(np.eye(80), np.arange(80) % 4)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        f"state.save({str(saved)!r})"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"OSError: cannot write {saved}: " in ended.stderr
+    assert "File too large; what was there before is kept" in ended.stderr
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(OSError, match="cannot write .*nosuch/state.parquet: .*No such file"):
+        ClassStatistics().update(X, Y).save(tmp_path / "nosuch" / "state.parquet")
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def rewrite(path, metadata=None, **columns):
+    """Change a saved file: keys of its metadata, or whole columns; None takes one out."""
+    table = pq.read_table(path)
+    document = json.loads(table.schema.metadata[b"streamgda"]) | (metadata or {})
+    document = {key: value for key, value in document.items() if value != "absent"}
+    for name, values in columns.items():
+        position = table.column_names.index(name)
+        table = table.remove_column(position)
+        if values is not None:
+            table = table.add_column(position, name, pa.array(values))
+    pq.write_table(table.replace_schema_metadata({"streamgda": json.dumps(document)}), path)
+
+
+def packed(matrix, times=3):
+    return [np.array(matrix)[np.tril_indices(3)].tolist()] * times
+
+
+@pytest.mark.parametrize(
+    ("metadata", "columns", "message"),
+    [
+        (
+            {"format_version": 2},
+            {},
+            "has format 2, and this version of streamgda reads up to format 1: upgrade",
+        ),
+        ({"format_version": "1"}, {}, "its metadata has no format_version"),
+        ({"kind": "Histogram"}, {}, "its kind is 'Histogram'"),
+        ({"kind": ["ClassStatistics"]}, {}, "its kind is"),
+        ({"covariance_type": "round"}, {}, "covariance_type must be one of"),
+        ({"covariance_type": {}}, {}, "not consistent"),
+        ({"covariance_type": "tied"}, {}, "no column 'pooled_scatter'"),
+        ({"covariance_type": "absent"}, {}, "its metadata has no 'covariance_type'"),
+        ({"n_features": 2}, {}, "column 'mean' has shape (3, 3) where (3, 2) is due"),
+        ({"n_features": -1}, {}, "n_features is -1"),
+        ({"n_dropped": 1.5}, {}, "n_dropped is 1.5"),
+        ({"feature_names": ["u", "v"]}, {}, "2 feature names for 3 features"),
+        ({"feature_names": "uvw"}, {}, "feature_names is 'uvw'"),
+        ({"model": {"name": "Pipeline", "params": {}}}, {}, "does not know: 'Pipeline'"),
+        ({"model": "GaussianNB"}, {}, "a model that this version"),
+        ({"model": {"name": "GaussianNB", "params": {"nosuch": 1}}}, {}, "this is no GaussianNB"),
+        ({"model": {"name": "GaussianNB", "params": {"var_smoothing": "1"}}}, {}, "var_smoothing"),
+        ({"model": {"name": "GaussianNB", "params": {}}}, {}, "are not what its parameters ask for"),
+        ({}, {"label": ["ant", "ant", "bee"]}, "a label stands twice"),
+        ({}, {"label": ["ant", None, "bee"]}, "column 'label' holds a null"),
+        ({}, {"label": [0.5, 1.0, 2.0]}, "label 0.5 is not a class"),
+        ({}, {"count": None}, "no column 'count'"),
+        ({}, {"count": [20, -1, 20]}, "class bee has count -1"),
+        ({}, {"count": [20, 0.5, 20]}, "no whole number"),
+        ({}, {"weight": [20.0, 0.0, 20.0]}, "class bee has weight 0"),
+        ({}, {"weight": [20.0, np.nan, 20.0]}, "column 'weight' holds NaN"),
+        ({}, {"weight": ["a", "b", "c"]}, "column 'weight' holds object where numbers are due"),
+        ({}, {"mean": [[0.0] * 3, [0.0] * 2, [0.0] * 3]}, "lists of different lengths, 2 and 3"),
+        ({}, {"mean": [[0.0] * 3, None, [0.0] * 3]}, "column 'mean' has shape (2, 3) where (3, 3) is due"),
+        ({}, {"mean": [[0.0, None, 1.0]] * 3}, "a null within a list"),
+        ({}, {"mean": [0.0, 1.0, 2.0]}, "column 'mean' has shape (3,)"),
+        ({}, {"mean_tail": [[0.0, np.inf, 1.0]] * 3}, "column 'mean_tail' holds NaN or infinity"),
+        ({}, {"scatter": [[1.0] * 5] * 3}, "column 'scatter' has shape (3, 5) where (3, 6) is due"),
+        ({}, {"scatter": packed(-np.eye(3))}, "not positive semidefinite"),
+        ({}, {"scatter": packed([[1, 2, 0], [2, 1, 0], [0, 0, 1]])}, "not positive semidefinite"),
+        ({}, {"scatter": packed([[0, 1, 0], [1, 1, 0], [0, 0, 1]])}, "not positive semidefinite"),
+    ],
+)
+def test_an_inconsistent_file_is_refused_in_one_line(saved, metadata, columns, message):
+    rewrite(saved, metadata, **columns)
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        load(saved)
+    assert str(saved) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends(saved):
+    whole = saved.read_bytes()
+    for length in (0, 3, 4, 100, len(whole) // 2, len(whole) - 1):
+        saved.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="is truncated, damaged or no Parquet file: [^\n]*$"):
+            load(saved)
+
+
+def test_a_flipped_bit_is_noticed(saved):
+    """Wherever it is among the digits: pages carry checksums."""
+    whole = bytearray(saved.read_bytes())
+    digits = bytes(whole).index(load(saved).to_columns()[0]["scatter"][1].tobytes())
+    whole[digits + 5] ^= 1
+    saved.write_bytes(whole)
+    with pytest.raises(ValueError, match="is truncated, damaged"):
+        load(saved)
+
+
+def test_foreign_files_are_refused(path):
+    pq.write_table(pa.table({"label": [1]}), path)
+    with pytest.raises(
+        ValueError, match="a Parquet file of something else: its metadata has no key 'streamgda'"
+    ):
+        load(path)
+    for document, message in (
+        ("{", "is not JSON"),
+        ("[1]", "no format_version"),
+        ('"x"', "no format_version"),
+    ):
+        table = pa.table({"label": [1]}).replace_schema_metadata({"streamgda": document})
+        pq.write_table(table, path)
+        with pytest.raises(ValueError, match=message):
+            load(path)
+    path.write_bytes(b"\x80\x04\x95 a pickle of something that runs")
+    with pytest.raises(ValueError, match="no Parquet file"):
+        load(path)
+    with pytest.raises(FileNotFoundError, match="there is no file .*nosuch"):
+        load(path.with_name("nosuch"))
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load(path.parent)

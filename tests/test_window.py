@@ -1,0 +1,86 @@
+"""A sliding window holds what a fit of its last batches holds, and loses no digit on the way."""
+
+from collections import deque
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgda import ClassStatistics, GaussianNB, WindowedStatistics
+from tests.strategies import KINDS, kinds
+
+RNG = np.random.default_rng(0)
+
+
+@given(kinds, st.integers(1, 5), st.lists(st.integers(0, 4), max_size=12))
+def test_the_window_is_a_fit_of_the_last_batches(kind, n_batches, sizes):
+    window = WindowedStatistics(n_batches, kind)
+    last = deque(maxlen=n_batches)
+    for size in sizes:
+        X, y = RNG.normal(size=(size, 2)) + 1e6, RNG.integers(0, 3, size=size)
+        window.update(X, y)
+        last.append((X, y))
+        X, y = (np.concatenate(parts) for parts in zip(*last, strict=True))
+        assert len(window) == len(last)
+        assert window.statistics.allclose(ClassStatistics(kind).update(X, y), rtol=1e-9)
+        assert window.statistics.n_rows == len(y)
+
+
+def test_a_giant_that_has_passed_leaves_no_trace():
+    """Where states are subtracted, what a batch of 10^12 leaves behind would swamp the rest."""
+    window = WindowedStatistics(3, "diag")
+    for scale in (1.0, 1e12, 1.0, 1.0, 1.0):
+        window.update([[scale], [-scale]], [0, 0])
+    values = [Fraction(v) for v in (1, -1) * 3]
+    assert window.statistics.scatter == float(sum(v * v for v in values))
+    assert window.statistics.means == 0
+
+
+def test_parts_that_add_up_exactly_give_the_bits_of_a_fit():
+    """Sums of small integers are exact in float64, whatever the order."""
+    window = WindowedStatistics(4)
+    batches = [(RNG.integers(-8, 8, size=(4, 2)) * 2.0, np.zeros(4, int)) for _ in range(11)]
+    for X, y in batches:
+        X[-1] = -X[:-1].sum(axis=0)  # the mean of every batch is 0
+        window.append(ClassStatistics().update(X, y))
+    whole = ClassStatistics().update(
+        np.concatenate([X for X, _ in batches[-4:]]), np.concatenate([y for _, y in batches[-4:]])
+    )
+    assert window.statistics == whole
+
+
+def test_a_batch_that_is_refused_changes_nothing():
+    window = (
+        WindowedStatistics(2, feature_names=["u", "v"]).update(np.eye(2), [0, 1]).update(np.eye(2), [1, 2])
+    )
+    before = window.statistics
+    with pytest.raises(ValueError, match="NaN"):
+        window.update([[np.nan, 0.0]], [0])
+    with pytest.raises(ValueError, match="different kinds"):
+        window.update([[0.0, 0.0]], ["a"])
+    with pytest.raises(ValueError, match="3 features|features"):
+        window.append(ClassStatistics().update(np.eye(3), [0, 1, 2]))
+    for kind in set(KINDS) - {"full"}:
+        with pytest.raises(ValueError, match="covariance types"):
+            window.append(ClassStatistics(kind).update(np.eye(2), [0, 1]))
+    assert window.statistics == before
+    assert window.statistics.feature_names == ("u", "v")
+
+
+def test_batches_and_results_are_not_shared():
+    part = ClassStatistics("diag").update([[1.0], [2.0]], [0, 1])
+    window = WindowedStatistics(3, "diag").append(part)
+    part.update([[100.0]], [0])
+    window.statistics.update([[100.0]], [0])
+    assert window.statistics.n_rows == 2
+    assert GaussianNB.from_statistics(window.update([[3.0]], [1]).statistics).theta_.tolist() == [
+        [1.0],
+        [2.5],
+    ]
+
+
+def test_a_window_without_room_is_refused():
+    with pytest.raises(ValueError, match="at least one batch; got n_batches=0"):
+        WindowedStatistics(0)
