@@ -65,20 +65,16 @@ def _naming(where: str | None) -> Iterator[None]:
 
 
 def refuse_unreadable(X: Any) -> None:
-    """Raise an error for masked values, a frame yet to be computed, and a column that is not of numbers.
+    """Raise an error for masked values, a lazy frame, and a column of a frame that is not of numbers.
 
     Raises
     ------
     TypeError
-        For a lazy frame of Polars'.
+        For a lazy frame.
     ValueError
         For the others.
     """
-    if hasattr(X, "collect_batches"):
-        raise TypeError(
-            f"a {type(X).__name__} has no rows in memory: collect() it, or learn from "
-            "scan_arrow(frame, target)"
-        )
+    refuse_lazy(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
     for name in _column_names(X) or ():
@@ -91,6 +87,15 @@ def refuse_unreadable(X: Any) -> None:
             raise ValueError(
                 f"column {name!r} holds {holds} and cannot be a feature; leave it out, or encode it"
             )
+
+
+def refuse_lazy(X: Any) -> None:
+    """Raise TypeError for a LazyFrame of Polars', which is yet to be computed."""
+    if hasattr(X, "collect_batches"):
+        raise TypeError(
+            f"a {type(X).__name__} has no rows in memory: collect() it, or learn from "
+            "scan_arrow(frame, target)"
+        )
 
 
 def _refuse_missing_categories(column: Any, name: str) -> None:

@@ -7,7 +7,7 @@ from copy import copy
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.arrays import refuse_unreadable
 
@@ -54,13 +54,14 @@ def _check(model: Any, X: Any) -> None:
     check_is_fitted(model)
     if getattr(X, "ndim", None) != 2:
         raise ValueError("Dask rows must have two dimensions, rows and features")
-    if X.shape[1] != model.n_features_in_:
+    if hasattr(X, "map_partitions"):
+        validate_data(model, X._meta, reset=False, skip_check_array=True)
+        refuse_unreadable(X._meta_nonempty)
+    elif X.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "
             "features as input"
         )
-    if hasattr(X, "map_partitions"):
-        refuse_unreadable(X._meta_nonempty)
 
 
 def _as_it_is(model: Any) -> Any:

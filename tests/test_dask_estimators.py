@@ -91,7 +91,9 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_computed(method):
         with pytest.raises(NotFittedError):
             getattr(GaussianNB(), method)(rows)
     for rows, message in (
-        (frame.assign(w=1.0), "X has 3 features, but GaussianNB is expecting 2"),
+        (frame.assign(w=1.0), "unseen at fit time:\n- w"),
+        (frame.assign(w="text"), "unseen at fit time:\n- w"),
+        (frame[["u"]], "yet now missing:\n- v"),
         (frame[["v", "u"]], "feature names"),
         (frame.rename(columns={"u": "x"}), "feature names"),
         (frame.assign(v="text"), "column 'v' holds text"),

@@ -386,6 +386,8 @@ def test_masked_values_and_text_are_not_scored(model, method):
     named = getattr(model().fit(pd.DataFrame(X, columns=["u", "v"]), y), method)
     with pytest.raises(ValueError, match="column 'v' holds text"):
         named(pd.DataFrame({"u": [1.0], "v": ["1.0"]}))
+    with pytest.raises(ValueError, match="unseen at fit time:\n- w"):
+        named(pd.DataFrame({"u": [1.0], "v": [1.0], "w": ["text"]}))
 
 
 @pytest.mark.parametrize("model", MODELS)

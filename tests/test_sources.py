@@ -726,8 +726,15 @@ def test_rows_and_labels_that_do_not_fit():
     frame = partitioned(rows(), 300)
     with pytest.raises(ValueError, match="the rows have 5 partitions and the weight has 1"):
         scan_dask(frame[["u", "v"]], frame["y"], weight=frame["w"].repartition(npartitions=1))
-    with pytest.raises(TypeError, match="the target .* must be a Dask collection too.*got ndarray"):
-        scan_dask(X, np.zeros(100))
+    labels = np.arange(100) % 2
+    remedy = re.escape("dask.array.from_array(y, chunks=X.chunks[0])")
+    with pytest.raises(
+        TypeError, match=f"the target .* a Dask collection too, such as {remedy}; got ndarray"
+    ):
+        scan_dask(X, labels)
+    assert accumulate(scan_dask(X, da.from_array(labels, chunks=X.chunks[0]))).n_rows == 100
+    with pytest.raises(TypeError, match="a Dask collection too, or the name of a column; got ndarray"):
+        scan_dask(partitioned(rows(), 300), labels)
     with pytest.raises(TypeError, match="the weight .* must be a Dask collection too.*got list"):
         scan_dask(X, y, weight=[1] * 100)
     with pytest.raises(TypeError, match="dask DataFrame or array is needed; got ndarray"):

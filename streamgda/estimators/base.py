@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from streamgda import labels, posteriors
 from streamgda.accumulation import accumulate
-from streamgda.arrays import array_blocks, refuse_rounding, refuse_unreadable
+from streamgda.arrays import array_blocks, refuse_lazy, refuse_rounding, refuse_unreadable
 from streamgda.blocks import Block
 from streamgda.covariances import CovarianceType
 from streamgda.empty import empty_statistics
@@ -426,6 +426,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
         _refuse_what_is_no_batch(X)
         check_is_fitted(self)
+        refuse_lazy(X)
+        if hasattr(X, "columns"):  # what the model was not fitted to need not be readable
+            validate_data(self, X, reset=False, skip_check_array=True)
         refuse_unreadable(X)
         with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
             rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite="allow-nan")

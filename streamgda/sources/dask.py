@@ -182,9 +182,13 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
     beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
     for role, other in beside.items():
         if not hasattr(other, "to_delayed"):
+            remedy = (
+                "or the name of a column"
+                if hasattr(rows, "columns")
+                else "such as dask.array.from_array(y, chunks=X.chunks[0])"
+            )
             raise TypeError(
-                f"{role} of Dask rows must be a Dask collection too, or the name of a column; got "
-                f"{type(other).__name__}"
+                f"{role} of Dask rows must be a Dask collection too, {remedy}; got {type(other).__name__}"
             )
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
