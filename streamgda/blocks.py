@@ -172,7 +172,9 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
     if missing == "drop":
         blank = blank | ~_finite_rows(block.features)
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
-    elif blank.any():
+    if block.weights is not None:
+        blank = blank & (block.weights != 0)  # a row of no weight lacks nothing
+    if missing == "raise" and blank.any():
         raise ValueError(
             f"{block.row_name(int(np.argmax(blank)))} has no label (null or NaN). "
             "Mend the data or leave out such rows, as a source does with missing='drop'"

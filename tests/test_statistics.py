@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from streamgda import ClassStatistics
+from streamgda import ClassStatistics, accumulate, scan_arrow
 from tests.strategies import KINDS
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [5.0, 5.0], [0.0, 1.0], [2.0, -1.0]])
@@ -354,3 +354,13 @@ def test_a_constant_feature_has_no_scatter_at_all():
         for part in np.array_split(rows, 7):
             s.update(part, np.zeros(len(part), dtype=int))
         assert s.scatter.max() == 0
+
+
+@pytest.mark.parametrize("missing", ["raise", "drop"])
+def test_a_row_of_weight_zero_is_no_row_whatever_it_lacks(missing):
+    frame = pd.DataFrame({"u": [1.0, 2.0, np.nan, 4.0], "y": ["a", None, "b", "a"], "w": [1, 0, 0, 3]})
+    state = accumulate(scan_arrow(frame, "y", weight="w", missing=missing))
+    assert (state.n_rows, state.n_dropped) == (2, 0)
+    assert state.allclose(ClassStatistics().update([[1.0], [4.0]], ["a", "a"], [1, 3]), rtol=1e-12)
+    with pytest.raises(ValueError, match="row 1 has no label"):
+        accumulate(scan_arrow(frame, "y", features=["u"]))
