@@ -364,3 +364,17 @@ def test_a_row_of_weight_zero_is_no_row_whatever_it_lacks(missing):
     assert state.allclose(ClassStatistics().update([[1.0], [4.0]], ["a", "a"], [1, 3]), rtol=1e-12)
     with pytest.raises(ValueError, match="row 1 has no label"):
         accumulate(scan_arrow(frame, "y", features=["u"]))
+
+
+@pytest.mark.parametrize("fourth", [False, True])
+@pytest.mark.parametrize("weight", [1e308, 1e300])
+def test_weights_that_are_too_large_are_named_and_not_the_features(weight, fourth):
+    with pytest.raises(ValueError, match=r"the weights are too large.*Divide all weights"):
+        ClassStatistics(fourth_moments=fourth).update(X * 1e5, Y, np.full(5, weight))
+    s = ClassStatistics(fourth_moments=fourth).update(X[:1], Y[:1], [1e308])
+    with pytest.raises(ValueError, match="the weights are too large: their sum"):
+        s.update(X[:1], Y[:1], [1e308])
+    assert s.n_rows == 1
+    for values in (X * 1e200, X.astype(np.int8)):
+        with pytest.raises(ValueError, match=f"the {'features' if values.max() > 9 else 'weights'} are"):
+            ClassStatistics(fourth_moments=fourth).update(values, Y, np.full(5, 1e308))
