@@ -128,7 +128,8 @@ class Block:
         if self.weights is None:
             return False
         largest = max(float(np.abs(column).max()) for column in _columns(self.features))
-        return largest <= (sys.float_info.max / len(self.codes)) ** (1 / power) / 2
+        most: float = (sys.float_info.max / len(self.codes)) ** (1 / power) / 2
+        return largest <= most
 
 
 def cut_into_blocks(
