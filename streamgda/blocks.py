@@ -6,6 +6,7 @@ so what is refused, dropped or weighted is decided here and nowhere else.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ Features = Matrix | Sequence[Column]
 Missing = Literal["raise", "drop"]
 RowName = Callable[[int], str]
 
+_POWERS = {"squares": 2, "fourth powers": 4}
 _TARGET_ELEMENTS = 1 << 21
 _MOST_ROWS = 1 << 16
 _FEWEST_ROWS = 1 << 8
@@ -110,9 +112,14 @@ class Block:
         ------
         ValueError
             Always: for a NaN or an infinity where there is one, else for values so large that
-            their squares, or whichever powers are named, exceed float64.
+            their squares, or whichever powers are named, exceed float64, or for such weights.
         """
         finite = _finite_rows(self.features)
+        if finite.all() and self._fit_but_for_weights(_POWERS[powers]):
+            raise ValueError(
+                f"the weights are too large: with them, sums of {powers} exceed float64 in the rows from "
+                f"{self.row_name(0)} on. Divide all weights by a power of ten first"
+            )
         if finite.all():
             raise ValueError(
                 f"the features are too large: their {powers} exceed float64 in the rows from "
@@ -127,6 +134,14 @@ class Block:
             f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
             f"Mend the data or leave out such rows, as a source does with missing='drop'{more}"
         )
+
+    def _fit_but_for_weights(self, power: int) -> bool:
+        """Whether float64 would hold the sums of these finite values if they had no weights."""
+        if self.weights is None:
+            return False
+        largest = max(float(np.abs(column).max()) for column in _columns(self.features))
+        most: float = (sys.float_info.max / len(self.codes)) ** (1 / power) / 2
+        return largest <= most
 
 
 def cut_into_blocks(
@@ -184,7 +199,9 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
     if missing == "drop":
         blank = blank | ~_finite_rows(block.features)
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
-    elif blank.any():
+    if block.weights is not None:
+        blank = blank & (block.weights != 0)  # a row of no weight lacks nothing
+    if missing == "raise" and blank.any():
         raise ValueError(
             f"{block.row_name(int(np.argmax(blank)))} has no label (null or NaN). "
             "Mend the data or leave out such rows, as a source does with missing='drop'"

@@ -138,6 +138,8 @@ class LabelledMoments:
     def _add(self, here: NDArray[np.intp], other: LabelledMoments) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             merged = moments.merge(self.moments.take(here), other.moments)
+        if not np.isfinite(merged.weights).all():
+            raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
         if not merged.are_finite():
             powers = "fourth powers" if self.has_fourth else "squares"
             raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")

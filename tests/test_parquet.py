@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import ClassStatistics, accumulate, scan_parquet
+from streamgda import ClassStatistics, accumulate, scan_arrow, scan_parquet
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -567,3 +567,24 @@ def test_labels_that_numpy_strings_cannot_hold(tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "k": ["a\0", "a"]}), tmp_path / "1.parquet")
     with pytest.raises(ValueError, match="null character"):
         accumulate(scan_parquet(tmp_path, "k"))
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "labels"),
+    [
+        (["high", "bad\0", "low"], ["high", "low"]),
+        ([2.0, 0.5, 1.0], [2, 1]),
+        ([7, None, 3], [7, 3]),
+    ],
+)
+def test_what_a_dictionary_has_beyond_the_labels_of_rows_does_not_matter(dictionary, labels):
+    indices = pa.array([2, 0, None, 2, 0])
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(dictionary))
+    table = pa.table({"u": np.arange(5.0), "y": column})
+    state = accumulate(scan_arrow(table, "y", missing="drop"))
+    names = [labels[1], labels[0], labels[1], labels[0]]
+    assert state.n_dropped == 1
+    assert state.allclose(ClassStatistics().update([[0.0], [1.0], [3.0], [4.0]], names), rtol=1e-12)
+    bad = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array(dictionary))
+    with pytest.raises(ValueError, match="no label" if None in dictionary else "target 'y'"):
+        accumulate(scan_arrow(pa.table({"u": [0.0, 1.0], "y": bad}), "y"))

@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from streamgda import ClassStatistics
+from streamgda import ClassStatistics, accumulate, scan_arrow
 from tests.strategies import KINDS
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [5.0, 5.0], [0.0, 1.0], [2.0, -1.0]])
@@ -354,3 +354,27 @@ def test_a_constant_feature_has_no_scatter_at_all():
         for part in np.array_split(rows, 7):
             s.update(part, np.zeros(len(part), dtype=int))
         assert s.scatter.max() == 0
+
+
+@pytest.mark.parametrize("missing", ["raise", "drop"])
+def test_a_row_of_weight_zero_is_no_row_whatever_it_lacks(missing):
+    frame = pd.DataFrame({"u": [1.0, 2.0, np.nan, 4.0], "y": ["a", None, "b", "a"], "w": [1, 0, 0, 3]})
+    state = accumulate(scan_arrow(frame, "y", weight="w", missing=missing))
+    assert (state.n_rows, state.n_dropped) == (2, 0)
+    assert state.allclose(ClassStatistics().update([[1.0], [4.0]], ["a", "a"], [1, 3]), rtol=1e-12)
+    with pytest.raises(ValueError, match="row 1 has no label"):
+        accumulate(scan_arrow(frame, "y", features=["u"]))
+
+
+@pytest.mark.parametrize("fourth", [False, True])
+@pytest.mark.parametrize("weight", [1e308, 1e300])
+def test_weights_that_are_too_large_are_named_and_not_the_features(weight, fourth):
+    with pytest.raises(ValueError, match=r"the weights are too large.*Divide all weights"):
+        ClassStatistics(fourth_moments=fourth).update(X * 1e5, Y, np.full(5, weight))
+    s = ClassStatistics(fourth_moments=fourth).update(X[:1], Y[:1], [1e308])
+    with pytest.raises(ValueError, match="the weights are too large: their sum"):
+        s.update(X[:1], Y[:1], [1e308])
+    assert s.n_rows == 1
+    for values in (X * 1e200, X.astype(np.int8)):
+        with pytest.raises(ValueError, match=f"the {'features' if values.max() > 9 else 'weights'} are"):
+            ClassStatistics(fourth_moments=fourth).update(values, Y, np.full(5, 1e308))

@@ -76,13 +76,21 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     if pa.types.is_integer(column.type) and not column.null_count:
         return labels.encode(column.to_numpy())
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    values = np.empty(len(encoded.dictionary), dtype=object)
-    values[:] = encoded.dictionary.to_pylist()
-    classes, code_of, no_label = labels.encode(values)
-    unlabelled = encoded.indices.is_null().to_numpy(zero_copy_only=False)
+    null = encoded.indices.is_null().to_numpy(zero_copy_only=False)
     positions = pc.fill_null(encoded.indices, 0).to_numpy()
+    used = np.bincount(positions[~null], minlength=len(encoded.dictionary)) > 0  # others may be no labels
+    values = np.empty(len(used), dtype=object)
+    values[:] = encoded.dictionary.to_pylist()
+    classes, seen, no_label = labels.encode(values[used])
+    code_of = np.zeros(max(len(used), 1), dtype=seen.dtype)  # where all is null, nothing is in the dictionary
+    code_of[np.flatnonzero(used)] = seen
     if no_label is not None:
-        unlabelled = unlabelled | no_label[positions]
-    if not len(code_of):  # all rows are null, so no label is in the dictionary; they get code 0 even so
-        code_of = np.zeros(1, dtype=np.uint8)
-    return *labels.present(classes, code_of[positions]), unlabelled if unlabelled.any() else None
+        null = null | _spread(no_label, used)[positions]
+    return *labels.present(classes, code_of[positions]), null if null.any() else None
+
+
+def _spread(of_used: NDArray[np.bool_], used: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """For each entry of a dictionary what is so of the used ones."""
+    of_all = np.zeros(len(used), np.bool_)
+    of_all[used] = of_used
+    return of_all
