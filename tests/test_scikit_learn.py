@@ -247,6 +247,21 @@ def test_a_row_is_scored_the_same_wherever_it_stands(model):
     np.testing.assert_allclose(fitted.predict_proba(np.asfortranarray(X)), together, rtol=1e-12)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_are_scored_some_at_a_time_with_thousands_of_classes(model):
+    """So memory is bounded beside the result, and a block is never a handful of rows."""
+    n_classes = 3_000
+    y = np.arange(n_classes * 5) % n_classes
+    X = np.random.default_rng(0).normal(size=(len(y), 2)) + y[:, None]
+    fitted = model().fit(X, y)
+    blocks = [len(rows) for _, _, rows in fitted._blocks(X, missing="raise")]
+    assert sum(blocks) == len(X)
+    assert 50 < max(blocks) < 500
+    together = fitted.predict_log_proba(X[:200])
+    alone = np.concatenate([fitted.predict_log_proba(X[[i]]) for i in range(0, 200, 23)])
+    np.testing.assert_allclose(together[::23], alone, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("shrinkage", [None, 0.3, "auto", "oas"])
 def test_classes_with_the_same_mean_have_no_direction_between_them(shrinkage):
     cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])

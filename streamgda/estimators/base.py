@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +35,8 @@ T = TypeVar("T")
 Score = Literal["log_density", "discriminants", "contrasts"]
 MissingAtPrediction = Literal["raise", "marginal"]
 
-_ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
+_VALUES_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
+_SCORES_PER_BLOCK = 1 << 18  # which still fit there; more, since every block costs a step of Python per class
 
 
 def classes_of(model: GaussianClassifier[Any]) -> Labels:
@@ -397,12 +398,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         _refuse_what_is_no_batch(X)
         finalised = self._finalised_now()
         X = self._rows_of(X, missing=self.missing)
-        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], len(finalised.log_priors)))
-        blocks = blocks_by_pattern if self.missing == "marginal" else blocks_of
         result: NDArray[Any] | None = None
         with np.errstate(over="ignore", invalid="ignore"):
-            for where, gaussians, rows in blocks(X, finalised.gaussians, size):
-                scores = getattr(gaussians, score)(rows.astype(np.float64, copy=False))
+            for where, gaussians, rows in self._blocks(X, missing=self.missing):
+                scores = getattr(gaussians, score)(rows)
                 scores += finalised.log_priors
                 if score == "log_density":
                     scores[np.isnan(scores)] = -np.inf  # the row is farther than float64 reaches
@@ -414,6 +413,15 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
                 result[where] = part
         assert result is not None  # validation lets no rows pass for rows
         return result
+
+    def _blocks(self, X: NDArray[Any], *, missing: MissingAtPrediction) -> Iterator[tuple[Where, G, Array]]:
+        """Blocks of checked rows, as float64: where they stand, the densities of what is observed, that."""
+        gaussians = self._gaussians
+        of_values, of_scores = _VALUES_PER_BLOCK // X.shape[1], _SCORES_PER_BLOCK // len(self.classes_)
+        size = max(1, min(of_values, of_scores))
+        blocks = blocks_by_pattern if missing == "marginal" else blocks_of
+        for where, of_block, rows in blocks(X, gaussians, size):
+            yield where, cast("G", of_block), rows.astype(np.float64, copy=False)
 
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
         refuse_unreadable(X)
