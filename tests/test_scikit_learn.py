@@ -290,6 +290,18 @@ def test_what_is_done_to_an_attribute_leaves_the_model_as_it_is(model):
         np.testing.assert_array_equal(fitted.transform(X), projected)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_an_array_of_priors_changed_in_place_changes_nothing(model):
+    X, y = rows(3, 4)
+    priors = np.array([0.2, 0.3, 0.5])
+    fitted = model(priors=priors).fit(X, y)
+    expected = fitted.predict_proba(X)
+    priors[:] = [0.5, 0.4, 0.1]
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected)
+    learnt = fitted.class_prior_ if model is GaussianNB else fitted.priors_
+    np.testing.assert_array_equal(learnt, [0.2, 0.3, 0.5])
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_decisions_are_scikit_learns(model, n_classes):

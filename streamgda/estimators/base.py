@@ -355,10 +355,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _finalised(self, statistics: Statistics) -> _Finalised:
         self._validate_params()
         _require_two_classes(statistics)
+        priors = self._class_priors(statistics)
         with np.errstate(divide="ignore"):
-            log_priors = np.log(self._class_priors(statistics))
+            log_priors = np.log(priors)
         gaussians = self._finalise(statistics)
-        return _Finalised(statistics.revision, self.get_params(deep=False), gaussians, log_priors)
+        return _Finalised(statistics.revision, self.get_params(deep=False), gaussians, priors, log_priors)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the densities, which can be finalised again."""
@@ -474,6 +475,7 @@ class _Finalised:
     revision: object
     params: dict[str, Any]
     gaussians: Any
+    priors: Array
     log_priors: Array
     derived: dict[str, Any] = field(default_factory=dict)
 

@@ -218,7 +218,7 @@ class LinearDiscriminantAnalysis(
     @property
     def priors_(self) -> Array:
         """Prior probabilities of the classes."""
-        return self._class_priors(self.statistics_)
+        return self._finalised_now().priors.copy()
 
     @property
     def means_(self) -> Array:
@@ -244,8 +244,7 @@ class LinearDiscriminantAnalysis(
     def intercept_(self) -> Array:
         """Intercepts of the decision function."""
         gaussians = self._gaussians
-        with np.errstate(divide="ignore"):
-            log_priors = np.log(self.priors_)
+        log_priors = self._finalised_now().log_priors
         return _between_two(gaussians.intercepts - gaussians.coefficients @ gaussians.centre + log_priors)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
