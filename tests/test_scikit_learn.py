@@ -1,5 +1,7 @@
 """A drop-in: the estimators do what scikit-learn's conventions ask, and can be exchanged for its own."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -211,6 +213,21 @@ def test_components_within_the_classes_are_white_and_named():
     names = ["lineardiscriminantanalysis0", "lineardiscriminantanalysis1"]
     assert list(ours.get_feature_names_out()) == names
     assert ours.set_output(transform="pandas").transform(X).columns.tolist() == names
+
+
+def test_projecting_float32_rows_holds_no_float64_copy_of_them():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40_000, 50)).astype(np.float32), np.arange(40_000) % 2
+    fitted = LinearDiscriminantAnalysis().fit(X, y)
+    expected = (X.astype(np.float64) - fitted.xbar_) @ fitted.scalings_ + fitted.xbar_ @ fitted.scalings_
+    tracemalloc.start()
+    try:
+        projected = fitted.transform(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(projected, expected, rtol=1e-10, atol=1e-10)
+    assert peak < X.nbytes / 2  # a copy would be twice as much as X itself
 
 
 def test_more_components_than_there_are():

@@ -183,9 +183,11 @@ class LinearDiscriminantAnalysis(
             goes to the origin.
         """
         rows = self._rows_of(X)
-        projection, centre = self._projection, self.xbar_
-        projected: Array = (rows - centre) @ projection.scalings
-        projected += centre @ projection.scalings
+        scalings, centre = self._projection.scalings, self.xbar_
+        projected = np.empty((len(rows), scalings.shape[1]))
+        for where, _, block in self._blocks(rows, missing="raise"):
+            np.matmul(block - centre, scalings, out=projected[where])
+        projected += centre @ scalings
         return projected
 
     @property
