@@ -1,5 +1,7 @@
 """A drop-in: the estimators do what scikit-learn's conventions ask, and can be exchanged for its own."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -221,6 +223,21 @@ def test_components_within_the_classes_are_white_and_named():
     assert ours.set_output(transform="pandas").transform(X).columns.tolist() == names
 
 
+def test_projecting_float32_rows_holds_no_float64_copy_of_them():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40_000, 50)).astype(np.float32), np.arange(40_000) % 2
+    fitted = LinearDiscriminantAnalysis().fit(X, y)
+    expected = (X.astype(np.float64) - fitted.xbar_) @ fitted.scalings_ + fitted.xbar_ @ fitted.scalings_
+    tracemalloc.start()
+    try:
+        projected = fitted.transform(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(projected, expected, rtol=1e-10, atol=1e-10)
+    assert peak < X.nbytes / 2  # a copy would be twice as much as X itself
+
+
 def test_more_components_than_there_are():
     with pytest.raises(ValueError, match=r"n_components cannot be larger .* which is 2; got 3"):
         LinearDiscriminantAnalysis(n_components=3).fit(*rows(3, 4))
@@ -255,6 +272,21 @@ def test_a_row_is_scored_the_same_wherever_it_stands(model):
     np.testing.assert_allclose(fitted.predict_proba(np.asfortranarray(X)), together, rtol=1e-12)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_are_scored_some_at_a_time_with_thousands_of_classes(model):
+    """So memory is bounded beside the result, and a block is never a handful of rows."""
+    n_classes = 3_000
+    y = np.arange(n_classes * 5) % n_classes
+    X = np.random.default_rng(0).normal(size=(len(y), 2)) + y[:, None]
+    fitted = model().fit(X, y)
+    blocks = [len(rows) for _, _, rows in fitted._blocks(X, missing="raise")]
+    assert sum(blocks) == len(X)
+    assert 50 < max(blocks) < 500
+    together = fitted.predict_log_proba(X[:200])
+    alone = np.concatenate([fitted.predict_log_proba(X[[i]]) for i in range(0, 200, 23)])
+    np.testing.assert_allclose(together[::23], alone, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("shrinkage", [None, 0.3, "auto", "oas"])
 def test_classes_with_the_same_mean_have_no_direction_between_them(shrinkage):
     cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -281,6 +313,18 @@ def test_what_is_done_to_an_attribute_leaves_the_model_as_it_is(model):
     np.testing.assert_array_equal(fitted.predict_proba(X), expected)
     if hasattr(fitted, "transform"):
         np.testing.assert_array_equal(fitted.transform(X), projected)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_array_of_priors_changed_in_place_changes_nothing(model):
+    X, y = rows(3, 4)
+    priors = np.array([0.2, 0.3, 0.5])
+    fitted = model(priors=priors).fit(X, y)
+    expected = fitted.predict_proba(X)
+    priors[:] = [0.5, 0.4, 0.1]
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected)
+    learnt = fitted.class_prior_ if model is GaussianNB else fitted.priors_
+    np.testing.assert_array_equal(learnt, [0.2, 0.3, 0.5])
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

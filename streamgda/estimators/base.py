@@ -35,7 +35,8 @@ T = TypeVar("T")
 Score = Literal["log_density", "discriminants", "contrasts"]
 MissingAtPrediction = Literal["raise", "marginal"]
 
-_ELEMENTS_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
+_VALUES_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
+_SCORES_PER_BLOCK = 1 << 18  # which still fit there; more, since every block costs a step of Python per class
 
 
 def classes_of(model: GaussianClassifier[Any]) -> Labels:
@@ -357,10 +358,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         self._validate_params()
         _require_two_classes(statistics)
         _require_finite(statistics)
+        priors = self._class_priors(statistics)
         with np.errstate(divide="ignore"):
-            log_priors = np.log(self._class_priors(statistics))
+            log_priors = np.log(priors)
         gaussians = self._finalise(statistics)
-        return _Finalised(statistics.revision, self.get_params(deep=False), gaussians, log_priors)
+        return _Finalised(statistics.revision, self.get_params(deep=False), gaussians, priors, log_priors)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the densities, which can be finalised again."""
@@ -418,7 +420,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
     def _blocks(self, X: NDArray[Any], *, missing: MissingAtPrediction) -> Iterator[tuple[Where, G, Array]]:
         """Blocks of checked rows, as float64: where they stand, the densities of what is observed, that."""
         gaussians = self._gaussians
-        size = max(1, _ELEMENTS_PER_BLOCK // max(X.shape[1], len(gaussians.means)))
+        of_values, of_scores = _VALUES_PER_BLOCK // X.shape[1], _SCORES_PER_BLOCK // len(gaussians.means)
+        size = max(1, min(of_values, of_scores))
         blocks = blocks_by_pattern if missing == "marginal" else blocks_of
         for where, of_block, rows in blocks(X, gaussians, size):
             yield where, cast("G", of_block), rows.astype(np.float64, copy=False)
@@ -513,6 +516,7 @@ class _Finalised:
     revision: object
     params: dict[str, Any]
     gaussians: Any
+    priors: Array
     log_priors: Array
     derived: dict[str, Any] = field(default_factory=dict)
 

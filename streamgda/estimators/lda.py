@@ -185,9 +185,11 @@ class LinearDiscriminantAnalysis(
             goes to the origin.
         """
         rows = self._rows_of(X)
-        projection, centre = self._projection, self.xbar_
-        projected: Array = (rows - centre) @ projection.scalings
-        projected += centre @ projection.scalings
+        scalings, centre = self._projection.scalings, self.xbar_
+        projected = np.empty((len(rows), scalings.shape[1]))
+        for where, _, block in self._blocks(rows, missing="raise"):
+            np.matmul(block - centre, scalings, out=projected[where])
+        projected += centre @ scalings
         return projected
 
     @property
@@ -220,7 +222,7 @@ class LinearDiscriminantAnalysis(
     @property
     def priors_(self) -> Array:
         """Prior probabilities of the classes."""
-        return self._class_priors(self.statistics_)
+        return self._finalised_now().priors.copy()
 
     @property
     def means_(self) -> Array:
@@ -246,8 +248,7 @@ class LinearDiscriminantAnalysis(
     def intercept_(self) -> Array:
         """Intercepts of the decision function."""
         gaussians = self._gaussians
-        with np.errstate(divide="ignore"):
-            log_priors = np.log(self.priors_)
+        log_priors = self._finalised_now().log_priors
         return _between_two(gaussians.intercepts - gaussians.coefficients @ gaussians.centre + log_priors)
 
     # ------------------------------------------------------------------ exchange with scikit-learn

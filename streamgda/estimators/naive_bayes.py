@@ -112,7 +112,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     @property
     def class_prior_(self) -> Array:
         """Prior probabilities of the classes."""
-        return self._class_priors(self.statistics_)
+        return self._finalised_now().priors.copy()
 
     @property
     def theta_(self) -> Array:

@@ -135,7 +135,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
     @property
     def priors_(self) -> Array:
         """Prior probabilities of the classes."""
-        return self._class_priors(self.statistics_)
+        return self._finalised_now().priors.copy()
 
     @property
     def means_(self) -> Array:
