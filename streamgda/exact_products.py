@@ -49,12 +49,11 @@ def reduce_block(block: Block, scatter: ExactScatter, workspace: Workspace) -> S
         weights.append((exponent, np.diff(bounds)))
         totals += [(e + exponent, term) for e, term in sums.totals.items()]
         products += [(e + exponent, scatter.packed(term)) for e, term in sums.products.items()]
-    pairs = len(scatter.pairs(n_features)[0])
     return Sums(
         scatter,
         ExactArray.of_terms(weights, (n_classes,)),
         ExactArray.of_terms(totals, (n_classes, n_features)),
-        ExactArray.of_terms(products, (scatter.n_matrices(n_classes), pairs)),
+        ExactArray.of_terms(products, (scatter.n_matrices(n_classes), scatter.n_pairs(n_features))),
     )
 
 

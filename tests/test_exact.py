@@ -581,3 +581,34 @@ def test_the_state_is_small():
     for kind in KINDS:
         floating = ClassStatistics(kind).update(rows, labels)
         assert of(kind, rows, labels).nbytes < 4 * floating.nbytes
+
+
+# ---------------------------------------------------------------------- what no rows could have left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_can_be_taken_from_nothing(kind):
+    state = of(kind, [[1.0, 2.0]], ["a"])
+    assert state - ExactClassStatistics(kind) == state
+    assert ExactClassStatistics(kind) - ExactClassStatistics(kind) == ExactClassStatistics(kind)
+    assert state - state - ExactClassStatistics(kind) == ExactClassStatistics(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_that_is_left_does_not_vary(kind):
+    state, before = of(kind, [[0.0], [10.0]], [0, 0]), of(kind, [[0.0], [10.0]], [0, 0])
+    with pytest.raises(ValueError, match="never went into the state"):
+        state - of(kind, [[5.0]], [0])
+    assert state == before
+    assert state - of(kind, [[10.0]], [0]) == of(kind, [[0.0]], [0])
+    with pytest.raises(ValueError, match="of no rows"):
+        ExactClassStatistics.from_sums(
+            [0], [1], [[5]], [[50]] if kind != "full" else [[[50]]], covariance_type=kind
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_row_that_is_left_weighs_less_than_one(kind):
+    state = of(kind, np.zeros((3, 1)), [0, 0, 0], [1, 1, 5])
+    with pytest.raises(ValueError, match="cannot remove 1 rows of weight 6 from 3 rows of weight 7"):
+        state - of(kind, [[0.0]], [0], [6])
