@@ -20,8 +20,14 @@ def to_table(manifest: Manifest) -> pa.Table:
     keys = [manifest.holdings[path].partition_keys for path in sorted(manifest.holdings)]
     for name in dict.fromkeys(name for partition in keys for name in partition):
         if name not in table.column_names:
-            table = table.append_column(name, pa.array([partition.get(name) for partition in keys]))
+            table = table.append_column(name, _key_column([partition.get(name) for partition in keys]))
     return table.drop_columns(["partition"])
+
+
+def _key_column(values: list[Any]) -> pa.Array:
+    """Values of one type, or, where a key was a number until a folder had a name, all as strings."""
+    kinds = {type(value) for value in values} - {type(None)}
+    return pa.array(values if len(kinds) < 2 else [v if v is None else str(v) for v in values])
 
 
 def select(
