@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from streamgda import labels
 from streamgda.labels import Codes, Labels
 
+_INTEGERS_OF_FLOATS = 1 << 53
+
 
 def is_number(arrow_type: pa.DataType) -> bool:
     """Whether a column of this type can be a feature or a weight."""
@@ -50,8 +52,20 @@ def numbers(column: pa.Array) -> NDArray[Any]:
     try:
         values: NDArray[Any] = column.to_numpy()
     except pa.ArrowInvalid:  # nulls, bools and decimals have no like in NumPy
-        values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        if _is_wide(column):
+            values = column.fill_null(0).to_numpy().astype(np.longdouble)
+            values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        else:
+            values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return values
+
+
+def _is_wide(column: pa.Array) -> bool:
+    """Whether it holds integers that float64 would round."""
+    if not pa.types.is_integer(column.type) or column.type.bit_width < 64:
+        return False
+    extremes = pc.min_max(column).as_py().values()
+    return any(value is not None and abs(value) > _INTEGERS_OF_FLOATS for value in extremes)
 
 
 def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
