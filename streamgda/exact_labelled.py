@@ -22,6 +22,9 @@ from streamgda.exact_slices import Indices
 from streamgda.exact_sums import Sums
 from streamgda.labels import Labels
 from streamgda.moments import Workspace
+from streamgda.tabular import as_counts
+
+_FURTHEST = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class LabelledSums:
         _check_counts(self, removed, rest)
         _check_emptied(rest)
         rest = rest.of_classes(np.flatnonzero(rest.counts))
-        if len(rest.classes) and not ExactMoments(rest.sums).are_of_rows():
+        if len(rest.classes) and not ExactMoments(rest.sums).are_of_rows(rest.counts):
             raise ValueError("a variance would be negative: these rows never went into the state")
         return rest
 
@@ -186,7 +189,7 @@ class LabelledSums:
         scatter, classes = SCATTERS[kind.name], labels.as_labels(columns["label"])
         shapes = [array.shape for array in Sums.zeros(scatter, len(classes), n_features).arrays]
         arrays = [
-            ExactArray.of_planes(_planes(columns[f"{name}_digits"], shape, name), int(positions[name]))
+            ExactArray.of_planes(_planes(columns[f"{name}_digits"], shape, name), _position(positions[name]))
             for name, shape in zip(_names(scatter), shapes, strict=True)
         ]
         return cls.of_sums(kind, classes, np.asarray(columns["count"]), Sums(scatter, *arrays))
@@ -234,19 +237,19 @@ class LabelledSums:
         """
         if len(np.unique(classes)) != len(classes) or counts.shape != classes.shape:
             raise ValueError("there must be one count for each class, and each class once")
-        weights = sums.weights.fractions()
-        for k in np.flatnonzero(~((counts > 0) & (counts == np.floor(counts)) & (weights > 0).astype(bool))):
+        counts, weights = as_counts(counts), sums.weights.fractions()
+        for k in np.flatnonzero(~((counts > 0) & (weights >= counts).astype(bool))):
             raise ValueError(f"class {classes[k]!s} has count {counts[k]} and weight {weights[k]}")
         if any(weight.denominator != 1 for weight in weights):
             raise ValueError("the weights of exact statistics are whole numbers")
         if not len(classes):
             return cls.empty(kind, sums.totals.shape[1])
-        if not ExactMoments(sums).are_of_rows():
+        if not ExactMoments(sums).are_of_rows(counts):
             raise ValueError(
                 "a variance would be negative, or a correlation exceed 1: these sums are of no rows"
             )
         order = np.argsort(classes)
-        return cls(kind, classes[order], counts[order].astype(np.int64), sums.take(order))
+        return cls(kind, classes[order], counts[order], sums.take(order))
 
 
 def _narrow(classes: Labels) -> Labels:
@@ -282,11 +285,17 @@ def _planes(digits: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[
     return np.moveaxis(planes, 1, 0).astype(np.int64)
 
 
+def _position(value: Any) -> int:
+    """The position of a plane from outside, which may be anything."""
+    if type(value) is not int or abs(value) > _FURTHEST:
+        raise ValueError(f"a position is {value!r}, where a whole number of at most {_FURTHEST} is due")
+    return value
+
+
 def _check_counts(whole: LabelledSums, removed: LabelledSums, rest: LabelledSums) -> None:
     left = rest.sums.weights.integers()[0]
-    impossible = (
-        (rest.counts < 0) | (left < 0).astype(bool) | ((rest.counts == 0) != (left == 0).astype(bool))
-    )
+    too_light = (left < rest.counts).astype(bool)  # a row weighs one or more
+    impossible = (rest.counts < 0) | too_light | ((rest.counts == 0) & (left != 0).astype(bool))
     for k in np.flatnonzero(impossible):
         raise ValueError(
             f"class {whole.classes[k]!s}: cannot remove {removed.counts[k]} rows of weight "
@@ -298,9 +307,10 @@ def _check_counts(whole: LabelledSums, removed: LabelledSums, rest: LabelledSums
 def _check_emptied(rest: LabelledSums) -> None:
     """Refuse rows that empty a class, or all, and yet leave something of its sums."""
     emptied = np.flatnonzero(rest.counts == 0)
-    matrices = [0] if rest.scatter.is_pooled else emptied
     left = [rest.sums.totals[emptied]]
-    if len(emptied) == len(rest.counts) or not rest.scatter.is_pooled:
-        left.append(rest.sums.products[matrices])
+    if not rest.scatter.is_pooled:
+        left.append(rest.sums.products[emptied])
+    elif len(emptied) == len(rest.counts):
+        left.append(rest.sums.products)
     if any(len(array.digits) for array in left):
         raise ValueError("the sums of a class differ: these rows never went into the state")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda import moments
-from streamgda.blocks import Block, Column, Features
+from streamgda.blocks import Block, Column, Features, Matrix
 from streamgda.covariances import Array
 from streamgda.exact_numbers import ExactArray, Integers
 from streamgda.exact_scatter import ExactScatter, Segments, Terms
@@ -199,7 +199,8 @@ def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
 
 def _halves(features: Features) -> tuple[Features, Features | None]:
     """The features and None; or, of integers that float64 would round, multiples of 2^11 and the rest."""
-    parts = [features] if isinstance(features, np.ndarray) else list(features)
+    features = _integral(features) if isinstance(features, np.ndarray) else list(map(_integral, features))
+    parts = [features] if isinstance(features, np.ndarray) else features
     if not any(_is_rounded(part) for part in parts):
         return features, None
     wide = [_is_rounded(part) for part in parts]
@@ -208,12 +209,31 @@ def _halves(features: Features) -> tuple[Features, Features | None]:
     return (high[0], low[0]) if isinstance(features, np.ndarray) else (high, low)
 
 
+def _integral(values: Matrix) -> Matrix:
+    """Whole numbers of 64 bits as integers, where a longer float holds them, as it does beside nulls."""
+    if not _is_longer(values):
+        return values
+    for integers in (np.int64, np.uint64):
+        limits = np.iinfo(integers)
+        if ((values >= limits.min) & (values <= limits.max) & (values == np.floor(values))).all():
+            return values.astype(integers)
+    return values
+
+
+def _is_longer(values: Matrix) -> bool:
+    """Whether these are floats of more bits than float64."""
+    return values.dtype.kind == "f" and values.dtype.itemsize > 8
+
+
 def _is_rounded(values: Column) -> bool:
     """Whether float64 may not hold some of these numbers."""
-    if values.dtype.kind == "f" and values.dtype.itemsize > 8 and (values.astype(np.float64) != values).any():
-        raise ValueError(
-            f"exact statistics take float64 and less; some values of type {values.dtype} need more"
-        )
+    if _is_longer(values):
+        with np.errstate(over="ignore"):
+            rounded = values.astype(np.float64) != values
+        if rounded.any() and np.isfinite(values).all():  # what is not finite is refused by name
+            raise ValueError(
+                f"exact statistics take float64 and less; some values of type {values.dtype} need more"
+            )
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
         return False
     return bool(values.max() > _INTEGERS_OF_FLOATS or values.min() < -_INTEGERS_OF_FLOATS)

@@ -10,6 +10,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamgda.covariances import Array
 from streamgda.exact_numbers import ExactArray, PythonIntegers
@@ -83,11 +84,19 @@ class ExactMoments:
         numerators, exponent = _difference(weight * squares, self._square, total * total, 2 * self._unit)
         return _quotients(numerators, weight * weight, exponent)
 
-    def are_of_rows(self) -> bool:
-        """Whether any rows could have these sums, as far as can be told: no variance is negative."""
+    def are_of_rows(self, counts: NDArray[np.int64]) -> bool:
+        """Whether so many rows could have these sums, as far as can be told.
+
+        No variance is negative, nor is there any within a class of one row.
+        """
         numerators, _, _ = self._within()
         variances = numerators[:, self._diagonal]
-        return bool((variances >= 0).all()) and self._are_correlations(numerators, variances)
+        lonely = np.array([counts.max() == 1]) if self._scatter.is_pooled else counts == 1
+        return (
+            bool((variances >= 0).all())
+            and not variances[lonely].any()
+            and self._are_correlations(numerators, variances)
+        )
 
     def _are_correlations(self, numerators: PythonIntegers, variances: PythonIntegers) -> bool:
         """Whether no correlation exceeds one."""

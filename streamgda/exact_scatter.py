@@ -78,6 +78,10 @@ class ExactScatter(ABC):
     def pairs(self, n_features: int) -> tuple[Indices, Indices]:
         """The features i ≤ j of each product that is kept: two arrays of shape (P,)."""
 
+    def n_pairs(self, n_features: int) -> int:
+        """How many products are kept: P."""
+        return n_features * (n_features + 1) // 2
+
     @abstractmethod
     def packed(self, products: NDArray[N]) -> NDArray[N]:
         """Each product once."""
@@ -145,6 +149,9 @@ class _Diagonal(ExactScatter):
 
     def pairs(self, n_features: int) -> tuple[Indices, Indices]:
         return np.arange(n_features), np.arange(n_features)
+
+    def n_pairs(self, n_features: int) -> int:
+        return n_features
 
     def packed(self, products: NDArray[N]) -> NDArray[N]:
         return products

@@ -36,8 +36,7 @@ class Sums:
     @classmethod
     def zeros(cls, scatter: ExactScatter, n_classes: int, n_features: int) -> Self:
         """The sums of no rows."""
-        pairs = len(scatter.pairs(n_features)[0])
-        products = ExactArray.zeros(scatter.n_matrices(n_classes), pairs)
+        products = ExactArray.zeros(scatter.n_matrices(n_classes), scatter.n_pairs(n_features))
         return cls(scatter, ExactArray.zeros(n_classes), ExactArray.zeros(n_classes, n_features), products)
 
     @property

@@ -187,7 +187,7 @@ def gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: 
 def _gather_columns(
     columns: Sequence[Column], order: NDArray[np.intp], rows: Array, workspace: Workspace
 ) -> None:
-    column = workspace.column(len(order))
+    column = workspace.column(len(columns[0]))  # of which `order` may take a part
     for source, row in zip(columns, rows, strict=True):
         # The copy converts, and it brings the column into the cache in one straight run: the
         # gather jumps, and would wait for memory at every jump.

@@ -32,5 +32,7 @@ def state_of(table: pa.Table, metadata: tables.Metadata, path: str) -> Statistic
         return kind.from_columns(tables.from_arrow(table), metadata)
     except KeyError as error:
         raise ValueError(f"{path} is damaged: its metadata has no {error}") from error
+    except MemoryError as error:
+        raise ValueError(f"{path} is damaged or too large for the memory: {error}") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error

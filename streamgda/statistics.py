@@ -405,7 +405,8 @@ class ClassStatistics(SavedAsTable):
         state._n_dropped = tabular.natural(metadata["n_dropped"], "n_dropped")
         state._held = tabular.from_columns(state._held.kind, columns, n_features)
         check_names(state.feature_names, n_features)
-        if metadata["definite"] and not state._held.kind.is_semidefinite(state._held.moments.scatter):
+        scatter = state._held.moments.scatter
+        if metadata["definite"] and state.n_rows and not state._held.kind.is_semidefinite(scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return state
 

@@ -147,10 +147,10 @@ def _metadata_of(parquet: pq.ParquetFile, path: str) -> dict[str, Any]:
         )
     try:
         metadata = json.loads(document)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: its metadata is not JSON ({error})") from error
     version = metadata.get("format_version") if isinstance(metadata, dict) else None
-    if not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise ValueError(f"{path} is damaged: its metadata has no format_version")
     if version > FORMAT_VERSION:
         raise ValueError(

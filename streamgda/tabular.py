@@ -15,6 +15,7 @@ from streamgda.labelled import LabelledMoments
 from streamgda.moments import Moments
 
 _FOURTH = {"third_moment", "fourth_moment"}
+_TOO_MANY = 2.0**63
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -96,7 +97,8 @@ def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> F
 
 def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
     per_class, per_mean = (n_classes,), (n_classes, n_features)
-    scatter = (1 if kind.name == "tied" else n_classes, kind.packed(kind.zeros(1, n_features)).shape[-1])
+    pairs = n_features if kind.name == "diag" else n_features * (n_features + 1) // 2
+    scatter = (1 if kind.name == "tied" else n_classes, pairs)
     third = (n_classes, n_features * n_features)
     return [per_class, per_class, per_class, per_mean, per_mean, scatter, third, scatter]
 
@@ -108,9 +110,22 @@ def _checked(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray
         raise ValueError(f"column {name!r} holds {values.dtype} where numbers are due")
     if not np.isfinite(values).all():
         raise ValueError(f"column {name!r} holds NaN or infinity")
-    if name == "count" and (values != np.floor(values)).any():
-        raise ValueError("column 'count' holds what is no whole number")
-    return values.astype(np.int64 if name == "count" else np.float64)  # a copy: Arrow's are read-only
+    return as_counts(values) if name == "count" else values.astype(np.float64)
+
+
+def as_counts(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Numbers of rows from outside, such as an SQL engine may give as floats, in an array of their own.
+
+    Raises
+    ------
+    ValueError
+        If one is no whole number, or beyond 63 bits.
+    """
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"counts are {values.dtype} where whole numbers are due")
+    for value in values[~((values == np.floor(values)) & (np.abs(values.astype(np.float64)) < _TOO_MANY))]:
+        raise ValueError(f"a count is {value}, which is no whole number of rows")
+    return values.astype(np.int64)
 
 
 def _check_totals(classes: labels.Labels, counts: NDArray[Any], weights: Array) -> None:
@@ -127,7 +142,7 @@ def natural(value: Any, name: str) -> int:
     ValueError
         If it is no whole number of at least 0.
     """
-    if not isinstance(value, int) or value < 0:
+    if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError(f"{name} is {value!r} where a whole number is due")
     return value
 

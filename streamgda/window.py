@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.covariances import CovarianceType
@@ -58,8 +59,8 @@ class WindowedStatistics:
         exact: bool = False,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        if n_batches < 1:
-            raise ValueError(f"a window holds at least one batch; got n_batches={n_batches!r}")
+        if not isinstance(n_batches, int | np.integer) or n_batches < 1:
+            raise ValueError(f"a window holds whole batches, at least one; got n_batches={n_batches!r}")
         self.n_batches = n_batches
         self._nothing = empty_statistics(
             covariance_type, fourth_moments=fourth_moments, exact=exact, feature_names=feature_names

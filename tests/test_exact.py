@@ -446,16 +446,6 @@ def test_integers_that_numpy_would_round_are_refused(rows):
             learn(rows, [0, 1])
 
 
-@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no float here holds such integers")
-def test_integers_beside_nulls_are_not_rounded():
-    table = pa.table({"t": [2**53 + 1, None, 2], "y": [0, 0, 1]})
-    assert accumulate(scan_arrow(table, "y", missing="drop")).n_rows == 2
-    with pytest.raises(ValueError, match="need more"):
-        accumulate(scan_arrow(table, "y", missing="drop"), exact=True)
-    small = pa.table({"t": [2**53, None, 2], "y": [0, 0, 1]})
-    assert accumulate(scan_arrow(small, "y", missing="drop"), exact=True).n_rows == 2
-
-
 def test_integers_that_float64_would_round_are_exact():
     rows = np.array([[2**53 + 1, 3], [-(2**63), 5], [2**63 - 1, 7]])
     assert of("full", rows, [0, 0, 0]).sums.tolist() == [[float(2**53), 15.0]]
@@ -624,3 +614,64 @@ def test_the_state_is_small():
     for kind in KINDS:
         floating = ClassStatistics(kind).update(rows, labels)
         assert of(kind, rows, labels).nbytes < 4 * floating.nbytes
+
+
+# ---------------------------------------------------------------------- what no rows could have left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_can_be_taken_from_nothing(kind):
+    state = of(kind, [[1.0, 2.0]], ["a"])
+    assert state - ExactClassStatistics(kind) == state
+    assert ExactClassStatistics(kind) - ExactClassStatistics(kind) == ExactClassStatistics(kind)
+    assert state - state - ExactClassStatistics(kind) == ExactClassStatistics(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_that_is_left_does_not_vary(kind):
+    state, before = of(kind, [[0.0], [10.0]], [0, 0]), of(kind, [[0.0], [10.0]], [0, 0])
+    with pytest.raises(ValueError, match="never went into the state"):
+        state - of(kind, [[5.0]], [0])
+    assert state == before
+    assert state - of(kind, [[10.0]], [0]) == of(kind, [[0.0]], [0])
+    with pytest.raises(ValueError, match="of no rows"):
+        ExactClassStatistics.from_sums(
+            [0], [1], [[5]], [[50]] if kind != "full" else [[[50]]], covariance_type=kind
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_row_that_is_left_weighs_less_than_one(kind):
+    state = of(kind, np.zeros((3, 1)), [0, 0, 0], [1, 1, 5])
+    with pytest.raises(ValueError, match="cannot remove 1 rows of weight 6 from 3 rows of weight 7"):
+        state - of(kind, [[0.0]], [0], [6])
+
+
+# ---------------------------------------------------------------------- columns beside others
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_repeat_rows_of_columns(tmp_path, kind):
+    """Where rows of some weights are a part of a block, in an array by columns and in a file."""
+    X, y, weights = np.arange(10.0).reshape(5, 2) ** 3, np.array([0, 1, 0, 1, 1]), np.array([1, 2, 3, 4, 7])
+    repeated = of(kind, np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    by_columns = of(kind, np.asfortranarray(X), y, weights)
+    pq.write_table(pa.table({"u": X[:, 0], "v": X[:, 1], "y": y, "w": weights}), tmp_path / "0.parquet")
+    read = accumulate(scan_parquet(tmp_path, "y", weight="w"), kind, exact=True)
+    for state in (by_columns, read):
+        assert state.weights.tolist() == repeated.weights.tolist()
+        assert state.scatter.tobytes() == repeated.scatter.tobytes()
+
+
+def test_a_null_does_not_round_the_integers_beside_it(tmp_path):
+    values = [2**53 + 1, 2**63 - 1, None, -(2**53) - 1, 5]
+    table = pa.table({"x": pa.array(values, pa.int64()), "y": ["a"] * 5})
+    pq.write_table(table, tmp_path / "0.parquet")
+    state = accumulate(scan_parquet(tmp_path, "y", missing="drop"), exact=True)
+    kept = np.array([[value] for value in values if value is not None])
+    assert state.n_dropped == 1
+    assert state.sums.tolist() == of("full", kept, ["a"] * 4).sums.tolist()
+    assert state.scatter.tobytes() == of("full", kept, ["a"] * 4).scatter.tobytes()
+    assert state._held.equals(of("full", kept, ["a"] * 4)._held)
+    with pytest.raises(ValueError, match="row 2: feature 'x' is NaN or null"):
+        accumulate(scan_parquet(tmp_path, "y"), exact=True)

@@ -293,6 +293,21 @@ def test_some_entries_by_time_and_all_by_age(by_region, ledger):
     assert ledger.statistics(half_life=2 * DAY).allclose(decayed, rtol=1e-9)
 
 
+def test_a_key_of_numbers_may_become_one_of_names(tmp_path, ledger):
+    put(tmp_path / "data" / "region=1" / "0.parquet", rows(10))
+    ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
+    put(tmp_path / "data" / "region=north" / "0.parquet", rows(20))
+    ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
+    assert ledger.files["region"].to_pylist() == ["1", "north"]
+    assert ledger.statistics(where=[("region", "=", "north")]).n_rows == 20
+
+
+def test_a_file_that_is_listed_twice_is_named(data, ledger):
+    file = str(data / "0.parquet")
+    with pytest.raises(ValueError, match="0.parquet is listed more than once"):
+        ledger.refresh(scan([file, file]))
+
+
 def test_what_cannot_be_chosen_is_refused(by_region, ledger):
     with pytest.raises(ValueError, match="holds no file that is chosen, of 6 in all"):
         ledger.statistics(where="region=west/*")

@@ -372,6 +372,7 @@ def packed(matrix, times=3):
             "has format 2, and this version of streamgda reads up to format 1: upgrade",
         ),
         ({"format_version": "1"}, {}, "its metadata has no format_version"),
+        ({"format_version": True}, {}, "its metadata has no format_version"),
         ({"kind": "Histogram"}, {}, "its kind is 'Histogram'"),
         ({"kind": ["ClassStatistics"]}, {}, "its kind is"),
         ({"covariance_type": "round"}, {}, "covariance_type must be one of"),
@@ -394,6 +395,7 @@ def packed(matrix, times=3):
         ({}, {"count": None}, "no column 'count'"),
         ({}, {"count": [20, -1, 20]}, "class bee has count -1"),
         ({}, {"count": [20, 0.5, 20]}, "no whole number"),
+        ({}, {"count": [20, 1e300, 20]}, "no whole number"),
         ({}, {"weight": [20.0, 0.0, 20.0]}, "class bee has weight 0"),
         ({}, {"weight": [20.0, np.nan, 20.0]}, "column 'weight' holds NaN"),
         ({}, {"weight": ["a", "b", "c"]}, "column 'weight' holds object where numbers are due"),
@@ -456,3 +458,41 @@ def test_foreign_files_are_refused(path):
         load(path.with_name("nosuch"))
     with pytest.raises(FileNotFoundError, match="there is no file"):
         load(path.parent)
+
+
+@pytest.mark.parametrize("covariance_type", KINDS)
+@pytest.mark.parametrize("kind", [ClassStatistics, ExactClassStatistics])
+def test_a_lie_about_the_number_of_features_asks_for_no_memory(path, kind, covariance_type):
+    kind(covariance_type).update(X, Y).save(path)
+    rewrite(path, {"n_features": 10**15})
+    with pytest.raises(ValueError, match="damaged"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "columns", "message"),
+    [
+        ({"positions": {"weight": 0, "sum": 0, "outer_sum": 10**9}}, {}, "a position is 1000000000"),
+        ({"positions": {"weight": 0, "sum": 0.5, "outer_sum": 0}}, {}, "a position is 0.5"),
+        ({"positions": {"weight": 0, "sum": np.inf, "outer_sum": 0}}, {}, "a position is inf"),
+        ({"n_dropped": True}, {}, "n_dropped is True"),
+        ({}, {"count": [np.inf, 20.0, 20.0]}, "a count is inf"),
+        ({}, {"count": [20.0, 1e300, 20.0]}, "a count is 1e+300"),
+        ({}, {"count": pa.array([2**64 - 1, 20, 20], pa.uint64())}, "a count is 18446744073709551615"),
+        ({}, {"count": [True, True, True]}, "counts are bool"),
+        ({}, {"count": [20, 21, 20]}, "class bee has count 21 and weight 20"),
+    ],
+)
+def test_an_inconsistent_exact_file_is_refused_in_one_line(path, metadata, columns, message):
+    ExactClassStatistics().update(np.rint(X), Y).save(path)
+    rewrite(path, metadata, **columns)
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_bottomless_document_is_refused(saved):
+    table = pq.read_table(saved)
+    pq.write_table(table.replace_schema_metadata({"streamgda": "[" * 200_000}), saved)
+    with pytest.raises(ValueError, match="its metadata is not JSON"):
+        load(saved)

@@ -82,5 +82,7 @@ def test_batches_and_results_are_not_shared():
 
 
 def test_a_window_without_room_is_refused():
-    with pytest.raises(ValueError, match="at least one batch; got n_batches=0"):
+    with pytest.raises(ValueError, match="at least one; got n_batches=2.5"):
+        WindowedStatistics(2.5)
+    with pytest.raises(ValueError, match="at least one; got n_batches=0"):
         WindowedStatistics(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,9 @@ def plan_refresh(
     An entry that holds several files is of use only while all of them are there, unchanged.
     """
     present = {file.path: file for file in files}
+    if len(present) < len(files):
+        twice = next(path for path, times in Counter(file.path for file in files).items() if times > 1)
+        raise ValueError(f"{twice} is listed more than once; a ledger counts each file once, so list it once")
     whole = {
         entry
         for entry, holdings in manifest.entries.items()

@@ -24,9 +24,9 @@ class Total:
         """The state of just these entries; None, if another one or none stands there."""
         try:
             table, metadata = tables.read(self.path, self.filesystem)
+            return state_of(table, metadata, self.path) if metadata.get("of") == _of(entries) else None
         except (FileNotFoundError, ValueError):
             return None
-        return state_of(table, metadata, self.path) if metadata.get("of") == _of(entries) else None
 
     def write(self, statistics: Statistics, entries: Collection[str]) -> None:
         """Put the state of these entries in place of the one that stands there."""
