@@ -844,3 +844,30 @@ def test_the_schema_of_a_dataset_decides_what_its_columns_are(tmp_path):
     assert state.allclose(ClassStatistics().update(X, LABELS["int"].astype(str)), rtol=1e-12)
     with pytest.raises(ValueError, match="column 'y' is string and cannot be a feature"):
         scan_arrow(ds.dataset(tmp_path, schema=as_text), "u")
+
+
+def test_a_dataset_that_has_no_parts_is_refused_at_once(tmp_path):
+    with pytest.raises(FileNotFoundError, match="the dataset has no files"):
+        scan_arrow(ds.dataset(tmp_path, format="parquet"), "y")
+    pq.write_table(rows(), tmp_path / "1.parquet")
+    dataset = ds.dataset(tmp_path)
+    with pytest.raises(ValueError, match=r"scan dataset\.scanner\(filter=\.\.\.\)\.to_reader"):
+        scan_arrow(dataset.filter(ds.field("u") > 0), "y")
+    reader = dataset.scanner(filter=ds.field("u") > 0).to_reader()
+    assert accumulate(scan_arrow(reader, "y", **COLUMNS)).n_rows == (U > 0).sum()
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_a_dataset_of_a_table_is_read_as_the_table(scheduler):
+    source = scan_arrow(ds.dataset(rows()), "y", **COLUMNS)
+    assert same_bits(accumulate(source, scheduler=scheduler), in_memory(rows()))
+
+
+def test_a_column_that_changes_its_type_from_file_to_file_is_told_with_the_remedy(tmp_path):
+    (tmp_path / "1.csv").write_text("u,y\n1,0\n2,1\n")
+    (tmp_path / "2.csv").write_text("u,y\n1.5,0\n2,1\n")
+    with pytest.raises(ValueError, match=r"2\.csv cannot be read as Csv, .* or a column is not of the type"):
+        accumulate(scan_arrow(ds.dataset(tmp_path, format="csv"), "y"))
+    schema = pa.schema([("u", pa.float64()), ("y", pa.int64())])
+    state = accumulate(scan_arrow(ds.dataset(tmp_path, format="csv", schema=schema), "y"))
+    assert state.means.tolist() == [[1.25], [2.0]]

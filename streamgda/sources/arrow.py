@@ -20,6 +20,11 @@ from streamgda.sources.roles import Roles
 
 Batches = Iterable[pa.RecordBatch]
 
+_UNREADABLE = (
+    "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "
+    "the dataset with a schema that serves all its files)"
+)
+
 
 def scan_arrow(
     data: Any,
@@ -58,8 +63,10 @@ def scan_arrow(
     ------
     TypeError
         If the data is none of these.
+    FileNotFoundError
+        If a dataset has no files.
     ValueError
-        If a column is missing, has a type that cannot serve, or has two roles.
+        If a column is missing, has a type that cannot serve, or has two roles, or a dataset is filtered.
 
     Examples
     --------
@@ -70,6 +77,10 @@ def scan_arrow(
     array([[2.],
            [8.]])
     """
+    if isinstance(data, ds.Dataset):
+        _refuse_dataset_without_parts(data)
+    if isinstance(data, ds.InMemoryDataset):
+        data = data.to_table()  # which can be sent to another process
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
         return ParquetSource(data, target, features, weight, None, missing)
     kind, data = _kind_of(data)
@@ -84,6 +95,18 @@ def scan_arrow(
     )
     roles.check_types(data.schema, "the data")
     return kind(data, roles)
+
+
+def _refuse_dataset_without_parts(data: ds.Dataset) -> None:
+    if isinstance(data, ds.FileSystemDataset) and not data.files:
+        raise FileNotFoundError("the dataset has no files")
+    try:
+        data.get_fragments()
+    except ValueError as error:
+        raise ValueError(
+            "a filtered dataset cannot be cut into parts: scan dataset.scanner(filter=...).to_reader(), read "
+            "in one go, or the files with scan_parquet(..., filters=...)"
+        ) from error
 
 
 def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
@@ -236,7 +259,8 @@ class Fragment(Split):
 
     def _batches(self, where: str) -> Iterator[pa.RecordBatch]:
         names = list(self.roles.columns)
-        with decoding(where, getattr(self.fragment, "format", self.fragment).__class__.__name__):
+        written_as = type(getattr(self.fragment, "format", self.fragment)).__name__.removesuffix("FileFormat")
+        with decoding(where, written_as, _UNREADABLE):
             yield from self.fragment.to_batches(
                 schema=self.schema, columns=names, use_threads=False, batch_readahead=1
             )

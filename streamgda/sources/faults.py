@@ -33,7 +33,9 @@ def opening(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def decoding(path: str, written_as: str = "Parquet") -> Iterator[None]:
+def decoding(
+    path: str, written_as: str = "Parquet", reasons: str = "it is damaged or something else"
+) -> Iterator[None]:
     """Say which file it was that could not be read, or was read and is not what it should be.
 
     Raises
@@ -49,9 +51,7 @@ def decoding(path: str, written_as: str = "Parquet") -> Iterator[None]:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, _OF_ARROW_ITSELF) or is_of_storage(error):
                 raise
-            raise ValueError(
-                f"{path} cannot be read as {written_as}, it is damaged or something else: {error}"
-            ) from error
+            raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
 
 
 def is_of_storage(error: Exception) -> bool:
