@@ -722,6 +722,11 @@ def test_partitions_that_are_not_what_the_frame_says_are_named():
         lying = dd.from_delayed(parts, meta=frame.iloc[:0], verify_meta=False)
         with pytest.raises(ValueError, match=message):
             accumulate(scan_dask(lying, "y"))
+    parts = [dask.delayed(frame[["u", "v"]]), dask.delayed(frame[["v", "u"]])]
+    swapped = dd.from_delayed(parts, meta=frame[["u", "v"]].iloc[:0], verify_meta=False)
+    labels = dd.from_delayed([dask.delayed(frame["y"])] * 2, meta=frame["y"].iloc[:0])
+    with pytest.raises(ValueError, match=r"partition 1 has the columns \['v', 'u'\]; .* \['u', 'v'\]"):
+        accumulate(scan_dask(swapped, labels))
     with pytest.raises(ValueError, match="the data frame: Sparse"):
         scan_dask(dd.from_pandas(frame.astype({"u": "Sparse[float]"}), npartitions=2), "y")
     with pytest.raises(ValueError, match="rows must have two dimensions"):
