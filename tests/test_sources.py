@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import dask.dataframe as dd
 import duckdb
+import numcodecs
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from threadpoolctl import threadpool_limits
+from zarr.codecs import BloscCodec
 
 from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet, scan_zarr
 from tests.logged_filesystem import NotingHandler, note
@@ -527,6 +529,24 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
     write_zarr(rows(), tmp_path, 100)
     (tmp_path / "X" / "c" / "3" / "0").write_bytes(b"no chunk")
     with pytest.raises(ValueError, match="rows 0 to 1000 cannot be read, a chunk is damaged"):
+        accumulate(scan_zarr(tmp_path))
+
+
+@pytest.mark.parametrize("lost", [1, 7, 500])
+@pytest.mark.parametrize(
+    ("zarr_format", "codec", "chunk"), [(2, numcodecs.Blosc(), "X/1.0"), (3, BloscCodec(), "X/c/1/0")]
+)
+def test_a_blosc_chunk_that_lost_its_end_is_named(tmp_path, zarr_format, codec, chunk, lost):
+    group = zarr.open_group(tmp_path, mode="w", zarr_format=zarr_format)
+    X = np.column_stack([U, V])
+    group.create_array("X", data=X, chunks=(100, 2), compressors=codec)
+    group.create_array("y", data=LABELS["int"], chunks=(100,))
+    assert accumulate(scan_zarr(tmp_path)).allclose(in_memory(rows()), rtol=1e-12)
+    content = (tmp_path / chunk).read_bytes()
+    (tmp_path / chunk).write_bytes(content[:-lost])
+    with pytest.raises(
+        ValueError, match=f"damaged: .*{chunk} has {len(content) - lost} bytes of {len(content)}"
+    ):
         accumulate(scan_zarr(tmp_path))
 
 
