@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import dask.dataframe as dd
 import duckdb
+import numcodecs
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from threadpoolctl import threadpool_limits
+from zarr.codecs import BloscCodec
 
 from streamgda import (
     ClassStatistics,
@@ -582,6 +584,24 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
         accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.parametrize("lost", [1, 7, 500])
+@pytest.mark.parametrize(
+    ("zarr_format", "codec", "chunk"), [(2, numcodecs.Blosc(), "X/1.0"), (3, BloscCodec(), "X/c/1/0")]
+)
+def test_a_blosc_chunk_that_lost_its_end_is_named(tmp_path, zarr_format, codec, chunk, lost):
+    group = zarr.open_group(tmp_path, mode="w", zarr_format=zarr_format)
+    X = np.column_stack([U, V])
+    group.create_array("X", data=X, chunks=(100, 2), compressors=codec)
+    group.create_array("y", data=LABELS["int"], chunks=(100,))
+    assert accumulate(scan_zarr(tmp_path)).allclose(in_memory(rows()), rtol=1e-12)
+    content = (tmp_path / chunk).read_bytes()
+    (tmp_path / chunk).write_bytes(content[:-lost])
+    with pytest.raises(
+        ValueError, match=f"damaged: .*{chunk} has {len(content) - lost} bytes of {len(content)}"
+    ):
+        accumulate(scan_zarr(tmp_path))
+
+
 @pytest.mark.parametrize("rows_per_shard", [None, 500])
 @pytest.mark.parametrize("chunk", ["X/c/1/0", "y/c/1"])
 def test_a_file_that_lost_its_content_is_not_read_as_fill_values(tmp_path, chunk, rows_per_shard):
@@ -807,6 +827,11 @@ def test_partitions_that_are_not_what_the_frame_says_are_named():
         lying = dd.from_delayed(parts, meta=frame.iloc[:0], verify_meta=False)
         with pytest.raises(ValueError, match=message):
             accumulate(scan_dask(lying, "y"))
+    parts = [dask.delayed(frame[["u", "v"]]), dask.delayed(frame[["v", "u"]])]
+    swapped = dd.from_delayed(parts, meta=frame[["u", "v"]].iloc[:0], verify_meta=False)
+    labels = dd.from_delayed([dask.delayed(frame["y"])] * 2, meta=frame["y"].iloc[:0])
+    with pytest.raises(ValueError, match=r"partition 1 has the columns \['v', 'u'\]; .* \['u', 'v'\]"):
+        accumulate(scan_dask(swapped, labels))
     with pytest.raises(ValueError, match="the data frame: Sparse"):
         scan_dask(dd.from_pandas(frame.astype({"u": "Sparse[float]"}), npartitions=2), "y")
     with pytest.raises(ValueError, match="rows must have two dimensions"):

@@ -106,8 +106,8 @@ def _refuse_dataset_without_parts(data: ds.Dataset) -> None:
         data.get_fragments()
     except ValueError as error:
         raise ValueError(
-            "a filtered dataset cannot be cut into parts: scan dataset.scanner(filter=...).to_reader(), "
-            "which is read in one go, or files with scan_parquet(..., filters=...)"
+            "a filtered dataset cannot be cut into parts: scan dataset.scanner(filter=...).to_reader(), read "
+            "in one go, or the files with scan_parquet(..., filters=...)"
         ) from error
 
 

@@ -131,6 +131,7 @@ class RowsPartition(Split):
     labels: Any
     weights: Any
     index: int
+    names: tuple[str, ...] | None
     missing: Missing
 
     @property
@@ -141,6 +142,11 @@ class RowsPartition(Split):
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
         where = f"partition {self.index}"
+        held = _names_of(self.rows)
+        if self.names is not None and held is not None and held != self.names:
+            raise ValueError(
+                f"{where} has the columns {list(held)}; the data frame is said to have {list(self.names)}"
+            )
         return array_blocks(self.rows, self.labels, self.weights, missing=self.missing, where=where)
 
 
@@ -192,7 +198,7 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
             )
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
-    names = tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
+    names = _names_of(rows)
     if names is None:
         rows, beside = _aligned(rows, beside)
     parts: list[list[Any]] = [_delayed_parts(rows)]
@@ -206,10 +212,14 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
     if weights is None:
         parts.append([None] * len(parts[0]))
     partitions = [
-        delayed(partial(RowsPartition, index=i, missing=missing))(*part)
+        delayed(partial(RowsPartition, index=i, names=names, missing=missing))(*part)
         for i, part in enumerate(zip(*parts, strict=True))
     ]
     return DaskSource("rows with a target beside them", partitions, names, int(rows.shape[1]))
+
+
+def _names_of(rows: Any) -> tuple[str, ...] | None:
+    return tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
 
 
 def _delayed_parts(collection: Any) -> list[Delayed]:

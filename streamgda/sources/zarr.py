@@ -180,6 +180,7 @@ class ZarrSource(Source):
         folder = _local_folder(self.store)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
         shapes = tuple(array.shape for array in arrays)
+        blosc = tuple(f"{array.path}/" for array in arrays if _ends_in_blosc(array))
         return [
             ZarrRows(
                 self,
@@ -187,6 +188,7 @@ class ZarrSource(Source):
                 start,
                 stop,
                 {key: _version_of(folder, key) for key in stored & _keys_of_rows(arrays, start, stop)},
+                blosc,
             )
             for start, stop in bounds
         ]
@@ -205,6 +207,7 @@ class ZarrRows(Split):
     start: int
     stop: int
     stored: Mapping[str, Version | None]
+    blosc: tuple[str, ...]
 
     @property
     def n_rows(self) -> int:
@@ -229,7 +232,7 @@ class ZarrRows(Split):
             yield from zip(*(_slabs(array, self.start, self.stop, size) for array in arrays), strict=True)
 
     def _arrays(self) -> list[zarr.Array[Any]]:
-        arrays = self.source.arrays(_WatchedStore(self.source.store, self.stored))
+        arrays = self.source.arrays(_WatchedStore(self.source.store, self.stored, self.blosc))
         if tuple(array.shape for array in arrays) != self.shapes:
             raise ValueError(
                 f"{self.source.where} has changed since the pass was planned; start the pass again"
@@ -284,15 +287,20 @@ class _ChangedChunkError(ValueError):
 
 
 class _WatchedStore(WrapperStore[Store]):
-    """A store in which none of the chunks that were seen may have vanished or changed."""
+    """A store in which none of the chunks that were seen may have vanished or changed.
 
-    def __init__(self, store: Store, seen: Mapping[str, Version | None]) -> None:
+    Blosc reads on behind the end of a chunk that lost some bytes, so their number is compared with the one
+    in the chunk's header, in the arrays whose paths are given.
+    """
+
+    def __init__(self, store: Store, seen: Mapping[str, Version | None], blosc: tuple[str, ...]) -> None:
         super().__init__(store)
         self._seen = seen
+        self._blosc = blosc
         self._folder = _local_folder(store)
 
     def _with_store(self, store: Store) -> _WatchedStore:
-        return _WatchedStore(store, self._seen)
+        return _WatchedStore(store, self._seen, self._blosc)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -302,6 +310,10 @@ class _WatchedStore(WrapperStore[Store]):
             raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
         if found is not None and not len(found):  # an empty shard would be read as fill values
             raise ValueError(f"{self._store}/{key} is empty")
+        if found is not None and key in self._seen and key.startswith(self._blosc):
+            size = int.from_bytes(found[12:16].to_bytes(), "little")
+            if byte_range is None and len(found) < size:
+                raise ValueError(f"{self._store}/{key} has {len(found)} bytes of {size}")
         planned = self._seen.get(key)
         if planned is not None and planned != _version_of(self._folder, key):
             raise _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
@@ -313,6 +325,12 @@ def _settled(store: Store) -> Store:
     if type(store) is LocalStore and not store.root.is_absolute():
         return LocalStore(store.root.absolute(), read_only=store.read_only)
     return store
+
+
+def _ends_in_blosc(array: zarr.Array[Any]) -> bool:
+    """Whether a stored object is what Blosc made of a chunk."""
+    codecs = [type(codec).__name__ for codec in array.compressors]  # numcodecs' in format 2, else Zarr's
+    return array.shards is None and codecs[-1:] in (["Blosc"], ["BloscCodec"])
 
 
 def _local_folder(store: Store) -> Path | None:
