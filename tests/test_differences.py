@@ -1,5 +1,8 @@
 """Where answers differ from scikit-learn's on purpose: a test for each row of the README's table."""
 
+from fractions import Fraction
+from operator import mul
+
 import numpy as np
 import pytest
 from sklearn import discriminant_analysis, naive_bayes
@@ -122,6 +125,38 @@ def test_log_posteriors_of_far_rows_keep_their_digits():
     ours = LinearDiscriminantAnalysis().fit(X, y).predict_log_proba(far)[0, 1]
     np.testing.assert_allclose(ours, log_odds, rtol=1e-12)
     assert abs(LDA().fit(X, y).predict_log_proba(far)[0, 1] / log_odds - 1) > 0.5
+
+
+def exact_log_odds(X, y, row):
+    """Of class 1 against class 0, equally common, by the densities of two features: in fractions."""
+    scores = []
+    for k in (0, 1):
+        u, v = (list(map(Fraction, column)) for column in X[y == k].T)
+        n = len(u)
+        du, dv = ([x - sum(w) / n for x in w] for w in (u, v))
+        suu, suv, svv = (sum(map(mul, a, b)) / n for a, b in ((du, du), (du, dv), (dv, dv)))
+        x0, x1 = Fraction(row[0]) - sum(u) / n, Fraction(row[1]) - sum(v) / n
+        determinant = suu * svv - suv**2
+        squared = (svv * x0**2 - 2 * suv * x0 * x1 + suu * x1**2) / determinant
+        scores.append(-0.5 * (float(squared) + np.log(float(determinant))))
+    return scores[1] - scores[0]
+
+
+def test_nearly_singular_qda_loses_digits_that_the_rows_still_hold():
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    X = rng.normal(size=(300, 2))
+    X[:, 1] = X[:, 0] + 1e-4 * X[:, 1]
+    X += y[:, None]
+    assert 1e-9 < np.linalg.eigvalsh(np.corrcoef(X[y == 0].T))[0] < 1e-8
+    expected = [exact_log_odds(X, y, row) for row in X[:20]]
+    peer = discriminant_analysis.QuadraticDiscriminantAnalysis(tol=0)
+    ours, theirs = (
+        np.abs(model.fit(X, y).decision_function(X[:20]) - expected).max()
+        for model in (QuadraticDiscriminantAnalysis(), peer)
+    )
+    assert theirs < 1e-10
+    assert 1e-9 < ours < 1e-6
 
 
 @pytest.mark.parametrize("model", [GaussianNB, QuadraticDiscriminantAnalysis])

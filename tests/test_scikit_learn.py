@@ -177,6 +177,25 @@ def test_a_shrunk_model_is_exchanged_but_not_taken_over(model, shrinkage):
         model.from_sklearn(theirs, [200, 200, 200])
 
 
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_shrinkage_of_zero_is_none(model):
+    X, y = rows()
+    peer = PEERS[model](solver="eigen", shrinkage=0.0).fit(X, y)
+    assert_same_predictions(model.from_sklearn(peer, np.bincount(y)), peer, X)
+
+
+@pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.4, 0.1]])
+def test_classes_announced_to_scikit_learns_naive_bayes_and_never_seen_are_left_out(priors):
+    X, y = rows()
+    peer = naive_bayes.GaussianNB(priors=priors)
+    peer.partial_fit(X, y + (y == 2), classes=[0, 1, 2, 3])
+    taken = GaussianNB.from_sklearn(peer)
+    assert taken.classes_.tolist() == [0, 1, 3]
+    of_seen = None if priors is None else np.array([2, 3, 1]) / 6
+    expected = naive_bayes.GaussianNB(priors=of_seen).fit(X, y + (y == 2))
+    assert_same_predictions(taken, expected, X)
+
+
 def test_scikit_learns_regularised_qda_is_taken_over():
     X, y = rows()
     peer = discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=0.3).fit(X, y)

@@ -226,10 +226,12 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator, ABC, Generic[G]):
         return peer
 
     @classmethod
-    def _taken_over(cls, peer: Any, counts: Any, means: Array, scatter: Array, **params: Any) -> Self:
+    def _taken_over(
+        cls, peer: Any, classes: Any, counts: Any, means: Array, scatter: Array, **params: Any
+    ) -> Self:
         """A model with the moments of a peer."""
         statistics = ClassStatistics.from_moments(
-            peer.classes_,
+            classes,
             np.maximum(np.rint(counts), 1),
             means,
             scatter,

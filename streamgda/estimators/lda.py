@@ -310,7 +310,7 @@ class LinearDiscriminantAnalysis(
             )
         params = {"priors": estimator.priors, "n_components": estimator.n_components}
         scatter = estimator.covariance_ * counts.sum()
-        return cls._taken_over(estimator, counts, estimator.means_, scatter, **params)
+        return cls._taken_over(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
 
 
 def _most_components(statistics: Statistics) -> int:

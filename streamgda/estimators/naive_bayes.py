@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
@@ -159,6 +159,8 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         ----------
         estimator : sklearn.naive_bayes.GaussianNB
             Fitted by one `fit` (its `partial_fit` smooths by the newest batch, which cannot be undone).
+            Classes that were announced to it and never seen are left out, and so are their priors; those of
+            the others are scaled to sum to 1.
         class_count : array-like of shape (n_classes,), optional
             Rows of each class; the estimator's own where not given.
 
@@ -169,6 +171,16 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         """
         check_kind(estimator, naive_bayes.GaussianNB)
         counts = counted(estimator, estimator.class_count_ if class_count is None else class_count)
-        scatter = np.maximum(estimator.var_ - estimator.epsilon_, 0.0) * counts[:, None]
-        params = {"priors": estimator.priors, "var_smoothing": estimator.var_smoothing}
-        return cls._taken_over(estimator, counts, estimator.theta_, scatter, **params)
+        seen = counts > 0
+        classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
+        scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]
+        params = {"priors": _priors_of(estimator, seen), "var_smoothing": estimator.var_smoothing}
+        return cls._taken_over(estimator, classes, counts, means, scatter, **params)
+
+
+def _priors_of(peer: naive_bayes.GaussianNB, seen: NDArray[np.bool_]) -> Any:
+    """The priors given to a peer, of the classes that it has seen."""
+    if peer.priors is None or seen.all():
+        return peer.priors
+    priors = np.asarray(peer.priors, dtype=np.float64)[seen]
+    return priors / priors.sum()

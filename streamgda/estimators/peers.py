@@ -39,7 +39,7 @@ def counted(peer: Any, class_count: ArrayLike | None) -> Array:
 
 def refuse_shrunk(peer: Any, *, more: bool = False) -> None:
     """Refuse an estimator whose covariances are no longer those of the rows."""
-    if peer.shrinkage is not None or peer.covariance_estimator is not None or more:
+    if peer.shrinkage not in (None, 0) or peer.covariance_estimator is not None or more:
         raise ValueError(
             f"the covariances of {peer!r} are regularised, so those of the rows are not known; fit it without"
         )

@@ -217,4 +217,4 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
         scatter = np.array(covariances) * counts[:, None, None]
         params = {"priors": estimator.priors, "reg_param": share}
-        return cls._taken_over(estimator, counts, estimator.means_, scatter, **params)
+        return cls._taken_over(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
