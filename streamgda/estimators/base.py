@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from streamgda import posteriors
 from streamgda.arrays import refuse_lazy, refuse_unreadable
@@ -64,7 +64,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return gaussians
 
     def _finalised_now(self) -> Finalised:
-        check_is_fitted(self)
+        self._require_fitted()
         cached: Finalised | None = self.__dict__.get("_cache")
         if cached is None or not cached.is_of(self):
             cached = self._cache = self._finalised(self.statistics_)
@@ -136,19 +136,22 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
         refuse_what_is_no_batch(X)
-        check_is_fitted(self)
+        self._require_fitted()
         refuse_lazy(X)
         if hasattr(X, "columns"):  # what the model was not fitted to need not be readable
             validate_data(self, X, reset=False, skip_check_array=True)
         refuse_unreadable(X)
+        finite = "allow-nan" if missing == "marginal" else True
         with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
-            rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite="allow-nan")
-            if missing == "raise" and np.isnan(rows.sum()):
-                self._refuse_missing(rows)
+            try:
+                rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
+            except ValueError:
+                self._name_missing(validate_data(self, X, reset=False, ensure_all_finite=False))
+                raise
         return rows
 
-    def _refuse_missing(self, rows: NDArray[Any]) -> None:
-        """Name the first NaN, if there is one."""
+    def _name_missing(self, rows: NDArray[Any]) -> None:
+        """Raise the ValueError that names the first NaN, if there is one."""
         for row, index in np.argwhere(np.isnan(rows))[:1]:
             name = repr(self.feature_names_in_[index]) if hasattr(self, "feature_names_in_") else index
             raise ValueError(
