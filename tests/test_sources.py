@@ -449,17 +449,14 @@ def test_a_stream_is_not_pickled():
         pickle.dumps(split)
 
 
-def test_a_dataset_in_memory_stays_in_its_process():
+def test_datasets_in_memory_stay_in_their_process():
     table = rows()
-    for dataset in (
-        ds.dataset(table),
-        ds.dataset([ds.dataset(table.slice(0, 10)), ds.dataset(table.slice(10))]),
-    ):
-        source = scan_arrow(dataset, "y", **COLUMNS)
-        with dask.config.set(scheduler="processes"):
-            assert accumulate(source).allclose(in_memory(table), rtol=1e-12)
-        with pytest.raises(TypeError, match="in this process only"):
-            accumulate(source, scheduler="processes")
+    dataset = ds.dataset([ds.dataset(table.slice(0, 10)), ds.dataset(table.slice(10))])
+    source = scan_arrow(dataset, "y", **COLUMNS)
+    with dask.config.set(scheduler="processes"):
+        assert accumulate(source).allclose(in_memory(table), rtol=1e-12)
+    with pytest.raises(TypeError, match="in this process only"):
+        accumulate(source, scheduler="processes")
 
 
 def test_what_is_no_arrow_data_is_refused():
