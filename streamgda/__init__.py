@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.evaluation import Evaluation
+    from streamgda.prediction import predict_dataset
     from streamgda.scoring import evaluate, progressive_score
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
@@ -24,6 +25,7 @@ __all__ = [
     "QuadraticDiscriminantAnalysis",
     "accumulate",
     "evaluate",
+    "predict_dataset",
     "progressive_score",
     "scan_arrow",
     "scan_dask",
@@ -41,6 +43,7 @@ _HOME_OF = {
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "accumulate": "streamgda.accumulation",
     "evaluate": "streamgda.scoring",
+    "predict_dataset": "streamgda.prediction",
     "progressive_score": "streamgda.scoring",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",

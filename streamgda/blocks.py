@@ -112,7 +112,7 @@ class Block:
             Always: for a NaN or an infinity where there is one, else for values so large that
             their squares, or whichever powers are named, exceed float64.
         """
-        finite = _finite_rows(self.features)
+        finite = finite_rows(self.features)
         if finite.all():
             raise ValueError(
                 f"the features are too large: their {powers} exceed float64 in the rows from "
@@ -180,7 +180,7 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         return block
     blank = np.zeros(len(block.codes), dtype=np.bool_) if unlabelled is None else unlabelled
     if missing == "drop":
-        blank = blank | ~_finite_rows(block.features)
+        blank = blank | ~finite_rows(block.features)
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     elif blank.any():
         raise ValueError(
@@ -227,7 +227,8 @@ def _columns(features: Features) -> Sequence[Column]:
     return list(features.T) if isinstance(features, np.ndarray) else features
 
 
-def _finite_rows(features: Features) -> NDArray[np.bool_]:
+def finite_rows(features: Features) -> NDArray[np.bool_]:
+    """Which rows have neither NaN nor infinity."""
     if isinstance(features, np.ndarray):
         return np.asarray(np.isfinite(features).all(axis=1))
     finite = np.isfinite(features[0])

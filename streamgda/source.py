@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamgda.blocks import Block
 
@@ -33,6 +33,19 @@ class Split(ABC):
         """Read the rows, in order."""
 
 
+class SplitToScore(Split):
+    """A part of a source whose rows can be read with no labels, and with other columns beside them."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> Any:
+        """What tells which rows of which version of the data these are, as plain values."""
+
+    @abstractmethod
+    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read the rows, in order: all as if of one class, and the other columns by name."""
+
+
 class Source(ABC):
     """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
 
@@ -49,6 +62,20 @@ class Source(ABC):
 
         Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows. What Dask has yet
         to compute is a Delayed that becomes a split.
+        """
+
+
+class SourceToScore(Source):
+    """A source that `predict_dataset` can read."""
+
+    @abstractmethod
+    def to_score(self, keep: Sequence[str]) -> Sequence[SplitToScore]:
+        """The same parts to read: the features, and the columns to keep beside them.
+
+        Raises
+        ------
+        ValueError
+            If one of these is missing.
         """
 
 

@@ -63,6 +63,7 @@ def test_the_public_names_are_there():
         "QuadraticDiscriminantAnalysis",
         "accumulate",
         "evaluate",
+        "predict_dataset",
         "progressive_score",
         "scan_arrow",
         "scan_dask",

@@ -30,7 +30,7 @@ def find_files(path: Path | Sequence[Path], filesystem: Any = None) -> tuple[paf
         if not isinstance(path, Sequence):
             raise TypeError(f"path must be a path, a URL or a list of them; got {type(path).__name__}")
         return _find_several(path, filesystem)
-    where, name = _resolve(os.fspath(path), filesystem)
+    where, name = resolve(os.fspath(path), filesystem)
     info = where.get_file_info(name)
     if info.type == pafs.FileType.File:
         return where, [name], ""
@@ -51,7 +51,8 @@ def _find_several(paths: Sequence[Path], filesystem: Any) -> tuple[pafs.FileSyst
     return where, [file for _, files, _ in found for file in files], ""
 
 
-def _resolve(path: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
+def resolve(path: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
+    """The filesystem that a path or URL is on, and its name there."""
     if filesystem is None:
         return _from_url(path) if "://" in path else _local(path)
     if not isinstance(filesystem, pafs.FileSystem):

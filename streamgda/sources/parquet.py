@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -15,11 +16,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.blocks import Missing
-from streamgda.source import Source, runs
+from streamgda.source import SourceToScore, runs
 from streamgda.sources import columns
 from streamgda.sources.faults import decoding
 from streamgda.sources.files import find_files
-from streamgda.sources.roles import Roles
+from streamgda.sources.roles import Roles, check_known
 from streamgda.sources.row_groups import Layout, RowGroups, version_of
 
 _FOOTER_READERS = 16
@@ -27,7 +28,7 @@ _FOOTER_READERS = 16
 
 def scan_parquet(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
-    target: str,
+    target: str | None = None,
     *,
     features: Sequence[str] | None = None,
     weight: str | None = None,
@@ -45,9 +46,9 @@ def scan_parquet(
     path : str, path, or sequence of them
         A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
         "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns.
-    target : str
+    target : str, optional
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
-        partition key.
+        partition key. Rows without one are for `predict_dataset` alone.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
         keys. All the columns of the files but the target and the weight, where not given.
@@ -92,21 +93,21 @@ def scan_parquet(
     return ParquetSource(dataset, target, features, weight, filters, missing)
 
 
-class ParquetSource(Source):
+class ParquetSource(SourceToScore):
     """A Parquet dataset with the roles of its columns; made by `scan_parquet`.
 
     Attributes
     ----------
     feature_names : tuple of str
         The features, in the order in which statistics hold them.
-    target : str
+    target : str or None
         The column of labels.
     """
 
     def __init__(
         self,
         dataset: ds.FileSystemDataset,
-        target: str,
+        target: str | None,
         features: Sequence[str] | None,
         weight: str | None,
         filters: Any,
@@ -143,6 +144,14 @@ class ParquetSource(Source):
         with ThreadPoolExecutor(_FOOTER_READERS) as readers:
             return [split for of_file in readers.map(self._splits_of_file, fragments) for split in of_file]
 
+    def to_score(self, keep: Sequence[str]) -> list[RowGroups]:
+        """The same parts to read: the features, and the columns to keep beside them."""
+        for name in keep:
+            check_known(name, self._dataset.schema.names, self._dataset.files[0])
+        roles = replace(self._layout.roles, target=None, weight=None)
+        layout = replace(self._layout, roles=roles, kept=tuple(keep))
+        return [replace(split, layout=layout) for split in self.splits()]
+
     def _splits_of_file(self, known: ds.ParquetFileFragment) -> list[RowGroups]:
         # A fragment keeps the footer that it once read; the file may have been rewritten since.
         fragment = known.format.make_fragment(
@@ -176,7 +185,7 @@ class ParquetSource(Source):
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
         self._layout.roles.check_types(schema, path)
-        if self.target not in partition:
+        if self.target is not None and self.target not in partition:
             kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
             if columns.label_kind(kind) != columns.label_kind(first):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
