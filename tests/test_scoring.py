@@ -46,7 +46,7 @@ def sources(folder):
     yield scan_arrow(pa.Table.from_pandas(X.assign(y=Y)), "y")
     yield scan_dask(dd.from_pandas(X.assign(y=Y), npartitions=5), "y")
     yield scan_dask(da.from_array(X.to_numpy(), chunks=(700, 1)), da.from_array(Y, chunks=700))
-    group = zarr.open_group(folder / "rows.zarr", mode="w")
+    group = zarr.open_group(folder / "rows.zarr", mode="w", zarr_format=2)
     group.create_array("X", data=X.to_numpy(), chunks=(500, 2))
     group.create_array("y", data=Y, chunks=(500,))
     yield scan_zarr(folder / "rows.zarr")
