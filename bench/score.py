@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bench import data, report
 from bench.contest import Contender, Result, contest, limit_threads
@@ -103,7 +104,8 @@ def update_in_memory(folder: Path) -> Callable[[], Any]:
 
     X, y = data.load(folder)
     model = fitted(folder)
-    scores = model.predict_log_proba(_named(model, X))
+    with threadpool_limits(1):
+        scores = model.predict_log_proba(_named(model, X))
 
     def run() -> None:
         evaluation = Evaluation()
@@ -122,7 +124,8 @@ def metrics_in_memory(folder: Path) -> Callable[[], Any]:
 
     X, y = data.load(folder)
     model = fitted(folder)
-    probabilities = model.predict_proba(_named(model, X))
+    with threadpool_limits(1):
+        probabilities = model.predict_proba(_named(model, X))
 
     def run() -> None:
         found = model.classes_[probabilities.argmax(axis=1)]
@@ -165,7 +168,7 @@ def goals_table(results: dict[str, Result]) -> str:
             report.at_least("scikit-learn batch by batch ÷ predict_dataset", time[SKLEARN] / time[OURS], 2),
             report.at_least("scikit-learn's metrics ÷ Evaluation.update", time[METRICS] / time[UPDATE], 1),
             report.at_least(
-                "scikit-learn's metrics ÷ evaluate, from Parquet", time[METRICS] / time[EVALUATE], 1
+                "scikit-learn's metrics ÷ evaluate from Parquet", time[METRICS] / time[EVALUATE], 1
             ),
         ],
     )
@@ -227,9 +230,9 @@ def main() -> None:
             ],
             options.repeats,
         )
+        size = f"{options.rows:,} × {options.features} float64, {options.classes} classes"
         sections = [
-            f"## bench.score: {options.rows:,} × {options.features} float64, {options.classes} classes, QDA, "
-            f"{options.threads} threads",
+            f"## bench.score: {size}, QDA, {options.threads} threads",
             times_table(results, options.rows),
             goals_table(results),
             "Memory, by the number of rows:",

@@ -30,7 +30,8 @@ def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "['setosa' 'virginica']" in printed
     assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
-    assert printed.count("True") == 3
+    assert printed.count("True") == 4
+    assert "Written(n_rows=10000, n_parts=2, n_found=0, n_dropped=0)" in printed
 
 
 def test_the_quickstart_reports_three_models(tmp_path):
