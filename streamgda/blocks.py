@@ -112,7 +112,7 @@ class Block:
             Always: for a NaN or an infinity where there is one, else for values so large that
             their squares, or whichever powers are named, exceed float64.
         """
-        finite = finite_rows(self.features)
+        finite = _finite_rows(self.features)
         if finite.all():
             raise ValueError(
                 f"the features are too large: their {powers} exceed float64 in the rows from "
@@ -175,12 +175,21 @@ def _name_after(row_name: RowName, start: int, row: int) -> str:
     return row_name(start + row)
 
 
+def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
+    """An unlabelled block and what stands beside it, but for rows that ``missing="drop"`` leaves out."""
+    if missing == "raise" or (complete := _finite_rows(block.features)).all():
+        return block, beside
+    rows = np.flatnonzero(complete)
+    left = replace(_select(block, rows), n_dropped=len(complete) - len(rows))
+    return left, {name: column.take(rows) for name, column in beside.items()}
+
+
 def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missing) -> Block:
     if unlabelled is None and block.weights is None and missing == "raise":
         return block
     blank = np.zeros(len(block.codes), dtype=np.bool_) if unlabelled is None else unlabelled
     if missing == "drop":
-        blank = blank | ~finite_rows(block.features)
+        blank = blank | ~_finite_rows(block.features)
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     elif blank.any():
         raise ValueError(
@@ -227,7 +236,7 @@ def _columns(features: Features) -> Sequence[Column]:
     return list(features.T) if isinstance(features, np.ndarray) else features
 
 
-def finite_rows(features: Features) -> NDArray[np.bool_]:
+def _finite_rows(features: Features) -> NDArray[np.bool_]:
     """Which rows have neither NaN nor infinity."""
     if isinstance(features, np.ndarray):
         return np.asarray(np.isfinite(features).all(axis=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -67,7 +68,7 @@ def predict_dataset(
     scheduler: Any = None,
     progress: bool = False,
 ) -> Written:
-    """Score a Parquet dataset, and write the predictions as a folder of Parquet files.
+    """Score a Parquet or Zarr dataset, and write the predictions as a folder of Parquet files.
 
     The rows, and their order when the files are read in the order of their names, are those of the input.
     Each task writes a file, under another name until it is whole. Started again after it was stopped, it
@@ -78,8 +79,8 @@ def predict_dataset(
     model : estimator
         Fitted.
     source : source, path, URL, glob or list of them
-        Made by `scan_parquet`, with or without a target; or what that takes, from which the features of the
-        model are read.
+        Made by `scan_parquet` or `scan_zarr`, with or without a target. Of a path, the columns that are the
+        features of the model are read; of one that ends in ".zarr", the array "X".
     out : path or URL
         A folder for the predictions alone; made, if there is none.
     columns : sequence of str, default=("label", "probabilities")
@@ -90,7 +91,7 @@ def predict_dataset(
         - "log_density": ln p(x) under the mixture of the classes, as `log_density`;
         - "distance": the Mahalanobis distance from the mean of the class predicted, as `distance`.
     keep : sequence of str, optional
-        Columns of the input, or keys of its partitions, to write beside these.
+        Columns of the input, keys of its partitions, or Zarr arrays of one dimension, to write beside these.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `out` is; found from `out` where not given.
     scheduler : optional
@@ -178,13 +179,17 @@ class _Part(Split):
 
 
 def _as_source(model: Model, source: Any) -> SourceToScore:
-    if not isinstance(source, Source):
+    if isinstance(source, str | PathLike) and os.fspath(source).rstrip("/").endswith(".zarr"):
+        from streamgda.sources.zarr import scan_zarr
+
+        source = scan_zarr(os.fspath(source), None)
+    elif not isinstance(source, Source):
         names = getattr(model, "feature_names_in_", None)
         source = scan_parquet(source, features=None if names is None else [str(name) for name in names])
     if not isinstance(source, SourceToScore):
         raise TypeError(
-            f"{source!r} cannot be scored part by part; scan Parquet files. On Dask collections, the methods "
-            "of the model are lazy"
+            f"{source!r} cannot be scored part by part; scan Parquet or Zarr. On Dask collections, the "
+            "methods of the model are lazy"
         )
     return source
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zarr
 from sklearn.exceptions import NotFittedError
 
 from streamgda import (
@@ -24,6 +25,7 @@ from streamgda import (
     predict_dataset,
     scan_arrow,
     scan_parquet,
+    scan_zarr,
 )
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
@@ -188,6 +190,31 @@ def test_rows_with_missing_values(whole, tmp_path):
     marginal = QuadraticDiscriminantAnalysis(missing="marginal").fit(whole[NAMES], whole["kind"])
     predict_dataset(marginal, file, tmp_path / "out", columns=("label", "probabilities", "log_density"))
     check(pd.read_parquet(tmp_path / "out"), marginal, holed, ("label", "probabilities", "log_density"))
+
+
+@pytest.mark.parametrize("missing", ["raise", "drop"])
+def test_zarr(whole, tmp_path, missing):
+    holed = whole.copy()
+    if missing == "drop":
+        holed.loc[[3, 500], "v"] = np.nan
+    group = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=2)
+    group.create_array("X", data=holed[NAMES].to_numpy(), chunks=(100, 2))
+    group.create_array("y", data=whole["kind"].to_numpy(dtype="U3"), chunks=(50,))
+    group.create_array("row", data=whole["row"].to_numpy(), chunks=(100,))
+    model = GaussianNB().fit(scan_zarr(tmp_path / "in.zarr", missing="drop"))
+    rows = holed.dropna()
+    source = tmp_path / "in.zarr" if missing == "raise" else scan_zarr(tmp_path / "in.zarr", missing="drop")
+    written = predict_dataset(model, source, tmp_path / "out", keep=["row", "y"])
+    assert (written.n_rows, written.n_dropped) == (len(rows), len(whole) - len(rows))
+    scored = pd.read_parquet(tmp_path / "out")
+    assert scored["row"].tolist() == rows["row"].tolist()
+    assert scored["y"].tolist() == rows["kind"].tolist()
+    assert (scored["predicted_label"].to_numpy() == model.predict(rows[NAMES].to_numpy())).all()
+    assert predict_dataset(model, source, tmp_path / "out", keep=["row", "y"]).n_found == written.n_parts
+    with pytest.raises(ValueError, match="there is no array 'rwo'"):
+        predict_dataset(model, source, tmp_path / "out", keep=["rwo"])
+    with pytest.raises(ValueError, match="no target is named"):
+        accumulate(scan_zarr(tmp_path / "in.zarr", None))
 
 
 # ---------------------------------------------------------------------- going on

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamgda.blocks import Block, Column, RowName, cut_into_blocks, finite_rows
+from streamgda.blocks import Block, Column, RowName, cut_into_blocks, without_missing
 from streamgda.labels import Codes, Labels
 from streamgda.sources import columns
 from streamgda.sources.roles import Roles
@@ -69,19 +67,9 @@ def unlabelled_block(
     """The features of a batch as one block in which all rows are of one class, and the columns kept."""
     held = _Columns(batch, constants, where)
     features = [held.numbers(name) for name in roles.features]
-    complete = finite_rows(features) if roles.missing == "drop" else np.ones(1, np.bool_)
-    if not complete.all():
-        rows = np.flatnonzero(complete)
-        rest, of_rest = batch.take(pa.array(rows)), partial(_name_of, row_name, rows)
-        block, beside = unlabelled_block(rest, roles, kept, where, of_rest, constants)
-        return replace(block, n_dropped=len(complete) - len(rows)), beside
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
     block = Block(features, one_class, codes, feature_names=roles.features, row_name=row_name)
-    return block, {name: held.arrow(name) for name in kept}
-
-
-def _name_of(row_name: RowName, rows: NDArray[np.intp], row: int) -> str:
-    return row_name(int(rows[row]))
+    return without_missing(block, {name: held.arrow(name) for name in kept}, roles.missing)
 
 
 class _Columns:
