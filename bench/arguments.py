@@ -25,7 +25,7 @@ def add_data(made: argparse.ArgumentParser) -> None:
 
 
 def add_growth(made: argparse.ArgumentParser) -> None:
-    """Let the user say for how many rows `growth_table` is."""
+    """Let the user say for how many rows a table of time and memory is."""
     made.add_argument("--scale", type=float, nargs="*", default=[1, 4, 16], help="millions of rows")
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamgda.evaluation import Evaluation
     from streamgda.exact import ExactClassStatistics
     from streamgda.ledger.ledger import StatisticsLedger
+    from streamgda.prediction import predict_dataset
     from streamgda.scoring import evaluate, progressive_score
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
@@ -32,6 +33,7 @@ __all__ = [
     "accumulate",
     "evaluate",
     "load",
+    "predict_dataset",
     "progressive_score",
     "scan_arrow",
     "scan_dask",
@@ -53,6 +55,7 @@ _HOME_OF = {
     "accumulate": "streamgda.accumulation",
     "load": "streamgda.storage",
     "evaluate": "streamgda.scoring",
+    "predict_dataset": "streamgda.prediction",
     "progressive_score": "streamgda.scoring",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",

@@ -192,6 +192,15 @@ def _name_after(row_name: RowName, start: int, row: int) -> str:
     return row_name(start + row)
 
 
+def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
+    """An unlabelled block and what stands beside it, but for rows that ``missing="drop"`` leaves out."""
+    if missing == "raise" or (complete := _finite_rows(block.features)).all():
+        return block, beside
+    rows = np.flatnonzero(complete)
+    left = replace(_select(block, rows), n_dropped=len(complete) - len(rows))
+    return left, {name: column.take(rows) for name, column in beside.items()}
+
+
 def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missing) -> Block:
     if unlabelled is None and block.weights is None and missing == "raise":
         return block
@@ -247,6 +256,7 @@ def _columns(features: Features) -> Sequence[Column]:
 
 
 def _finite_rows(features: Features) -> NDArray[np.bool_]:
+    """Which rows have neither NaN nor infinity."""
     if isinstance(features, np.ndarray):
         return np.asarray(np.isfinite(features).all(axis=1))
     finite = np.isfinite(features[0])

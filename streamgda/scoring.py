@@ -12,12 +12,13 @@ from streamgda.arrays import array_blocks
 from streamgda.blas import single_blas_thread
 from streamgda.blocks import Block
 from streamgda.estimators.base import GaussianClassifier
-from streamgda.estimators.verdicts import judge
+from streamgda.estimators.verdicts import Verdicts, judge
 from streamgda.evaluation import Evaluation
 from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask
 from streamgda.passes import compute_plan, plan_fold, rows_of
+from streamgda.schedulers import scheduler_for
 from streamgda.source import Source, Split, runs
 
 Model = GaussianClassifier[Any]
@@ -79,10 +80,11 @@ def evaluate(
     array([[2, 0],
            [1, 2]])
     """
-    _check_model(model)
+    check_model(model)
     if isinstance(source, Source) or is_dask(source):
         source = _as_source(source, y, sample_weight)
         check_features(model, source)
+        scheduler = scheduler_for(source, scheduler)
         groups = list(runs(source.splits(), rows_of))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
@@ -173,28 +175,33 @@ def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:
     evaluation = Evaluation()
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        for start, rows in row_pieces(model, block):
-            piece = slice(start, start + len(rows))
+        for piece, verdicts in judged_pieces(model, block):
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
-            scores = judge(model, rows).scores
-            evaluation.add_coded(block.classes, block.codes[piece], scores, model.classes_, weights)
+            evaluation.add_coded(block.classes, block.codes[piece], verdicts.scores, model.classes_, weights)
     return evaluation
 
 
-def row_pieces(model: Model, block: Block) -> Iterator[tuple[int, Array]]:
-    """The rows of a block a few at a time, so that what is made of them stays small; checked.
+def judged_pieces(
+    model: Model, block: Block, *, log_density: bool = False, distance: bool = False
+) -> Iterator[tuple[slice, Verdicts]]:
+    """What a model says of a block, a few rows at a time, so that what is made of them stays small.
 
     Raises
     ------
     ValueError
-        If a value is infinite, or NaN where the model does not allow that; the message says where.
+        If a value is infinite, or NaN where the model does not allow that, or a row is too far from all the
+        classes; the message says where.
     """
     size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.classes_)))
     for start in range(0, len(block.codes), size):
-        rows = block.matrix(start, min(start + size, len(block.codes)))
+        piece = slice(start, min(start + size, len(block.codes)))
+        rows = block.matrix(piece.start, piece.stop)
         if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
             block.refuse_values()
-        yield start, rows
+        try:
+            yield piece, judge(model, rows, log_density=log_density, distance=distance)
+        except ValueError as error:
+            raise ValueError(f"counted from {block.row_name(start)}: {error}") from error
 
 
 def _is_allowed(model: Model, rows: Array) -> bool:
@@ -204,7 +211,8 @@ def _is_allowed(model: Model, rows: Array) -> bool:
 # ---------------------------------------------------------------------- what goes in
 
 
-def _check_model(model: Any) -> None:
+def check_model(model: Any) -> None:
+    """Raise TypeError for what is no model, and NotFittedError for one that is not fitted."""
     if not isinstance(model, GaussianClassifier):
         raise TypeError(
             f"a model of this project is needed, got {type(model).__name__}; Evaluation.update takes the "

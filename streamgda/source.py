@@ -36,6 +36,19 @@ class Split(ABC):
         """Read the rows, in order."""
 
 
+class SplitToScore(Split):
+    """A part of a source whose rows can be read with no labels, and with other columns beside them."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> Any:
+        """What tells which rows of which version of the data these are, as plain values."""
+
+    @abstractmethod
+    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read the rows, in order: all as if of one class, and the other columns by name."""
+
+
 class Source(ABC):
     """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
 
@@ -98,6 +111,20 @@ class FileSource(Source):
     @abstractmethod
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """What is to be read of some of the files; of each the version that was listed, or an error."""
+
+
+class SourceToScore(Source):
+    """A source that `predict_dataset` can read."""
+
+    @abstractmethod
+    def to_score(self, keep: Sequence[str]) -> Sequence[SplitToScore]:
+        """The same parts to read: the features, and the columns to keep beside them.
+
+        Raises
+        ------
+        ValueError
+            If one of these is missing.
+        """
 
 
 def runs(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:

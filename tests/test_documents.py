@@ -30,7 +30,8 @@ def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "['setosa' 'virginica']" in printed
     assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
-    assert printed.count("True") == 6
+    assert printed.count("True") == 7
+    assert "Written(n_rows=15000, n_parts=3, n_found=0, n_dropped=0)" in printed
 
 
 def test_the_quickstart_reports_three_models(tmp_path):
@@ -128,6 +129,7 @@ def test_the_public_names_are_there():
         "accumulate",
         "evaluate",
         "load",
+        "predict_dataset",
         "progressive_score",
         "scan_arrow",
         "scan_dask",

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import boto3
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -13,7 +14,16 @@ import s3fs
 import zarr
 from moto.server import ThreadedMotoServer
 
-from streamgda import ClassStatistics, GaussianNB, StatisticsLedger, accumulate, load, scan_parquet, scan_zarr
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    StatisticsLedger,
+    accumulate,
+    load,
+    predict_dataset,
+    scan_parquet,
+    scan_zarr,
+)
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)
@@ -166,6 +176,25 @@ def test_a_ledger_lives_in_a_bucket(parquet, how):
     assert ledger.statistics() == scratch
     report, _ = refresh()
     assert not report.read
+
+
+@pytest.mark.parametrize("how", FILESYSTEMS)
+def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
+    path, filesystem = at(how, "rows/data")
+    source = scan_parquet(path, "y", features=NAMES, filesystem=filesystem)
+    model = GaussianNB().fit(source)
+    out, elsewhere = at(how, "rows/scored")
+
+    def predict():
+        return predict_dataset(model, source, out, columns=["label"], keep=["day"], filesystem=elsewhere)
+
+    assert (predict().n_found, predict().n_found) == (0, 2)
+    boto3.client("s3").delete_object(Bucket="rows", Key="scored/part-00000.parquet")
+    written = predict()
+    assert (written.n_rows, written.n_parts, written.n_found) == (1000, 2, 1)
+    scored = pq.read_table("rows/scored", filesystem=pafs.FileSystem.from_uri("s3://rows")[0])
+    assert scored["day"].to_pylist() == [1] * 400 + [2] * 600
+    assert scored["predicted_label"].to_pylist() == model.predict(pd.DataFrame(X, columns=NAMES)).tolist()
 
 
 def test_an_object_of_the_same_size_and_second_is_told_by_its_etag(parquet):

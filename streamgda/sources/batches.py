@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamgda.blocks import Block, Column, RowName, cut_into_blocks
+from streamgda.blocks import Block, Column, RowName, cut_into_blocks, without_missing
 from streamgda.labels import Codes, Labels
 from streamgda.sources import columns
 from streamgda.sources.roles import Roles
@@ -40,6 +40,8 @@ def blocks_of_batch(
     constants : mapping
         Columns that have one value for the whole batch, such as the keys of its partition.
     """
+    if roles.target is None:
+        raise ValueError(f"{where}: no target is named; name the column of labels where the data is scanned")
     held = _Columns(batch, constants, where)
     classes, codes, unlabelled = held.labels(roles.target)
     return cut_into_blocks(
@@ -52,6 +54,22 @@ def blocks_of_batch(
         missing=roles.missing,
         row_name=row_name,
     )
+
+
+def unlabelled_block(
+    batch: pa.RecordBatch,
+    roles: Roles,
+    kept: Sequence[str],
+    where: str,
+    row_name: RowName,
+    constants: Mapping[str, Any] = _NO_CONSTANTS,
+) -> tuple[Block, dict[str, pa.Array]]:
+    """The features of a batch as one block in which all rows are of one class, and the columns kept."""
+    held = _Columns(batch, constants, where)
+    features = [held.numbers(name) for name in roles.features]
+    one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
+    block = Block(features, one_class, codes, feature_names=roles.features, row_name=row_name)
+    return without_missing(block, {name: held.arrow(name) for name in kept}, roles.missing)
 
 
 class _Columns:
@@ -71,6 +89,14 @@ class _Columns:
             return columns.codes(column)
         except ValueError as error:
             raise ValueError(f"{self._where}: target {name!r}: {error}") from error
+
+    def arrow(self, name: str) -> pa.Array:
+        column = self._held.get(name)
+        if column is not None:
+            return column
+        if name not in self._constants:
+            raise ValueError(f"{self._where}: there is no column {name!r}, which is to be kept")
+        return pa.repeat(pa.scalar(self._constants[name]), self._n_rows)
 
     def numbers(self, name: str) -> Column:
         column = self._held.get(name)

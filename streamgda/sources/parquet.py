@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Self
@@ -20,11 +21,11 @@ import pyarrow.parquet as pq
 
 from streamgda.blocks import Missing
 from streamgda.filesystems import Version, current_version, listing
-from streamgda.source import FilePlan, FileSource, InputFile, runs
+from streamgda.source import FilePlan, FileSource, InputFile, SourceToScore, runs
 from streamgda.sources import columns
 from streamgda.sources.faults import decoding
 from streamgda.sources.files import find_files
-from streamgda.sources.roles import Roles
+from streamgda.sources.roles import Roles, check_known
 from streamgda.sources.row_groups import Layout, RowGroups
 
 _FOOTER_READERS = 16
@@ -32,7 +33,7 @@ _FOOTER_READERS = 16
 
 def scan_parquet(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
-    target: str,
+    target: str | None = None,
     *,
     features: Sequence[str] | None = None,
     weight: str | None = None,
@@ -51,9 +52,9 @@ def scan_parquet(
         A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
         "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns
         where the files have none of that name.
-    target : str
+    target : str, optional
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
-        partition key.
+        partition key. Rows without one are for `predict_dataset` alone.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
         keys. All the columns of the files but the target, the weight and the index of a pandas frame,
@@ -123,21 +124,21 @@ def _dataset(files: Sequence[str], filesystem: pafs.FileSystem, base: str) -> ds
     )
 
 
-class ParquetSource(FileSource):
+class ParquetSource(FileSource, SourceToScore):
     """A Parquet dataset with the roles of its columns; made by `scan_parquet`.
 
     Attributes
     ----------
     feature_names : tuple of str
         The features, in the order in which statistics hold them.
-    target : str
+    target : str or None
         The column of labels.
     """
 
     def __init__(
         self,
         dataset: ds.FileSystemDataset,
-        target: str,
+        target: str | None,
         features: Sequence[str] | None,
         weight: str | None,
         filters: Any,
@@ -175,6 +176,14 @@ class ParquetSource(FileSource):
         with ThreadPoolExecutor(_FOOTER_READERS) as readers:
             planned = readers.map(self._plan_of_file, self._fragments())
             return [split for splits, _ in planned for split in splits]
+
+    def to_score(self, keep: Sequence[str]) -> list[RowGroups]:
+        """The same parts to read: the features, and the columns to keep beside them."""
+        for name in keep:
+            check_known(name, self._dataset.schema.names, self._dataset.files[0])
+        roles = replace(self._layout.roles, target=None, weight=None)
+        layout = replace(self._layout, roles=roles, kept=tuple(keep))
+        return [replace(split, layout=layout) for split in self.splits()]
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
@@ -290,7 +299,7 @@ class ParquetSource(FileSource):
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
         self._layout.roles.check_types(schema, path)
-        if self.target not in partition:
+        if self.target is not None and self.target not in partition:
             kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
             if pa.types.is_null(kind) or pa.types.is_null(first):
                 return

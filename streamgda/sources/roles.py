@@ -18,7 +18,7 @@ class Roles:
     """The columns to read, and what becomes of rows in which one is missing."""
 
     features: tuple[str, ...]
-    target: str
+    target: str | None
     weight: str | None
     missing: Missing
 
@@ -28,7 +28,7 @@ class Roles:
         known: Collection[str],
         where: str,
         *,
-        target: str,
+        target: str | None,
         features: Sequence[str] | None,
         weight: str | None,
         missing: Missing,
@@ -54,19 +54,15 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """All the columns that have a role."""
-        return (*self.features, self.target, *(() if self.weight is None else (self.weight,)))
+        return (*self.features, *(name for name in (self.target, self.weight) if name is not None))
 
     def _check_known(self, known: Collection[str], where: str) -> None:
-        folded = {str(name).casefold(): name for name in known}
         for name in (self.target, *self.columns):
-            if name not in known:
-                close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
-                listed = ", ".join(map(repr, list(known)[:20]))
-                hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed}"
-                raise ValueError(f"{where}: there is no column {name!r}; {hint}")
+            if name is not None:
+                check_known(name, known, where)
 
     def _check_apart(self) -> None:
-        if self.target == self.weight:
+        if self.target is not None and self.target == self.weight:
             raise ValueError(f"column {self.target!r} cannot be both target and weight")
         for role, name in (("target", self.target), ("weight", self.weight)):
             if name in self.features:
@@ -94,7 +90,7 @@ class Roles:
                     f"{where}: column {name!r} is {held[name]} and cannot be a feature; name the columns to "
                     f"use, such as features={usable[:5]!r}"
                 )
-        if self.target in held and columns.label_kind(held[self.target]) is None:
+        if self.target is not None and self.target in held and columns.label_kind(held[self.target]) is None:
             raise ValueError(
                 f"{where}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "
                 "are integers, strings or bools"
@@ -103,3 +99,14 @@ class Roles:
             raise ValueError(
                 f"{where}: column {self.weight!r} is {held[self.weight]} and cannot be the weight"
             )
+
+
+def check_known(name: str, known: Collection[str], where: str) -> None:
+    """Raise ValueError for a column that is not there, with the name that may have been meant."""
+    if name in known:
+        return
+    folded = {str(other).casefold(): other for other in known}
+    close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    listed = ", ".join(map(repr, list(known)[:20]))
+    hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed}"
+    raise ValueError(f"{where}: there is no column {name!r}; {hint}")

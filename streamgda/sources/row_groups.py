@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks import Block
+from streamgda.blocks import Block, RowName
 from streamgda.filesystems import Version, current_version
-from streamgda.source import READ_ELEMENTS, Split
-from streamgda.sources.batches import blocks_of_batch
+from streamgda.source import READ_ELEMENTS, SplitToScore
+from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.faults import decoding, opening
 from streamgda.sources.roles import Roles
 
@@ -32,15 +33,16 @@ class Layout:
     roles: Roles
     filter: ds.Expression | None
     filter_columns: pa.Schema
+    kept: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read."""
-        return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names)))
+        """The columns to read: those with a role, those of the filter, and those to be carried over."""
+        return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names, *self.kept)))
 
 
 @dataclass(frozen=True)
-class RowGroups(Split):
+class RowGroups(SplitToScore):
     """Consecutive row groups of a file, with the partition keys that the file stands for."""
 
     layout: Layout
@@ -56,6 +58,25 @@ class RowGroups(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
+        for batch, row_name in self.batches():
+            yield from blocks_of_batch(batch, self.layout.roles, self.path, row_name, self.partition)
+            del batch  # or it would be held while the next one is decoded
+
+    @property
+    def identity(self) -> list[Any]:
+        """The file and its version, the row groups and the filter, as plain values."""
+        filtered = None if self.layout.filter is None else str(self.layout.filter)
+        return [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
+
+    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
+        """Read the features, each row group once, and the columns kept beside them."""
+        roles, kept = self.layout.roles, self.layout.kept
+        for batch, row_name in self.batches():
+            yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
+            del batch
+
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, RowName]]:
+        """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
         self._check_unchanged()
         with opening(self.path):
             file = self.layout.filesystem.open_input_file(self.path)
@@ -63,18 +84,25 @@ class RowGroups(Split):
             with decoding(self.path):
                 parquet = pq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False)
             for index in self.rows_of_group:
-                yield from self._blocks_of_group(parquet, index)
+                yield from self._batches_of_group(parquet, index)
         self._check_unchanged()
 
-    def _blocks_of_group(self, parquet: pq.ParquetFile, index: int) -> Iterator[Block]:
+    def _batches_of_group(
+        self, parquet: pq.ParquetFile, index: int
+    ) -> Iterator[tuple[pa.RecordBatch, RowName]]:
         start = 0
-        for batch in self._batches(parquet, index):
+        for batch in self._decoded(parquet, index):
             rows = np.arange(start, start + batch.num_rows)
             start += batch.num_rows
-            yield from self._blocks_of_batch(index, batch, rows)
-            del batch  # or it would be held while the next one is decoded
+            if self.layout.filter is not None:
+                batch, rows = self._filtered(batch, rows)  # noqa: PLW2901
+            yield batch, partial(self._name_of, index, rows)
+            del batch
 
-    def _batches(self, parquet: pq.ParquetFile, index: int) -> Iterator[pa.RecordBatch]:
+    def _name_of(self, index: int, rows: NDArray[np.intp], row: int) -> str:
+        return f"{self.path}, row group {index}, row {rows[row]}"
+
+    def _decoded(self, parquet: pq.ParquetFile, index: int) -> Iterator[pa.RecordBatch]:
         """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.layout.columns if name not in self.partition]
         size = max(1, READ_ELEMENTS // len(self.layout.columns))
@@ -84,15 +112,6 @@ class RowGroups(Split):
     def _check_unchanged(self) -> None:
         if current_version(self.layout.filesystem, self.path) != self.version:
             raise ValueError(f"{self.path} has changed since the pass was planned; start the pass again")
-
-    def _blocks_of_batch(self, index: int, batch: pa.RecordBatch, rows: NDArray[np.intp]) -> Iterator[Block]:
-        if self.layout.filter is not None:
-            batch, rows = self._filtered(batch, rows)
-
-        def row_name(row: int) -> str:
-            return f"{self.path}, row group {index}, row {rows[row]}"
-
-        return blocks_of_batch(batch, self.layout.roles, self.path, row_name, self.partition)
 
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from zarr.core.sync import collect_aiterator  # private, but there is no other w
 from zarr.storage import LocalStore, StoreLike, WrapperStore
 
 from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, check_missing
-from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, Source, Split
+from streamgda.blocks import Block, Missing, check_missing, rows_of, without_missing
+from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, SourceToScore, SplitToScore
 from streamgda.sources.faults import add_place, is_of_storage
 
 Version = tuple[int, int]
@@ -32,7 +32,7 @@ _LABELS = _NUMBERS + "UTO"
 
 def scan_zarr(
     store: StoreLike | zarr.Group,
-    target: str = "y",
+    target: str | None = "y",
     *,
     features: str = "X",
     weight: str | None = None,
@@ -50,8 +50,9 @@ def scan_zarr(
     ----------
     store : path, URL, Zarr store or group
         Where the group is. A URL is opened through fsspec; a local path is made absolute now.
-    target : str, default="y"
-        The array of labels, of shape (n_rows,): integers, strings or bools.
+    target : str or None, default="y"
+        The array of labels, of shape (n_rows,): integers, strings or bools. Rows without one, None, are
+        for `predict_dataset` alone.
     features : str, default="X"
         The array of rows, of shape (n_rows, n_features), of any real type.
     weight : str, optional
@@ -103,7 +104,7 @@ def _group_of(store: Any) -> zarr.Group:
 
 
 @dataclass(frozen=True)
-class ZarrSource(Source):
+class ZarrSource(SourceToScore):
     """A Zarr group with the roles of its arrays; made by `scan_zarr`.
 
     Attributes
@@ -116,14 +117,17 @@ class ZarrSource(Source):
         The names of the arrays.
     missing : {"raise", "drop"}
         What becomes of rows in which something is missing.
+    kept : tuple of str
+        Arrays to be carried over beside predictions.
     """
 
     store: Store
     path: str
     features: str
-    target: str
+    target: str | None
     weight: str | None
     missing: Missing
+    kept: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Zarr {self.where}: features {self.features!r}, target {self.target!r}>"
@@ -141,7 +145,7 @@ class ZarrSource(Source):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, the features first."""
-        return (self.features, self.target, *(() if self.weight is None else (self.weight,)))
+        return (*(name for name in (self.features, self.target, self.weight) if name is not None), *self.kept)
 
     def arrays(self, store: Store | None = None) -> list[zarr.Array[Any]]:
         """The arrays as they are now, checked, in the order of `names`."""
@@ -164,11 +168,16 @@ class ZarrSource(Source):
         if not isinstance(array, zarr.Array):
             known = ", ".join(sorted(repr(key) for key in group.array_keys()))
             raise ValueError(f"{self.where}: there is no array {name!r}; there are {known or 'none'}")
-        kinds = _LABELS if name == self.target else _NUMBERS
+        kinds = _LABELS if name == self.target or name in self.kept else _NUMBERS
         if array.dtype.kind not in kinds:
             role = {self.features: "the features", self.target: "the target"}.get(name, "the weight")
             raise ValueError(f"{self.where}: array {name!r} is {array.dtype} and cannot be {role}")
         return array
+
+    def to_score(self, keep: Sequence[str]) -> list[ZarrRows]:
+        """The same parts to read: the features, and the arrays to keep beside them."""
+        unlabelled = replace(self, target=None, weight=None, kept=tuple(keep))
+        return unlabelled.splits()
 
     def splits(self) -> list[ZarrRows]:
         """Ranges of rows that begin where the chunks of all the arrays do."""
@@ -195,7 +204,7 @@ class ZarrSource(Source):
 
 
 @dataclass(frozen=True)
-class ZarrRows(Split):
+class ZarrRows(SplitToScore):
     """A range of rows, and the stored chunks as they were when the pass was planned.
 
     Zarr reads a chunk that is not there as the fill value, so one that has vanished must be told from
@@ -216,20 +225,37 @@ class ZarrRows(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Read the rows, slab by slab, each slab a whole number of chunks of the features."""
-        arrays = self._arrays()
-        n_rows, n_features = arrays[0].chunks[0], arrays[0].shape[1]
-        slab = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
-        starts = range(self.start, self.stop, slab)
-        for start, (rows, labels, *weights) in zip(starts, self._slabs(arrays, slab), strict=True):
+        if self.source.target is None:
+            raise ValueError(f"{self.source.where}: no target is named; name the array of labels")
+        for start, (rows, labels, *weights) in self._slabs():
             weight = weights[0] if weights else None
             yield from array_blocks(
                 rows, labels, weight, missing=self.source.missing, where=self.source.where, start=start
             )
             del rows  # or they would be held while the next ones are read
 
-    def _slabs(self, arrays: Iterable[zarr.Array[Any]], size: int) -> Iterator[tuple[NDArray[Any], ...]]:
+    @property
+    def identity(self) -> list[Any]:
+        """The group, the rows, and the chunks that they are stored in, with their versions where known."""
+        return [self.source.where, self.source.names, self.start, self.stop, sorted(self.stored.items())]
+
+    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
+        """Read the features, slab by slab, and the arrays kept beside them."""
+        for start, (rows, *others) in self._slabs():
+            row_name = rows_of(self.source.where, start)
+            block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8), row_name=row_name)
+            beside = dict(zip(self.source.kept, map(_fixed_kind, others), strict=True))
+            yield without_missing(block, beside, self.source.missing)
+            del rows, block
+
+    def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
+        """So many rows of all the arrays at a time, and where they start."""
+        arrays = self._arrays()
+        n_rows, n_features = arrays[0].chunks[0], arrays[0].shape[1]
+        size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
         with self._naming_damage():
-            yield from zip(*(_slabs(array, self.start, self.stop, size) for array in arrays), strict=True)
+            slabs = zip(*(_slabs(array, self.start, self.stop, size) for array in arrays), strict=True)
+            yield from zip(range(self.start, self.stop, size), slabs, strict=True)
 
     def _arrays(self) -> list[zarr.Array[Any]]:
         arrays = self.source.arrays(_WatchedStore(self.source.store, self.stored, self.blosc))
@@ -253,6 +279,11 @@ class ZarrRows(Split):
                 f"{self.source.where}: rows {self.start} to {self.stop} cannot be read, "
                 f"a chunk is damaged: {error}"
             ) from error
+
+
+def _fixed_kind(values: NDArray[Any]) -> NDArray[Any]:
+    """Strings of variable length, which Arrow does not know, as objects; all else as it is."""
+    return values.astype(object) if values.dtype.kind == "T" else values
 
 
 def _slabs(array: zarr.Array[Any], start: int, stop: int, size: int) -> Iterator[NDArray[Any]]:

@@ -1,0 +1,120 @@
+"""A folder of Parquet files written part by part, each wholly or not at all, and known again later."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from streamgda.filesystems import fsspec_of, resolve
+from streamgda.tables import TEMPORARY
+
+_KEY = b"streamgda.prediction"
+_FOOTER_READERS = 16
+
+
+@dataclass(frozen=True)
+class PartFolder:
+    """The folder, on any filesystem of pyarrow's or fsspec's."""
+
+    filesystem: pafs.FileSystem
+    path: str
+
+    @classmethod
+    def at(cls, path: str | PathLike[str], filesystem: Any = None) -> Self:
+        """The folder at a path or URL."""
+        return cls(*resolve(path, filesystem))
+
+    def prepare(self, fingerprints: Mapping[str, str]) -> dict[str, int]:
+        """Make the folder ready for parts of these names and fingerprints.
+
+        Whatever an earlier run left unfinished, or wrote of something else, is removed.
+
+        Returns
+        -------
+        dict of str to int
+            The parts that are there already, and the rows of each.
+
+        Raises
+        ------
+        ValueError
+            If the folder holds a file that was not written here.
+        """
+        self.filesystem.create_dir(self.path, recursive=True)
+        names = sorted(self._names())
+        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
+            found = dict(zip(names, readers.map(self._look_at, names), strict=True))
+        for name in (name for name, part in found.items() if part is None):
+            raise ValueError(
+                f"{self.path} holds {name}, which is no part of predictions; choose a folder of their own"
+            )
+        done = {name: part[1] for name, part in found.items() if part and fingerprints.get(name) == part[0]}
+        for name in names:
+            if name not in done:
+                self.filesystem.delete_file(f"{self.path}/{name}")
+        return done
+
+    def _names(self) -> Iterator[str]:
+        """The files in the folder, but for hidden ones; what was left unfinished is removed."""
+        if (behind := fsspec_of(self.filesystem)) is not None:
+            behind.invalidate_cache()  # or it may tell what it saw when it last looked
+        for info in self.filesystem.get_file_info(pafs.FileSelector(self.path, allow_not_found=True)):
+            if info.base_name.endswith(TEMPORARY):
+                self.filesystem.delete_file(info.path)
+            elif not info.base_name.startswith((".", "_")):
+                yield info.base_name
+
+    def _look_at(self, name: str) -> tuple[str, int] | None:
+        """The fingerprint and the rows of a part; None for what is not one."""
+        try:
+            with self.filesystem.open_input_file(f"{self.path}/{name}") as file:
+                footer = pq.read_metadata(file)
+        except (pa.ArrowException, OSError):
+            return None
+        mark = (footer.metadata or {}).get(_KEY)
+        return None if mark is None else (mark.decode(), footer.num_rows)
+
+    def write(self, name: str, fingerprint: str, tables: Iterable[pa.Table]) -> int:
+        """Write a part under a hidden name, and rename it when it is whole.
+
+        Returns
+        -------
+        int
+            How many rows it has.
+        """
+        unfinished = f"{self.path}/.{name}.{uuid.uuid4().hex}{TEMPORARY}"
+        try:
+            n_rows = self._write_file(unfinished, fingerprint, tables)
+            self.filesystem.move(unfinished, f"{self.path}/{name}")
+        except BaseException:
+            with suppress(OSError):
+                self.filesystem.delete_file(unfinished)
+            raise
+        return n_rows
+
+    def _write_file(self, path: str, fingerprint: str, tables: Iterable[pa.Table]) -> int:
+        n_rows = 0
+        with self.filesystem.open_output_stream(path, compression=None) as file:
+            writer: pq.ParquetWriter | None = None
+            for table in tables:
+                if writer is None:
+                    marked = table.schema.with_metadata({_KEY: fingerprint})
+                    writer = pq.ParquetWriter(file, marked, use_dictionary=_repetitive(marked))
+                writer.write_table(table.replace_schema_metadata(marked.metadata).cast(marked))
+                n_rows += table.num_rows
+            if writer is not None:
+                writer.close()
+        return n_rows
+
+
+def _repetitive(schema: pa.Schema) -> list[str]:
+    """The columns that a dictionary may make smaller; one of float64 digits is larger than they are."""
+    return [field.name for field in schema if not pa.types.is_floating(field.type)]

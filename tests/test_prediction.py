@@ -1,0 +1,391 @@
+"""predict_dataset as a user sees it: the same rows in the same order, whatever happens on the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dask
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from sklearn.exceptions import NotFittedError
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    predict_dataset,
+    scan_arrow,
+    scan_parquet,
+    scan_zarr,
+)
+
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+NAMES = ["u", "v", "w"]
+ALL = ("label", "probabilities", "log_density", "distance")
+
+
+def frame_of(n_rows, seed=0):
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, n_rows)
+    frame = pd.DataFrame(rng.normal(size=(n_rows, 3)) + kind[:, None], columns=NAMES)
+    return frame.assign(kind=np.array(["ant", "bee", "cow"])[kind], row=np.arange(n_rows) + 1000 * seed)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four files of unequal length, in row groups of 100."""
+    path = tmp_path / "in"
+    path.mkdir()
+    for seed, n_rows in enumerate((250, 3, 400, 120)):
+        frame_of(n_rows, seed).to_parquet(path / f"{seed}.parquet", index=False, row_group_size=100)
+    return path
+
+
+@pytest.fixture
+def source(folder):
+    return scan_parquet(folder, "kind", features=NAMES)
+
+
+@pytest.fixture
+def model(source):
+    return QuadraticDiscriminantAnalysis().fit(source)
+
+
+@pytest.fixture
+def whole(folder):
+    return pd.read_parquet(folder)
+
+
+def check(scored, model, rows, columns=ALL):
+    """Whether predictions are those of the model in memory."""
+    X = rows[NAMES]
+    if "label" in columns:
+        assert (scored["predicted_label"].to_numpy() == model.predict(X)).all()
+    if "probabilities" in columns:
+        names = [f"probability_{label}" for label in model.classes_]
+        np.testing.assert_allclose(scored[names], model.predict_proba(X), rtol=1e-12, atol=1e-300)
+    if "log_density" in columns:
+        np.testing.assert_allclose(scored["log_density"], model.score_samples(X), rtol=1e-12)
+    if "distance" in columns:
+        expected = []
+        for row, label in zip(X.to_numpy(), model.predict(X), strict=True):
+            k = model.classes_.tolist().index(label)
+            covariance = model.statistics_.covariance()
+            covariance = covariance[k] if isinstance(model, QuadraticDiscriminantAnalysis) else covariance
+            gap = row - model.means_[k]
+            expected.append(np.sqrt(gap @ np.linalg.solve(covariance, gap)))
+        np.testing.assert_allclose(scored["distance"], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS[1:])
+def test_predictions_are_those_in_memory_in_the_order_of_the_rows(source, whole, tmp_path, model):
+    fitted = model().fit(source)
+    written = predict_dataset(fitted, source, tmp_path / "out", columns=ALL, keep=["row", "kind"])
+    scored = pd.read_parquet(tmp_path / "out")
+    assert (written.n_rows, written.n_parts, written.n_found, written.n_dropped) == (773, 4, 0, 0)
+    assert scored["row"].tolist() == whole["row"].tolist()
+    assert scored["kind"].tolist() == whole["kind"].tolist()
+    assert scored.columns.tolist()[:3] == ["row", "kind", "predicted_label"]
+    check(scored, fitted, whole)
+
+
+@pytest.mark.parametrize("columns", [("label",), ("probabilities", "label"), ("distance",), ("log_density",)])
+def test_only_the_columns_asked_for(model, source, whole, tmp_path, columns):
+    predict_dataset(model, source, tmp_path / "out", columns=columns)
+    scored = pd.read_parquet(tmp_path / "out")
+    assert len(scored.columns) == sum(3 if name == "probabilities" else 1 for name in columns)
+    check(scored, model, whole, columns)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_labels_are_those_of_predict_to_the_last_bit(source, whole, tmp_path, model):
+    fitted = model().fit(source)
+    predict_dataset(fitted, source, tmp_path / "out")
+    scored = pd.read_parquet(tmp_path / "out")
+    expected = fitted.predict_proba(whole[NAMES])
+    assert (scored["predicted_label"].to_numpy() == fitted.predict(whole[NAMES])).all()
+    assert np.abs(scored.iloc[:, 1:].to_numpy() - expected).max() < 1e-14
+
+
+def test_a_path_and_files_without_a_target(model, whole, folder, tmp_path):
+    for file in folder.iterdir():
+        table = pq.read_table(file)
+        pq.write_table(table.select(["w", "row", "u", "v"]), file)
+    predict_dataset(model, folder, tmp_path / "out", columns=ALL)
+    check(pd.read_parquet(tmp_path / "out"), model, whole)
+    predict_dataset(model, f"{folder}/*.parquet", tmp_path / "again", columns=ALL)
+    assert pd.read_parquet(tmp_path / "again").equals(pd.read_parquet(tmp_path / "out"))
+    with pytest.raises(ValueError, match="no target is named"):
+        accumulate(scan_parquet(folder, features=NAMES))
+
+
+def test_a_model_of_exact_statistics(source, model, tmp_path):
+    exact = QuadraticDiscriminantAnalysis(exact=True).fit(source)
+    predict_dataset(exact, source, tmp_path / "out", columns=["label"])
+    predict_dataset(model, source, tmp_path / "expected", columns=["label"])
+    assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "expected"))
+    assert predict_dataset(exact, source, tmp_path / "out", columns=["label"]).n_found == 4
+
+
+def test_a_model_without_feature_names(folder, whole, tmp_path):
+    model = GaussianNB().fit(whole[NAMES].to_numpy(), whole["kind"])
+    predict_dataset(model, scan_parquet(folder, features=NAMES), tmp_path / "out")
+    scored = pd.read_parquet(tmp_path / "out")
+    assert (scored["predicted_label"].to_numpy() == model.predict(whole[NAMES].to_numpy())).all()
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "cluster"])
+def test_every_scheduler_writes_the_same_bits(model, source, tmp_path, scheduler, request):
+    predict_dataset(model, source, tmp_path / "expected", columns=ALL, scheduler="synchronous")
+    used = request.getfixturevalue("client") if scheduler == "cluster" else scheduler
+    predict_dataset(model, source, tmp_path / "out", columns=ALL, scheduler=used)
+    for part in (tmp_path / "expected").iterdir():
+        assert pq.read_table(tmp_path / "out" / part.name).equals(pq.read_table(part))
+
+
+@pytest.mark.parametrize("classes", [[0, 1, 2], [False, True], ["a", "b"]])
+def test_labels_keep_their_type(tmp_path, classes):
+    y = np.array(classes)[np.arange(40) % len(classes)]
+    table = pa.table({"x": np.random.default_rng(0).normal(size=40) + np.arange(40) % len(classes), "y": y})
+    pq.write_table(table, tmp_path / "in.parquet")
+    model = GaussianNB().fit(scan_parquet(tmp_path / "in.parquet", "y"))
+    predict_dataset(model, tmp_path / "in.parquet", tmp_path / "out")
+    scored = pq.read_table(tmp_path / "out")
+    assert scored["predicted_label"].type == table["y"].type
+    assert scored.column_names[1] == f"probability_{model.classes_[0]}"
+
+
+def test_filters_partitions_and_other_filesystems(whole, tmp_path):
+    for day, part in whole.groupby(np.arange(len(whole)) // 400):
+        (tmp_path / "days" / f"day={day}").mkdir(parents=True, exist_ok=True)
+        part.to_parquet(tmp_path / "days" / f"day={day}" / "x.parquet", index=False)
+    source = scan_parquet(tmp_path / "days", "kind", features=NAMES, filters=[("u", ">", 0.5)])
+    model = GaussianNB().fit(source)
+    memory = fsspec.filesystem("memory")
+    predict_dataset(model, source, "/scored", keep=["day", "row"], filesystem=memory)
+    scored = pd.concat(
+        pd.read_parquet(memory.open(name)) for name in sorted(memory.ls("/scored", detail=False))
+    )
+    rows = whole[whole["u"] > 0.5]
+    assert scored["row"].tolist() == rows["row"].tolist()
+    assert scored["day"].tolist() == [0 if i < 400 else 1 for i in rows.index]
+    check(scored, model, rows, ("label", "probabilities"))
+
+
+def test_rows_with_missing_values(whole, tmp_path):
+    holed = whole.copy()
+    holed.loc[5, "v"] = np.nan
+    holed.to_parquet(tmp_path / "in.parquet")
+    file = tmp_path / "in.parquet"
+    model = QuadraticDiscriminantAnalysis().fit(whole[NAMES], whole["kind"])
+    with pytest.raises(ValueError, match=r"in\.parquet, row group 0, row 5: feature 'v' is NaN"):
+        predict_dataset(model, file, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+    written = predict_dataset(
+        model, scan_parquet(file, features=NAMES, missing="drop"), tmp_path / "out", keep=["row"]
+    )
+    assert (written.n_rows, written.n_dropped) == (772, 1)
+    assert pd.read_parquet(tmp_path / "out")["row"].tolist() == whole["row"].drop(5).tolist()
+    marginal = QuadraticDiscriminantAnalysis(missing="marginal").fit(whole[NAMES], whole["kind"])
+    predict_dataset(marginal, file, tmp_path / "out", columns=("label", "probabilities", "log_density"))
+    check(pd.read_parquet(tmp_path / "out"), marginal, holed, ("label", "probabilities", "log_density"))
+
+
+@pytest.mark.parametrize("missing", ["raise", "drop"])
+def test_zarr(whole, tmp_path, missing):
+    holed = whole.copy()
+    if missing == "drop":
+        holed.loc[[3, 500], "v"] = np.nan
+    group = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=2)
+    group.create_array("X", data=holed[NAMES].to_numpy(), chunks=(100, 2))
+    group.create_array("y", data=whole["kind"].to_numpy(dtype="U3"), chunks=(50,))
+    group.create_array("row", data=whole["row"].to_numpy(), chunks=(100,))
+    model = GaussianNB().fit(scan_zarr(tmp_path / "in.zarr", missing="drop"))
+    rows = holed.dropna()
+    source = tmp_path / "in.zarr" if missing == "raise" else scan_zarr(tmp_path / "in.zarr", missing="drop")
+    written = predict_dataset(model, source, tmp_path / "out", keep=["row", "y"])
+    assert (written.n_rows, written.n_dropped) == (len(rows), len(whole) - len(rows))
+    scored = pd.read_parquet(tmp_path / "out")
+    assert scored["row"].tolist() == rows["row"].tolist()
+    assert scored["y"].tolist() == rows["kind"].tolist()
+    assert (scored["predicted_label"].to_numpy() == model.predict(rows[NAMES].to_numpy())).all()
+    assert predict_dataset(model, source, tmp_path / "out", keep=["row", "y"]).n_found == written.n_parts
+    with pytest.raises(ValueError, match="there is no array 'rwo'"):
+        predict_dataset(model, source, tmp_path / "out", keep=["rwo"])
+    with pytest.raises(ValueError, match="no target is named"):
+        accumulate(scan_zarr(tmp_path / "in.zarr", None))
+
+
+# ---------------------------------------------------------------------- going on
+
+
+def stamps(folder):
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def test_started_again_it_writes_what_is_not_there(model, source, tmp_path):
+    out = tmp_path / "out"
+    predict_dataset(model, source, out, keep=["row"])
+    whole, before = pq.read_table(out), stamps(out)
+    (out / "part-00001.parquet").unlink()
+    (out / ".part-00003.parquet.123.unfinished").write_bytes(b"PAR1 and then the machine stopped")
+    written = predict_dataset(model, source, out, keep=["row"])
+    assert (written.n_rows, written.n_parts, written.n_found) == (773, 4, 3)
+    after = stamps(out)
+    assert after.keys() == before.keys()
+    assert {name for name in before if before[name] != after[name]} == {"part-00001.parquet"}
+    assert pq.read_table(out).equals(whole)
+    assert predict_dataset(model, source, out, keep=["row"]).n_found == 4
+
+
+def test_parts_of_another_model_or_input_are_written_anew(model, source, folder, tmp_path):
+    out = tmp_path / "out"
+
+    def found(model=model, source=source, **options):
+        return predict_dataset(model, source, out, **options).n_found
+
+    assert found() == 0
+    assert found() == 4
+    assert found(QuadraticDiscriminantAnalysis.from_statistics(model.statistics_, reg_param=0.5)) == 0
+    assert found(LinearDiscriminantAnalysis.from_statistics(model.statistics_)) == 0
+    assert (
+        found(QuadraticDiscriminantAnalysis.from_statistics(model.statistics_, priors=[0.2, 0.3, 0.5])) == 0
+    )
+    assert found(QuadraticDiscriminantAnalysis.from_statistics(model.statistics_)) == 0
+    assert found(columns=["label"]) == 0
+    assert found(keep=["row"]) == 0
+    assert found() == 0
+    frame_of(50, 9).to_parquet(folder / "1.parquet", index=False)
+    assert found() == 3
+    (folder / "3.parquet").unlink()
+    assert found(source=scan_parquet(folder, "kind", features=NAMES)) == 3
+    assert len(list(out.iterdir())) == 3
+
+
+SCRIPT = """
+import sys
+from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parquet
+from streamgda.parts import PartFolder
+import time
+
+slow = PartFolder._write_file
+
+def write(*arguments):
+    time.sleep(0.1)
+    return slow(*arguments)
+
+PartFolder._write_file = write
+source = scan_parquet(sys.argv[1], "kind", features=["u", "v", "w"])
+model = QuadraticDiscriminantAnalysis().fit(source)
+predict_dataset(model, source, sys.argv[2], keep=["row"], scheduler="threads")
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_and_started_again(tmp_path, how):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for seed in range(40):
+        frame_of(50, seed).to_parquet(folder / f"{seed:02}.parquet", index=False)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, folder, out], env=environment, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not list(out.glob("part-*")) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(how)
+    assert process.wait(60) != 0
+    finished = len(list(out.glob("part-*")))
+    assert 0 < finished < 40
+    for part in out.glob("part-*"):
+        assert pq.read_metadata(part).num_rows == 50
+    if how == signal.SIGINT:
+        assert len(list(out.iterdir())) == finished
+    source = scan_parquet(folder, "kind", features=NAMES)
+    model = QuadraticDiscriminantAnalysis().fit(source)
+    written = predict_dataset(model, source, out, keep=["row"])
+    assert (written.n_rows, written.n_parts, written.n_found) == (2000, 40, finished)
+    scored, whole = pd.read_parquet(out), pd.read_parquet(folder)
+    assert scored["row"].tolist() == whole["row"].tolist()
+    check(scored, model, whole, ("label", "probabilities"))
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"columns": ["labels"]}, ValueError, "columns must be some of 'label', 'probabilities'"),
+        ({"columns": "label"}, ValueError, "columns must be some of"),
+        ({"columns": []}, ValueError, "columns must be some of"),
+        ({"keep": ["rwo"]}, ValueError, r"there is no column 'rwo'; did you mean 'row'\?"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_written(
+    model, source, tmp_path, options, error, message
+):
+    with pytest.raises(error, match=message):
+        predict_dataset(model, source, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
+    with pytest.raises(NotFittedError):
+        predict_dataset(GaussianNB(), source, tmp_path / "out")
+    with pytest.raises(ValueError, match="1 features, the model was fitted to 3"):
+        predict_dataset(model, scan_parquet(folder, features=["u"]), tmp_path / "out")
+    with pytest.raises(ValueError, match="feature 'v' where the model was fitted to 'u'"):
+        predict_dataset(model, scan_parquet(folder, features=["v", "u", "w"]), tmp_path / "out")
+    with pytest.raises(TypeError, match="a model of this project is needed, got dict"):
+        predict_dataset({}, source, tmp_path / "out")
+    with pytest.raises(TypeError, match="cannot be scored part by part"):
+        predict_dataset(model, scan_arrow(pq.read_table(folder), "kind", features=NAMES), tmp_path / "out")
+    with pytest.raises(ValueError, match="through a client of a cluster"):
+        predict_dataset(model, source, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
+    with pytest.raises(FileNotFoundError):
+        predict_dataset(model, tmp_path / "nowhere", tmp_path / "out")
+    pq.write_table(pa.table({"u": [1.0], "v": [1.0]}), tmp_path / "narrow.parquet")
+    with pytest.raises(ValueError, match="there is no column 'w'"):
+        predict_dataset(model, tmp_path / "narrow.parquet", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_files_is_left_alone(model, source, folder):
+    before = stamps(folder)
+    with pytest.raises(ValueError, match=r"holds 0\.parquet, which is no part of predictions"):
+        predict_dataset(model, source, folder)
+    assert stamps(folder) == before
+
+
+def test_a_row_that_no_class_reaches_is_named(model, source, whole, tmp_path):
+    whole.loc[250, "u"] = 1e300
+    whole.to_parquet(tmp_path / "far.parquet")
+    with pytest.raises(ValueError, match=r"far\.parquet, row group 0, row 0: row 250 is too far"):
+        predict_dataset(model, tmp_path / "far.parquet", tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_column_kept_under_the_name_of_a_prediction(model, whole, tmp_path):
+    whole.assign(predicted_label=1).to_parquet(tmp_path / "in.parquet")
+    with pytest.raises(ValueError, match="'predicted_label' cannot be kept"):
+        predict_dataset(model, tmp_path / "in.parquet", tmp_path / "out", keep=["predicted_label"])
+
+
+def test_progress_counts_the_rows_that_are_left(model, source, tmp_path, capsys):
+    predict_dataset(model, source, tmp_path / "out")
+    (tmp_path / "out" / "part-00002.parquet").unlink()
+    with dask.config.set(scheduler="synchronous"):
+        predict_dataset(model, source, tmp_path / "out", progress=True)
+    assert "400/400" in capsys.readouterr().err

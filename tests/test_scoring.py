@@ -1,0 +1,230 @@
+"""evaluate and progressive_score on real sources and schedulers."""
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from sklearn import metrics
+from sklearn.exceptions import NotFittedError
+
+from streamgda import (
+    Evaluation,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    evaluate,
+    progressive_score,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
+
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+RNG = np.random.default_rng(0)
+CODES = RNG.integers(0, 3, 3000)
+Y = np.array(["ant", "bee", "cow"])[CODES]
+X = pd.DataFrame(RNG.normal(size=(3000, 2)) + CODES[:, None], columns=["u", "v"])
+WEIGHTS = RNG.uniform(0.1, 3, 3000)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for i, part in enumerate(np.array_split(np.arange(3000), 7)):
+        table = pa.Table.from_pandas(X.iloc[part].assign(y=Y[part], w=WEIGHTS[part]), preserve_index=False)
+        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=100)
+    return tmp_path
+
+
+def sources(folder):
+    """The same rows as every kind of source."""
+    yield scan_parquet(folder, "y", features=["u", "v"])
+    yield scan_arrow(pa.Table.from_pandas(X.assign(y=Y)), "y")
+    yield scan_dask(dd.from_pandas(X.assign(y=Y), npartitions=5), "y")
+    yield scan_dask(da.from_array(X.to_numpy(), chunks=(700, 1)), da.from_array(Y, chunks=700))
+    group = zarr.open_group(folder / "rows.zarr", mode="w", zarr_format=2)
+    group.create_array("X", data=X.to_numpy(), chunks=(500, 2))
+    group.create_array("y", data=Y, chunks=(500,))
+    yield scan_zarr(folder / "rows.zarr")
+
+
+def agree(a, b):
+    """Whether two evaluations are of the same rows, up to rounding."""
+    assert a.n_rows == b.n_rows
+    np.testing.assert_allclose(a.confusion_matrix, b.confusion_matrix, rtol=1e-12)
+    for name in ("accuracy", "log_loss", "brier_score", "roc_auc", "average_precision"):
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-9)
+    return True
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_source_is_judged_as_scikit_learn_judges_its_rows(folder, model):
+    fitted = model().fit(X, Y)
+    source = scan_parquet(folder, "y", features=["u", "v"], weight="w")
+    evaluation = evaluate(fitted, source)
+    found, probabilities = fitted.predict(X), fitted.predict_proba(X)
+    options = {"sample_weight": WEIGHTS}
+    confusion = metrics.confusion_matrix(Y, found, **options)
+    np.testing.assert_allclose(evaluation.confusion_matrix, confusion)
+    assert evaluation.accuracy == pytest.approx(fitted.score(X, Y, WEIGHTS))
+    assert evaluation.log_loss == pytest.approx(metrics.log_loss(Y, probabilities, **options))
+    assert evaluation.brier_score == pytest.approx(metrics.brier_score_loss(Y, probabilities, **options))
+    for k, label in enumerate(fitted.classes_):
+        auc = metrics.roc_auc_score(Y == label, probabilities[:, k], **options)
+        assert abs(evaluation.roc_auc[k] - auc) <= evaluation.roc_auc_error[k] + 1e-12
+        precision = metrics.average_precision_score(Y == label, probabilities[:, k], **options)
+        off = abs(evaluation.average_precision[k] - precision)
+        assert off <= evaluation.average_precision_error[k] + 1e-12
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_source_and_rows_in_memory_are_judged_alike(folder, model):
+    fitted = model().fit(X, Y)
+    expected = evaluate(fitted, X, Y)
+    assert expected.n_rows == 3000
+    for source in sources(folder):
+        assert agree(evaluate(fitted, source), expected)
+    frame = dd.from_pandas(X.assign(y=Y), npartitions=3)
+    assert agree(evaluate(fitted, frame, "y"), expected)
+    assert agree(evaluate(fitted, frame[["u", "v"]], frame["y"]), expected)
+    weighted = evaluate(fitted, X, Y, WEIGHTS)
+    assert weighted.weight == pytest.approx(WEIGHTS.sum())
+    assert agree(evaluate(fitted, scan_parquet(folder, "y", weight="w")), weighted)
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "cluster"])
+def test_every_scheduler_gives_the_same_bits(folder, scheduler, request, monkeypatch):
+    monkeypatch.setattr("streamgda.source.ROWS_PER_TASK", 200)  # or all would be one task
+    fitted = QuadraticDiscriminantAnalysis().fit(X, Y)
+    source = scan_parquet(folder, "y", features=["u", "v"], weight="w")
+    expected = evaluate(fitted, source, scheduler="synchronous")
+    used = request.getfixturevalue("client") if scheduler == "cluster" else scheduler
+    assert evaluate(fitted, source, scheduler=used) == expected
+    assert evaluate(fitted, source, scheduler=used, progress=True) == expected
+
+
+def test_a_stream_is_judged_here_where_a_client_is_active(client):
+    fitted = GaussianNB().fit(X, Y)
+    source = scan_arrow(pa.Table.from_pandas(X.assign(y=Y)).to_reader(), "y")
+    with client.as_current():
+        assert agree(evaluate(fitted, source), evaluate(fitted, X, Y))
+    again = scan_arrow(pa.Table.from_pandas(X.assign(y=Y)).to_reader(), "y")
+    with pytest.raises(TypeError, match="can be read in this process only"):
+        evaluate(fitted, again, scheduler=client)
+
+
+def test_progress_counts_rows(folder, capsys):
+    evaluate(GaussianNB().fit(X, Y), scan_parquet(folder, "y", features=["u", "v"]), progress=True)
+    assert "3.00k/3.00k" in capsys.readouterr().err
+
+
+def test_rows_with_missing_values(tmp_path):
+    holed = X.assign(y=Y)
+    holed.loc[7, "u"] = np.nan
+    holed.to_parquet(tmp_path / "in.parquet")
+    file = tmp_path / "in.parquet"
+    fitted = LinearDiscriminantAnalysis().fit(X, Y)
+    with pytest.raises(ValueError, match=r"in\.parquet, row group 0, row 7: feature 'u' is NaN"):
+        evaluate(fitted, scan_parquet(file, "y"))
+    dropped = evaluate(fitted, scan_parquet(file, "y", missing="drop"))
+    assert (dropped.n_rows, dropped.n_dropped) == (2999, 1)
+    assert "2,999 rows (1 dropped)" in str(dropped)
+    marginal = LinearDiscriminantAnalysis(missing="marginal").fit(X, Y)
+    evaluation = evaluate(marginal, scan_parquet(file, "y"))
+    assert evaluation.n_rows == 3000
+    assert evaluation.accuracy == pytest.approx(marginal.score(holed[["u", "v"]], Y))
+    assert agree(evaluate(marginal, holed[["u", "v"]], Y), evaluation)
+
+
+def test_labels_that_the_model_has_not_seen(folder):
+    source = scan_parquet(folder, "y", features=["u", "v"])
+    fitted = GaussianNB().fit(X[Y != "cow"], Y[Y != "cow"])
+    evaluation = evaluate(fitted, source)
+    assert evaluation.classes.tolist() == ["ant", "bee", "cow"]
+    assert evaluation.recall[2] == 0
+    assert evaluation.support.tolist() == np.bincount(CODES).tolist()
+
+
+def test_what_cannot_be_judged_is_refused(folder):
+    fitted = GaussianNB().fit(X, Y)
+    source = scan_parquet(folder, "y", features=["u", "v"])
+    with pytest.raises(NotFittedError):
+        evaluate(GaussianNB(), source)
+    with pytest.raises(TypeError, match="a model of this project is needed"):
+        evaluate(object(), source)
+    with pytest.raises(ValueError, match="a source brings its own target"):
+        evaluate(fitted, source, Y)
+    with pytest.raises(ValueError, match="the target y is None"):
+        evaluate(fitted, X)
+    with pytest.raises(ValueError, match=r"features=\['u', 'v'\]"):
+        evaluate(fitted, scan_parquet(folder, "y"))
+    with pytest.raises(ValueError, match="feature 'v' where the model was fitted to 'u'"):
+        evaluate(fitted, scan_parquet(folder, "y", features=["v", "u"]))
+    with pytest.raises(ValueError, match=r"no target is named"):
+        evaluate(fitted, scan_parquet(folder, features=["u", "v"]))
+    with pytest.raises(ValueError, match=r"no row is of a class .* knows 'ant', .* labels are 'x'"):
+        evaluate(fitted, X, np.full(3000, "x"))
+    with pytest.raises(ValueError, match="different kinds"):
+        evaluate(fitted, X, CODES)
+    with pytest.raises(ValueError, match="nothing to evaluate"):
+        evaluate(fitted, scan_parquet(folder, "y", features=["u", "v"], filters=[("u", ">", 1e9)]))
+
+
+# ---------------------------------------------------------------------- test, then train
+
+
+def batches(size=500):
+    return [(X[i : i + size], Y[i : i + size], WEIGHTS[i : i + size]) for i in range(0, 3000, size)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_batch_is_judged_by_the_model_of_those_before_it(model):
+    learner = model()
+    evaluation = progressive_score(learner, batches())
+    expected = Evaluation()
+    for i, (rows, labels, weights) in enumerate(batches()):
+        if i:
+            before = model().fit(X[: 500 * i], Y[: 500 * i], WEIGHTS[: 500 * i])
+            scores = before.predict_log_proba(rows)
+            expected.update(labels, scores, before.classes_, weights)
+    assert agree(evaluation, expected)
+    assert evaluation.n_rows == 2500
+    assert learner.statistics_.allclose(model().fit(X, Y, WEIGHTS).statistics_)
+
+
+def test_a_class_that_appears_late():
+    order = np.argsort(CODES == 2, kind="stable")
+    late = int((CODES != 2).sum())
+    stream = [(X.iloc[rows], Y[rows]) for rows in np.array_split(order, 10)]
+    evaluation = progressive_score(GaussianNB(), stream)
+    first = len(stream[0][0])
+    assert evaluation.classes.tolist() == ["ant", "bee", "cow"]
+    assert evaluation.n_rows == 3000 - first
+    assert evaluation.support[2] == 3000 - late
+    assert 0 < evaluation.recall[2] < 1
+
+
+def test_nothing_is_judged_before_two_classes_are_known():
+    ants = Y == "ant"
+    stream = [(X[ants], Y[ants]), (X[~ants], Y[~ants]), (X, Y)]
+    evaluation = progressive_score(QuadraticDiscriminantAnalysis(), stream)
+    assert evaluation.n_rows == 3000
+    assert progressive_score(GaussianNB(), []) == Evaluation()
+
+
+def test_a_model_that_already_knows_something_is_judged_from_the_first_batch():
+    assert progressive_score(GaussianNB().fit(X, Y), batches()).n_rows == 3000
+
+
+def test_a_source_is_a_stream_of_its_blocks(folder):
+    fitted = GaussianNB()
+    evaluation = progressive_score(fitted, scan_parquet(folder, "y", features=["u", "v"], weight="w"))
+    assert evaluation.n_rows == 2900  # all but the first row group
+    assert fitted.statistics_.n_rows == 3000
+    assert fitted.feature_names_in_.tolist() == ["u", "v"]
+    lazy = scan_dask(dd.from_pandas(X.assign(y=Y), npartitions=5), "y")
+    assert progressive_score(GaussianNB(), lazy).n_rows == 2400
