@@ -146,7 +146,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             try:
                 rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
             except ValueError:
-                self._name_missing(validate_data(self, X, reset=False, ensure_all_finite=False))
+                if missing == "raise":
+                    self._name_missing(validate_data(self, X, reset=False, ensure_all_finite=False))
                 raise
         return rows
 
