@@ -15,7 +15,8 @@ from typing import Any
 from bench import data, report
 from bench.arguments import add_data, parser_of
 from bench.contest import Contender, Result, contest, limit_threads
-from bench.fit import sklearn_fit, streamgda_statistics
+from bench.fit import sklearn_fit
+from bench.passes import parquet_pass
 
 QDA = "scikit-learn: QDA, in memory"
 NAMES = {"float64": "float64", "float32": "float32", "int16": "whole numbers (int16)"}
@@ -24,7 +25,7 @@ KINDS = ("full", "tied", "diag")
 
 def exact_statistics(folder: Path, kind: Any) -> Callable[[], Any]:
     """One pass with exact sums, planning included."""
-    streamgda_statistics(folder, kind)
+    parquet_pass(folder, kind)  # imports what is used
     from streamgda import accumulate, scan_parquet
 
     return lambda: accumulate(scan_parquet(folder, "y"), kind, exact=True, scheduler="threads")
@@ -38,7 +39,7 @@ def name_of(dtype: str, kind: str, how: str) -> str:
 def contenders(folders: dict[str, Path]) -> list[Contender]:
     """All that the table compares."""
     passes = [("float64", kind) for kind in KINDS] + [(dtype, "full") for dtype in ("float32", "int16")]
-    ways = {"default": streamgda_statistics, "exact": exact_statistics}
+    ways = {"default": parquet_pass, "exact": exact_statistics}
     return [
         *(
             Contender(name_of(dtype, kind, how), prepare, (folders[dtype], kind))
