@@ -154,7 +154,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """The Mahalanobis distance of rows from the mean of each class, √((x − μ)ᵀ Σ⁻¹ (x − μ)).
 
         Where the covariance of LDA is singular, the distance is that in its range; with
-        missing="marginal", that of the features which a row has.
+        missing="marginal", that of the features which a row has. Rows are as for `predict`.
 
         Returns
         -------
@@ -181,7 +181,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Squared distances are held against the χ² distribution, whose degrees of freedom are the
         rank of the covariance (at most the number of features that the row has). Means and covariances are
         taken for known, so values are too small where the model has learnt from few rows. A row is an
-        outlier at level α if no class explains it: ``model.p_values(X).max(axis=1) < α``.
+        outlier at level α if no class explains it: ``model.p_values(X).max(axis=1) < α``. Rows are as for
+        `predict`.
 
         Returns
         -------
