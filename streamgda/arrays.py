@@ -10,9 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels
-from streamgda.blocks import Block, Matrix, Missing, cut_into_blocks, name_row, rows_of
-
-_INTEGERS_OF_FLOATS = 1 << 53
+from streamgda.blocks import (
+    INTEGERS_OF_FLOATS,
+    Block,
+    Matrix,
+    Missing,
+    cut_into_blocks,
+    name_row,
+    rows_of,
+)
 
 
 def array_blocks(
@@ -133,11 +139,11 @@ def _integers(values: NDArray[Any]) -> Iterable[int]:
     """The integers among the values, as Python's, as far as float64 may not hold them."""
     if values.dtype.kind == "O":
         return [
-            int(v) for v in values if isinstance(v, int | np.integer) and abs(int(v)) > _INTEGERS_OF_FLOATS
+            int(v) for v in values if isinstance(v, int | np.integer) and abs(int(v)) > INTEGERS_OF_FLOATS
         ]
     if values.dtype.kind not in "iu":
         return []
-    wide = values[(values > _INTEGERS_OF_FLOATS) | (values < -_INTEGERS_OF_FLOATS)]
+    wide = values[(values > INTEGERS_OF_FLOATS) | (values < -INTEGERS_OF_FLOATS)]
     return [int(v) for v in wide]
 
 

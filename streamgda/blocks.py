@@ -24,6 +24,8 @@ Features = Matrix | Sequence[Column]
 Missing = Literal["raise", "drop"]
 RowName = Callable[[int], str]
 
+INTEGERS_OF_FLOATS = 1 << 53  # all integers up to here, and few beyond, are numbers of float64
+
 _POWERS = {"squares": 2, "fourth powers": 4}
 _TARGET_ELEMENTS = 1 << 21
 _MOST_ROWS = 1 << 16

@@ -1,9 +1,10 @@
 """The kinds of covariance: what each keeps of a scatter matrix, and how it is reduced.
 
-Everything that tells one kind from another is here, so a further kind is one more class and its
-name. All of them work on the same two shapes: rows of a block, feature-major and class by class,
-already centred; and one vector per class, whose outer product with itself is added or taken away.
-What the methods of a kind mean is said once, in `CovarianceKind`.
+How the floating state of one kind differs from that of another is said here, but for the columns of a
+file, which `tabular` names; `exact_scatter` says it of the exact one. All kinds work on the same two
+shapes: rows of a block, feature-major and class by class, already centred; and one vector per class, whose
+outer product with itself is added or taken away. What the methods of a kind mean is said once, in
+`CovarianceKind`.
 """
 
 from __future__ import annotations

@@ -474,10 +474,11 @@ class ExactClassStatistics(SavedAsTable):
         """Whether two states are of the same rows, as far as sums can tell: the same to the last bit."""
         if not isinstance(other, ExactClassStatistics):
             return NotImplemented
-        return (self.feature_names, self.n_dropped) == (
-            other.feature_names,
-            other.n_dropped,
-        ) and self._held.equals(other._held)
+        return (
+            self.feature_names == other.feature_names
+            and self.n_dropped == other.n_dropped
+            and self._held.equals(other._held)
+        )
 
     def __repr__(self) -> str:
         return (

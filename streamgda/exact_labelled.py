@@ -22,7 +22,7 @@ from streamgda.exact_slices import Indices
 from streamgda.exact_sums import Sums
 from streamgda.labels import Labels
 from streamgda.moments import Workspace
-from streamgda.tabular import as_counts
+from streamgda.tabular import as_counts, require
 
 _FURTHEST = 1 << 12
 
@@ -182,11 +182,14 @@ class LabelledSums:
         Raises
         ------
         ValueError
-            If shapes do not agree, a class stands twice or is empty, or the sums are of no rows.
+            If a column is missing, shapes do not agree, a class stands twice or is empty, or the sums are of
+            no rows.
         """
+        scatter = SCATTERS[kind.name]
+        require(("label", "count", *(f"{name}_digits" for name in _names(scatter))), columns)
         if not len(columns["label"]):
             return cls.empty(kind, n_features)
-        scatter, classes = SCATTERS[kind.name], labels.as_labels(columns["label"])
+        classes = labels.as_labels(columns["label"])
         shapes = [array.shape for array in Sums.zeros(scatter, len(classes), n_features).arrays]
         arrays = [
             ExactArray.of_planes(_planes(columns[f"{name}_digits"], shape, name), _position(positions[name]))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda import moments
-from streamgda.blocks import Block, Column, Features, Matrix
+from streamgda.blocks import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
 from streamgda.covariances import Array
 from streamgda.exact_numbers import ExactArray, Integers
 from streamgda.exact_scatter import ExactScatter, Segments, Terms
@@ -26,7 +26,6 @@ _SAMPLE_ROWS = 512
 _USUAL = 0.98
 _SPARE_BITS = 2
 _MOST_LEFT = 1 / 16
-_INTEGERS_OF_FLOATS = 1 << 53
 _LOW = (1 << LOW_BITS) - 1
 
 
@@ -67,7 +66,7 @@ def _repetitions(block: Block, order: Indices) -> Iterator[tuple[int, Indices]]:
     if block.weights is None:
         yield 0, order
         return
-    whole = (block.weights == np.floor(block.weights)) & (block.weights < _INTEGERS_OF_FLOATS)
+    whole = (block.weights == np.floor(block.weights)) & (block.weights < INTEGERS_OF_FLOATS)
     if not whole.all():
         row = int(np.argmin(whole))
         raise ValueError(
@@ -236,4 +235,4 @@ def _is_rounded(values: Column) -> bool:
             )
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
         return False
-    return bool(values.max() > _INTEGERS_OF_FLOATS or values.min() < -_INTEGERS_OF_FLOATS)
+    return bool(values.max() > INTEGERS_OF_FLOATS or values.min() < -INTEGERS_OF_FLOATS)

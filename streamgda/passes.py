@@ -82,10 +82,8 @@ def _part(
     from dask.delayed import delayed
 
     part: Delayed
-    if all(
-        isinstance(split, Split) for split in group
-    ):  # then Dask need not look for Delayed objects in them
-        part = delayed(partial(fold, group), pure=False)(shared)
+    if all(isinstance(split, Split) for split in group):
+        part = delayed(partial(fold, group), pure=False)(shared)  # Dask need not look for Delayed in it
     else:
         part = delayed(fold, pure=False)(group, shared)
     return part

@@ -15,8 +15,6 @@ from streamgda.gaussians import Gaussians, Observed
 
 Rows = NDArray[np.generic]
 Where = slice | NDArray[np.intp]
-
-
 Blocks = Iterator[tuple[Where, Gaussians, Rows]]
 
 

@@ -85,7 +85,7 @@ def load(path: str | PathLike[str], *, filesystem: Any = None) -> Any:
 
     Returns
     -------
-    ClassStatistics or estimator
+    ClassStatistics, ExactClassStatistics or estimator
         What was saved, to the last bit.
 
     Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,9 +56,7 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     has_fourth = not _FOURTH.isdisjoint(columns)
     if has_fourth:
         needed += ["third_moment", "fourth_moment"]
-    for name in needed:
-        if name not in columns:
-            raise ValueError(f"there is no column {name!r}")
+    require(needed, columns)
     if not len(columns["label"]):
         return LabelledMoments.empty(kind, n_features, fourth=has_fourth)
     classes = labels.as_labels(columns["label"]).copy()
@@ -78,6 +76,13 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
         ),
     )
     return held if (classes[1:] > classes[:-1]).all() else _sorted(held)
+
+
+def require(needed: Iterable[str], columns: Columns) -> None:
+    """Raise ValueError if a column is missing."""
+    for name in needed:
+        if name not in columns:
+            raise ValueError(f"there is no column {name!r}")
 
 
 def _sorted(held: LabelledMoments) -> LabelledMoments:

@@ -17,7 +17,7 @@ class WindowedStatistics:
     """The statistics of the last `n_batches` batches of a stream.
 
     Nothing is ever subtracted, so no digit is lost, however long the stream: the state is the merge of the
-    states of the batches in the window, and exact where those are. A batch costs two merges on average,
+    states of the batches in the window, and exact where those are. A batch costs a few merges on average,
     whatever the size of the window, which holds one state for each of its batches.
 
     Parameters
@@ -113,8 +113,8 @@ class WindowedStatistics:
 
         Parameters
         ----------
-        batch : ClassStatistics
-            It is left as it is.
+        batch : ClassStatistics or ExactClassStatistics
+            Of the kind that the window holds; it is left as it is.
 
         Returns
         -------
@@ -124,10 +124,10 @@ class WindowedStatistics:
         Raises
         ------
         ValueError
-            If the batch differs from the others in covariance type, features or kind of label. The window is
-            then as it was.
+            If the batch differs from the others in covariance type, features, kind of label or exactness. The
+            window is then as it was.
         """
-        _ = self._oldest + batch
+        _ = self._oldest + batch  # refuses what does not go with the older batches, before anything changes
         newer_total = self._newer_total + batch
         if len(self) == self.n_batches:
             self._let_the_oldest_go()

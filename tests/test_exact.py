@@ -556,6 +556,14 @@ def test_columns_that_cannot_be_are_refused(name, change, message):
         ExactClassStatistics.from_columns({**columns, name: change(columns[name])}, metadata)
 
 
+@pytest.mark.parametrize("name", ["label", "count", "weight_digits", "sum_digits", "outer_sum_digits"])
+def test_a_missing_column_is_named(name):
+    columns, metadata = of("full", X, Y).to_columns()
+    del columns[name]
+    with pytest.raises(ValueError, match=f"there is no column '{name}'"):
+        ExactClassStatistics.from_columns(columns, metadata)
+
+
 # ---------------------------------------------------------------------- what it is for
 
 

@@ -37,7 +37,7 @@ def classes_of(model: GaussianClassifier[Any]) -> Labels:
 
 
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
-    """A classifier whose parameters are finalised from `ClassStatistics` when they are first needed.
+    """A classifier whose parameters are finalised from statistics when they are first needed.
 
     A subclass says which covariance type it needs and how statistics become `Gaussians`.
     """
@@ -162,7 +162,23 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     @lazy_on_dask(columns=classes_of)
     def predict(self, X: ArrayLike) -> Labels:
-        """The class with the largest posterior probability of each row of X: shape (n_rows,)."""
+        """The class with the largest posterior probability of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features), dask array or DataFrame
+            Rows; with ``missing="marginal"``, NaN is what is missing.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or a lazy Dask collection, if X is one
+
+        Raises
+        ------
+        ValueError
+            If a value is infinite or (but for "marginal") NaN, the features are not those of the model, or a
+            row is too far from all classes to tell them apart.
+        """
         best = self._by_block(X, "contrasts", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
@@ -193,17 +209,25 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     @lazy_on_dask(columns=classes_of)
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Logarithm of the posterior probability of each class: shape (n_rows, n_classes)."""
+        """Logarithm of the posterior probability of each class: shape (n_rows, n_classes).
+
+        Rows and errors are as for `predict`. No digit is lost where a class is all but sure, or impossible.
+        """
         return self._by_block(X, "contrasts", posteriors.log_posteriors)
 
     @lazy_on_dask(columns=classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes)."""
+        """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes).
+
+        Rows and errors are as for `predict`.
+        """
         return self._by_block(X, "contrasts", posteriors.posteriors)
 
     @lazy_on_dask(columns=classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior, up to what all classes have in common.
+
+        Rows and errors are as for `predict`.
 
         Returns
         -------
@@ -216,7 +240,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 
-        The lower, the less the row is like anything seen.
+        The lower, the less the row is like anything seen; −∞ where it is farther than float64 reaches. Rows
+        are as for `predict`.
         """
         return self._by_block(X, "log_density", posteriors.log_evidence)
 

@@ -33,7 +33,7 @@ class Finalised:
         return value
 
     def is_of(self, model: Any) -> bool:
-        """Whether they would come out the same now."""
+        """Whether the state is as it was, and the parameters are the same objects."""
         return self.revision is model.statistics_.revision and all(
             getattr(model, name) is value for name, value in self.params.items()
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -12,15 +13,11 @@ from sklearn.utils import check_random_state, check_scalar
 
 from streamgda import posteriors
 from streamgda.boundaries import QuadraticBoundary
-from streamgda.estimators.base import G, GaussianClassifier, refuse_lost
+from streamgda.estimators.base import G, GaussianClassifier, classes_of, refuse_lost
 from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.lazy import lazy_on_dask
 from streamgda.patterns import Where
-
-
-def _classes_of(model: GaussianClassifier[Any]) -> Labels:
-    return model.classes_
 
 
 def _features_of(model: GaussianClassifier[Any]) -> Any:
@@ -81,9 +78,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
     def _drawn_classes(self, n: int, label: Any, random: np.random.RandomState) -> NDArray[np.intp]:
         if label is not None:
             return np.full(n, self._position_of(label))
-        priors = posteriors.posteriors(self._finalised_now().log_priors[None, :])[
-            0
-        ]  # of sum 1 to the last digit
+        log_priors = self._finalised_now().log_priors
+        priors = posteriors.posteriors(log_priors[None, :])[0]  # which sum to 1 to the last digit
         return random.choice(len(priors), size=n, p=priors)
 
     def _position_of(self, label: Any) -> int:
@@ -153,12 +149,12 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
     # ------------------------------------------------------------------ rows are judged
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def mahalanobis(self, X: ArrayLike) -> Array:
         """The Mahalanobis distance of rows from the mean of each class, √((x − μ)ᵀ Σ⁻¹ (x − μ)).
 
         Where the covariance of LDA is singular, the distance is that in its range; with
-        missing="marginal", that of the features which a row has.
+        missing="marginal", that of the features which a row has. Rows are as for `predict`.
 
         Returns
         -------
@@ -178,14 +174,15 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         return self._of_distances(X, lambda squared, ranks: np.sqrt(squared))
 
-    @lazy_on_dask(columns=_classes_of)
+    @lazy_on_dask(columns=classes_of)
     def p_values(self, X: ArrayLike) -> Array:
         """How often a row of each class lies at least as far from its mean as the rows of X do.
 
         Squared distances are held against the χ² distribution, whose degrees of freedom are the
         rank of the covariance (at most the number of features that the row has). Means and covariances are
         taken for known, so values are too small where the model has learnt from few rows. A row is an
-        outlier at level α if no class explains it: ``model.p_values(X).max(axis=1) < α``.
+        outlier at level α if no class explains it: ``model.p_values(X).max(axis=1) < α``. Rows are as for
+        `predict`.
 
         Returns
         -------
@@ -205,7 +202,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         return self._of_distances(X, _upper_tail)
 
-    def _of_distances(self, X: Any, finish: Any) -> Array:
+    def _of_distances(self, X: Any, finish: Callable[[Array, NDArray[np.int64]], Array]) -> Array:
+        """What `finish` makes of the squared distances of rows (n, K) and the ranks of the classes (K,)."""
         rows = self._rows_of(X, missing=self.missing)
         result = np.empty((len(rows), len(self._gaussians.means)))
         with np.errstate(over="ignore", invalid="ignore"):

@@ -150,8 +150,11 @@ class StatisticsLearner(BaseEstimator, ABC):
 
         Raises
         ------
+        TypeError
+            If the other is a model of another kind.
         ValueError
-            If the two were fitted to different features or kinds of label.
+            If the two were fitted to different features or kinds of label, or one of them is exact. This
+            model is then as it was.
         """
         if type(other) is not type(self):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
@@ -178,6 +181,14 @@ class StatisticsLearner(BaseEstimator, ABC):
         -------
         estimator : object
             Fitted.
+
+        Raises
+        ------
+        TypeError
+            If they are no statistics.
+        ValueError
+            If they hold less than the model needs, or do not determine it, or a parameter is not valid; the
+            message says what to do.
         """
         if not isinstance(statistics, SavedAsTable):
             raise TypeError(f"statistics are needed, as accumulate returns; got {type(statistics).__name__}")

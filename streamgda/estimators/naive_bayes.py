@@ -131,7 +131,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
 
     @lazy_on_dask(columns=classes_of)
     def predict_joint_log_proba(self, X: ArrayLike) -> Array:
-        """Ln p(x, k) of each row and class: shape (n_rows, n_classes)."""
+        """Ln p(x, k) of each row and class: shape (n_rows, n_classes). Rows are as for `predict`."""
         return self._by_block(X, "log_density", lambda scores: scores)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
@@ -168,6 +168,8 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         ------
         TypeError
             If it is another kind of estimator.
+        ValueError
+            If `class_count` has not one entry for each of its classes.
         """
         check_kind(estimator, naive_bayes.GaussianNB)
         counts = counted(estimator, estimator.class_count_ if class_count is None else class_count)

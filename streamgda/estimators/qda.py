@@ -121,12 +121,11 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         return covariances
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
-        means, whitenings = statistics.means, []
+        means, covariances = statistics.means, self._covariances(statistics)
+        whitenings = [Whitening.of(covariances[k], means[[k]], self.tol) for k in range(len(means))]
         regularised = bool(self.shrinkage or self.reg_param)
-        ranks_of_rows = np.inf if regularised else statistics.counts - 1
-        for k, covariance in enumerate(self._covariances(statistics)):
-            whitenings.append(Whitening.of(covariance, means[[k]], self.tol))
-        ranks = np.minimum([whitening.rank for whitening in whitenings], ranks_of_rows)
+        most = np.inf if regularised else statistics.counts - 1  # the rank that so many rows can have
+        ranks = np.minimum([whitening.rank for whitening in whitenings], most)
         if (ranks < statistics.n_features).any():
             k = int(np.argmax(ranks < statistics.n_features))
             raise singular_class(statistics, k, int(ranks[k]), self.tol, regularised=regularised)

@@ -299,7 +299,16 @@ class StatisticsLedger:
         Returns
         -------
         int
-            How many entries were folded into one.
+            How many entries were folded into one; 0 where there were not two.
+
+        Raises
+        ------
+        ValueError
+            If nothing is held, or files that have been folded already would have to be told apart.
+        RuntimeError
+            If another process is refreshing the ledger.
+        OSError
+            If an entry cannot be written, or the ledger not be reached.
         """
         with self._locked():
             manifest = self._require_manifest()

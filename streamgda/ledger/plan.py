@@ -26,6 +26,10 @@ class RefreshPlan:
         refresh that was interrupted had read it.
     missing : dict
         By the name that its entry will have, each file to read.
+    held : dict
+        By path, all the holdings that there were before.
+    dropped : sequence of str
+        The paths of those whose files are gone.
     """
 
     reused: Mapping[str, Holding]
@@ -56,6 +60,11 @@ def plan_refresh(
     """Compare the files of a source with what a ledger holds, and with the entries that are there.
 
     An entry that holds several files is of use only while all of them are there, unchanged.
+
+    Raises
+    ------
+    ValueError
+        If a file is listed more than once.
     """
     present = {file.path: file for file in files}
     if len(present) < len(files):

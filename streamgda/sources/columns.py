@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from streamgda import labels
 from streamgda.labels import Codes, Labels
 
-_INTEGERS_OF_FLOATS = 1 << 53
-
 
 def is_number(arrow_type: pa.DataType) -> bool:
     """Whether a column of this type can be a feature or a weight."""
