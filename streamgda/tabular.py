@@ -15,7 +15,7 @@ from streamgda.labelled import LabelledMoments
 from streamgda.moments import Moments
 
 _FOURTH = {"third_moment", "fourth_moment"}
-_TOO_MANY = 2.0**63
+_TOO_MANY = 2.0**63  # which int64 does not hold
 
 Columns = Mapping[str, NDArray[Any]]
 
