@@ -24,7 +24,7 @@ Features = Matrix | Sequence[Column]
 Missing = Literal["raise", "drop"]
 RowName = Callable[[int], str]
 
-INTEGERS_OF_FLOATS = 1 << 53  # all integers up to here, and few beyond, are numbers of float64
+INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _POWERS = {"squares": 2, "fourth powers": 4}
 _TARGET_ELEMENTS = 1 << 21

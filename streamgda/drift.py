@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamgda.covariances import Array
 from streamgda.protocol import Statistics
 
-_NEGLIGIBLE = 1e-10
+_NEGLIGIBLE = 1e-10  # a share of the variance that is rounding: there is none in such a direction
 
 
 @dataclass(frozen=True)

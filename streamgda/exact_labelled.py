@@ -24,7 +24,7 @@ from streamgda.labels import Labels
 from streamgda.moments import Workspace
 from streamgda.tabular import as_counts, require
 
-_FURTHEST = 1 << 12
+_FURTHEST = 1 << 12  # far beyond the squares of float64; a file that claims more would cost memory
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from streamgda.exact_slices import LOW_BITS, TILE_ROWS, WIDTH, Indices, Slicer, 
 from streamgda.exact_sums import Sums
 from streamgda.moments import Workspace
 
-_SAMPLE_ROWS = 512
-_USUAL = 0.98
-_SPARE_BITS = 2
-_MOST_LEFT = 1 / 16
+_SAMPLE_ROWS = 512  # which tell what size of values is usual
+_USUAL = 0.98  # the quantile of them that counts as the largest usual one
+_SPARE_BITS = 2  # by so much the largest of all may exceed it, and nothing is set aside
+_MOST_LEFT = 1 / 16  # of the rows; to cut more of them by themselves costs more than one slice more for all
 _LOW = (1 << LOW_BITS) - 1
 
 

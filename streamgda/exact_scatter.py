@@ -23,7 +23,7 @@ from streamgda.exact_slices import Indices, Slices
 Terms = dict[int, Integers]
 N = TypeVar("N", bound=np.generic)
 
-_SHORT_CLASS = 32
+_SHORT_CLASS = 32  # rows; below, one reduction over all classes is quicker than a product for each
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ WIDTH = 22
 TILE_ROWS = 1024
 LOW_BITS = 11
 _MANTISSA = 53
-_EXPONENTS_OF_FACTORS = 1000
-_BLIND_CUTS = 4
+_EXPONENTS_OF_FACTORS = 1000  # two to as much is a float64, and so is one over it: a product will do
+_BLIND_CUTS = 4  # at most, before the first look at what is left: the next tile is mostly like the last
 
 
 @dataclass(frozen=True)

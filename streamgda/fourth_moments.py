@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from streamgda.covariances import Array, Bounds
 
-_ROUNDING = 1e-6
-_ELEMENTS_IN_CACHE = 1 << 16
+_ROUNDING = 1e-6  # which taking rows out may leave, on the scale of the features' own fourth moments
+_ELEMENTS_IN_CACHE = 1 << 16  # of each of the few arrays that a shift of class means works on
 
 
 @dataclass

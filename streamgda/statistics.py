@@ -524,12 +524,12 @@ class ClassStatistics(SavedAsTable):
 
     # ------------------------------------------------------------------ states compare
 
-    def allclose(self, other: ClassStatistics, rtol: float = 1e-10) -> bool:
+    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
         """Whether two states agree in what they count and, up to rounding, in the rest.
 
         Parameters
         ----------
-        other : ClassStatistics
+        other : ClassStatistics or ExactClassStatistics
             The state to compare with.
         rtol : float, default=1e-10
             Allowed difference: of a weight, relative to it; of a mean, relative to it and to its
@@ -538,7 +538,16 @@ class ClassStatistics(SavedAsTable):
         Returns
         -------
         bool
+
+        Raises
+        ------
+        TypeError
+            If the other is no state.
         """
+        if not isinstance(other, ClassStatistics):
+            if not isinstance(other, SavedAsTable):
+                raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
+            return other.allclose(self, rtol)  # exact ones, which know the floating ones of the same rows
         ours, theirs = self._held, other._held
         if self._names and other._names and self._names != other._names:
             return False

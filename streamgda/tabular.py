@@ -15,7 +15,7 @@ from streamgda.labelled import LabelledMoments
 from streamgda.moments import Moments
 
 _FOURTH = {"third_moment", "fourth_moment"}
-_TOO_MANY = 2.0**63
+_TOO_MANY = 2.0**63  # which int64 does not hold
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -51,8 +51,7 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     ValueError
         If a column is missing, shapes do not agree, a label stands twice, or a value cannot be.
     """
-    scatter_column = _scatter_column(kind)
-    needed = ["label", "count", "weight", "mean", "mean_tail", scatter_column]
+    needed = ["label", "count", "weight", "mean", "mean_tail", _scatter_column(kind)]
     has_fourth = not _FOURTH.isdisjoint(columns)
     if has_fourth:
         needed += ["third_moment", "fourth_moment"]
@@ -63,18 +62,7 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     shapes = dict(zip(needed, _shapes(kind, len(classes), n_features), strict=False))
     arrays = {name: _checked(columns[name], shapes[name], name) for name in needed[1:]}
     _check_totals(classes, arrays["count"], arrays["weight"])
-    held = LabelledMoments(
-        classes,
-        arrays["count"],
-        Moments(
-            kind,
-            arrays["weight"],
-            arrays["mean"],
-            arrays["mean_tail"],
-            kind.unpacked(arrays[scatter_column], len(classes), n_features),
-            _fourth_moments(kind, arrays, n_features) if has_fourth else None,
-        ),
-    )
+    held = LabelledMoments(classes, arrays["count"], _moments(kind, arrays, n_features))
     return held if (classes[1:] > classes[:-1]).all() else _sorted(held)
 
 
@@ -91,6 +79,13 @@ def _sorted(held: LabelledMoments) -> LabelledMoments:
     if (classes[1:] == classes[:-1]).any():
         raise ValueError("a label stands twice")
     return LabelledMoments(classes, held.counts[order], held.moments.take(order))
+
+
+def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
+    weights = arrays["weight"]
+    scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
+    fourth = _fourth_moments(kind, arrays, n_features) if "fourth_moment" in arrays else None
+    return Moments(kind, weights, arrays["mean"], arrays["mean_tail"], scatter, fourth)
 
 
 def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> FourthMoments:

@@ -393,6 +393,18 @@ def test_to_float_is_the_floating_state_of_the_same_rows(kind):
     assert of(kind, MATRIX, y).allclose(floating.decay(0.5).copy()) is False
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_exact_and_floating_states_compare_either_way(kind):
+    y = TABLE["y"].to_numpy()
+    exact, floating = of(kind, MATRIX, y), ClassStatistics(kind).update(MATRIX, y)
+    assert exact.allclose(floating, rtol=1e-9)
+    assert floating.allclose(exact, rtol=1e-9)
+    assert not (floating + floating).allclose(exact)
+    for state in (exact, floating):
+        with pytest.raises(TypeError, match="statistics compare with statistics; got str"):
+            state.allclose("itself")
+
+
 def test_to_float_keeps_means_to_twice_the_precision():
     rows, labels = np.array([[1e12], [1e12 + 2.0**-13], [1e12]]), [0, 0, 0]
     halves = of("full", rows, labels).to_float() + of("full", rows + 1, labels).to_float()

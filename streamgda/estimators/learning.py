@@ -65,11 +65,11 @@ class StatisticsLearner(BaseEstimator, ABC):
             Integer, string or bool labels. For a dask DataFrame also the name of its column of labels.
             Not given with a source.
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
-            Repetitions of each row, whole or not. For a dask DataFrame whose labels are named, the name
-            of its column of weights. Not given with a source. Means and covariances depend on the ratios
-            of the weights alone; but shrinkage "auto" and "oas" take the sum of the weights of a class for
-            its number of rows. So let importance weights w of a class sum to the number of rows that they
-            are worth, such as (Σ w)² / Σ w² (Kish 1965).
+            Repetitions of each row, whole or not (with ``exact=True`` whole). For a dask DataFrame whose
+            labels are named, the name of its column of weights. Not given with a source. Means and
+            covariances depend on the ratios of the weights alone; but shrinkage "auto" and "oas" take the
+            sum of the weights of a class for its number of rows. So let importance weights w of a class sum
+            to the number of rows that they are worth, such as (Σ w)² / Σ w² (Kish 1965).
 
         Returns
         -------
@@ -115,7 +115,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             Not needed. Where given, a label of this batch that is not among them is refused. Unlike
             scikit-learn's, `classes_` holds the labels seen, not those announced here.
         sample_weight : array-like of shape (n_rows,), optional
-            Repetitions of each row, whole or not.
+            Repetitions of each row, whole or not (with ``exact=True`` whole).
 
         Returns
         -------

@@ -24,8 +24,8 @@ from streamgda.protocol import Statistics
 from streamgda.source import InputFile
 from streamgda.states import state_of
 
-_READERS = 16
-_READ_AHEAD = 64
+_READERS = 16  # an object store answers many requests in the time of one
+_READ_AHEAD = 64  # entries in memory at once
 
 
 def entry_name(file: InputFile, reads: Mapping[str, Any]) -> str:

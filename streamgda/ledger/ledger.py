@@ -29,7 +29,7 @@ from streamgda.protocol import Statistics
 from streamgda.source import FileSource, Source
 from streamgda.tables import TEMPORARY
 
-_ORPHANED_FOR = timedelta(days=1)
+_ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: by then a crash has left them
 
 
 class StatisticsLedger:

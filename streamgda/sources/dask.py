@@ -187,15 +187,7 @@ def _known_types(frame: Any) -> pa.Schema:
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:
     beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
     for role, other in beside.items():
-        if not hasattr(other, "to_delayed"):
-            remedy = (
-                "or the name of a column"
-                if hasattr(rows, "columns")
-                else "such as dask.array.from_array(y, chunks=X.chunks[0])"
-            )
-            raise TypeError(
-                f"{role} of Dask rows must be a Dask collection too, {remedy}; got {type(other).__name__}"
-            )
+        _refuse_eager(rows, role, other)
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
     names = _names_of(rows)
@@ -216,6 +208,16 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
         for i, part in enumerate(zip(*parts, strict=True))
     ]
     return DaskSource("rows with a target beside them", partitions, names, int(rows.shape[1]))
+
+
+def _refuse_eager(rows: Any, role: str, other: Any) -> None:
+    if not hasattr(other, "to_delayed"):
+        is_frame = hasattr(rows, "columns")
+        remedy = "such as dask.array.from_array(y, chunks=X.chunks[0])"
+        raise TypeError(
+            f"{role} of Dask rows must be a Dask collection too, "
+            f"{'or the name of a column' if is_frame else remedy}; got {type(other).__name__}"
+        )
 
 
 def _names_of(rows: Any) -> tuple[str, ...] | None:
