@@ -34,7 +34,7 @@ Each section is one run of `python -m bench.NAME`, on the machine and with the v
 - **Goals** are ratios of medians within the run. A goal that was not reached says so.
 - **Not reached, and what was tried.** 1,000 files of 1,000 rows: pyarrow alone takes four times as long per
   row to open and decode them as the standard layout; skipping checks of equal schemas took the ratio from 9.7
-  to 6, other read options gain up to 7 %, joining the rows of small files into larger blocks up to 10 % on two
+  to 6, other read options gain up to 7 %, joining rows of small files into larger blocks up to 10 % on two
   threads, for a hundred lines more. Zarr in chunks of 65,536 rows: 1.4 to 2.0 over several evenings; nothing
   was tried yet. LDA (lsqr) ÷ tied and DuckDB ÷ diag: 3.4 to 6 and 0.8 to 1.1 over several evenings.
 """
