@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels, tabular
-from streamgda.arrays import array_blocks, refuse_rounding
+from streamgda.arrays import refuse_rounding
 from streamgda.blocks import Block
 from streamgda.covariances import Array, CovarianceType, kind_named
 from streamgda.exact_labelled import LabelledSums
 from streamgda.exact_rounding import ExactMoments
 from streamgda.labelled import LabelledMoments
-from streamgda.labels import Labels
 from streamgda.moments import Moments, Workspace
-from streamgda.saving import SavedAsTable
-from streamgda.statistics import ClassStatistics, check_compatible, check_names, refuse_other_precision
+from streamgda.protocol import Statistics, check_names
+from streamgda.statistics import ClassStatistics
 
 
-class ExactClassStatistics(SavedAsTable):
+class ExactClassStatistics(Statistics):
     """Sufficient statistics of labelled rows whose sums are exact: one multiset of rows, one state.
 
     The sums Σx and Σxxᵀ are kept as integers on a binary grid, of as many digits as they need. So the
@@ -76,6 +74,8 @@ class ExactClassStatistics(SavedAsTable):
 
     exact: ClassVar[bool] = True
 
+    _held: LabelledSums
+
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
     ) -> None:
@@ -85,51 +85,10 @@ class ExactClassStatistics(SavedAsTable):
 
     def _take(self, held: LabelledSums) -> None:
         """Hold these from now on, and forget what was read off the last."""
-        self._held = held
-        self._revision = object()
+        super()._take(held)
         self._read: dict[Any, Array] = {}
 
     # ------------------------------------------------------------------ what is held
-
-    @property
-    def covariance_type(self) -> CovarianceType:
-        """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return self._held.kind.name
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, where known."""
-        return self._names
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-        return self._n_dropped
-
-    @property
-    def revision(self) -> object:
-        """An object that is another one whenever the state has changed, to see what is stale by."""
-        return self._revision
-
-    @property
-    def classes(self) -> Labels:
-        """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
-        return self._held.classes.copy()
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows seen of each class, whatever their weight; shape (n_classes,)."""
-        return self._held.counts.copy()
-
-    @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-        return self._held.n_features
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in, whatever their weight."""
-        return int(self._held.counts.sum())
 
     @property
     def nbytes(self) -> int:
@@ -230,54 +189,14 @@ class ExactClassStatistics(SavedAsTable):
             self._read[key] = view(ExactMoments(self._held.sums), *arguments)
         return self._read[key].copy()
 
-    def _need_rows(self) -> None:
-        if not self.n_rows:
-            raise ValueError(f"there is no mean of no rows: {self!r}")
-
     # ------------------------------------------------------------------ rows go in
 
-    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Add labelled rows, in place.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Numbers of any real type that float64 or 64 bits of integer can hold.
-        y : array-like of shape (n_rows,)
-            One integer, string or bool label per row. New ones may appear at any time.
-        sample_weight : array-like of shape (n_rows,), optional
-            Repetitions of each row: whole numbers below 2^53.
-
-        Returns
-        -------
-        ExactClassStatistics
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If a value is NaN or infinite, a label is missing, a weight is negative or not whole, or the
-            features are not those of the state. The state is then as it was.
-        """
+    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:  # noqa: D102
         refuse_rounding(X)
-        self.update_blocks(array_blocks(X, y, sample_weight))
-        return self
+        return super().update(X, y, sample_weight)
 
-    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of some blocks: of all, or, where one is refused, of none."""
-        workspace = workspace or Workspace()
-        parts = map(partial(self._of_block, workspace=workspace), blocks)
-        together = next(parts, None)
-        if together is not None:
-            for part in parts:
-                together.merge(part)
-            self.merge(together)
-
-    def _of_block(self, block: Block, workspace: Workspace) -> ExactClassStatistics:
-        part = ExactClassStatistics(self.covariance_type, feature_names=block.feature_names)
-        part._n_dropped = block.n_dropped
-        part._take(LabelledSums.of_block(block, self._held.kind, workspace))
-        return part
+    def _of_rows(self, block: Block, workspace: Workspace) -> LabelledSums:
+        return LabelledSums.of_block(block, self._held.kind, workspace)
 
     @classmethod
     def from_sums(
@@ -335,72 +254,12 @@ class ExactClassStatistics(SavedAsTable):
 
     # ------------------------------------------------------------------ states add up
 
-    def merge(self, other: ExactClassStatistics) -> Self:
-        """Add the rows of another state, in place. The other is left as it is.
+    def _absorb(self, other: LabelledSums) -> None:
+        self._take(self._held.plus(other))
 
-        Returns
-        -------
-        ExactClassStatistics
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If the other is floating, or the two differ in covariance type, features or kind of label. This
-            state is then as it was.
-        """
-        refuse_other_precision(self, other)
-        if not isinstance(other, ExactClassStatistics):
-            raise TypeError(f"only ExactClassStatistics merge here; got {type(other).__name__}")
-        check_compatible(self, other)
-        self._take(self._held.plus(other._held))
-        self._n_dropped += other.n_dropped
-        self._names = self._names or other._names
-        return self
-
-    def __add__(self, other: object) -> ExactClassStatistics:
-        refuse_other_precision(self, other)
-        if not isinstance(other, ExactClassStatistics):
-            return NotImplemented
-        return self.copy().merge(other)
-
-    def __radd__(self, other: object) -> ExactClassStatistics:
-        """0 + state, which is how ``sum(states)`` begins."""
-        refuse_other_precision(self, other)
-        return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __iadd__(self, other: object) -> Self:
-        refuse_other_precision(self, other)
-        if not isinstance(other, ExactClassStatistics):
-            return NotImplemented
-        return self.merge(other)
-
-    def __sub__(self, other: object) -> ExactClassStatistics:
-        """The state without the rows of another, which must all have gone into this one.
-
-        The same bits as if they had never been in. A class of which no row remains is gone.
-
-        Raises
-        ------
-        ValueError
-            If the other state has a class that this one has not, more rows or weight of a class, or
-            leaves sums that no rows could have: a variance below zero, a correlation above one.
-        """
-        refuse_other_precision(self, other)
-        if not isinstance(other, ExactClassStatistics):
-            return NotImplemented
-        check_compatible(self, other)
-        if other.n_dropped > self.n_dropped:
-            raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-        rest = self.copy()
-        left = self._held.minus(other._held)
-        rest._take(left if len(left.classes) else LabelledSums.empty(left.kind, len(self._names or ())))
-        rest._n_dropped -= other.n_dropped
-        return rest
-
-    def __rsub__(self, other: object) -> ExactClassStatistics:
-        refuse_other_precision(self, other)
-        return NotImplemented
+    def _without(self, other: LabelledSums) -> LabelledSums:
+        left = self._held.minus(other)
+        return left if len(left.classes) else LabelledSums.empty(left.kind, len(self._names or ()))
 
     def decay(self, factor: float) -> Self:
         """Refuse: a decayed weight is no whole number.
@@ -426,30 +285,7 @@ class ExactClassStatistics(SavedAsTable):
         """
         if fourth_moments:
             refuse_fourth_moments()
-        twin = self.copy()
-        twin._take(self._held.narrowed(kind_named(covariance_type)))
-        return twin
-
-    def as_one_class(self) -> Self:
-        """A copy in which all rows are of the class 0, for what holds of them whatever their class.
-
-        Raises
-        ------
-        ValueError
-            If the classes share one scatter, so that theirs are not known.
-        """
-        if self.covariance_type == "tied":
-            raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
-        twin = self.copy()
-        twin._take(self._held.as_one_class())
-        return twin
-
-    def copy(self) -> Self:
-        """A state of its own with the same rows."""
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._take(self._held)
-        return twin
+        return self._twin(self._held.narrowed(kind_named(covariance_type)))
 
     # ------------------------------------------------------------------ states compare
 
@@ -510,17 +346,8 @@ class ExactClassStatistics(SavedAsTable):
             Plain values: "kind", "covariance_type", "n_features", "feature_names", "n_dropped", and
             "positions", of the lowest plane of each sum in units of 32 bits.
         """
-        held = self._held
-        columns, positions = held.to_columns()
-        metadata = {
-            "kind": type(self).__name__,
-            "covariance_type": self.covariance_type,
-            "n_features": self.n_features,
-            "feature_names": self._names,
-            "n_dropped": self._n_dropped,
-            "positions": positions,
-        }
-        return columns, metadata
+        columns, positions = self._held.to_columns()
+        return columns, {**self._described(), "positions": positions}
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:

@@ -137,6 +137,10 @@ class LabelledSums:
         sums = self.sums.narrowed(SCATTERS[kind.name])
         return replace(self, kind=kind, sums=sums)
 
+    def copy(self) -> Self:
+        """Itself, since it never changes."""
+        return self
+
     def as_one_class(self) -> LabelledSums:
         """The state of the same rows, all of the class 0."""
         label, classes = np.array([0]), np.arange(len(self.classes))[:, None]

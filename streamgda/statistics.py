@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda import labels, moments, tabular
-from streamgda.arrays import array_blocks
 from streamgda.blocks import Block
 from streamgda.covariances import Array, CovarianceType, kind_named
 from streamgda.labelled import LabelledMoments
-from streamgda.labels import Labels
 from streamgda.moments import Workspace
-from streamgda.protocol import Statistics
-from streamgda.saving import SavedAsTable
+from streamgda.protocol import Statistics, check_names
 
 
-class ClassStatistics(SavedAsTable):
+class ClassStatistics(Statistics):
     """Sufficient statistics of labelled rows under Gaussian class densities.
 
     The statistics of two sets of rows merge into the statistics of their union, so those of a
@@ -67,6 +63,8 @@ class ClassStatistics(SavedAsTable):
 
     exact: ClassVar[bool] = False
 
+    _held: LabelledMoments
+
     def __init__(
         self,
         covariance_type: CovarianceType = "full",
@@ -77,42 +75,10 @@ class ClassStatistics(SavedAsTable):
         check_fourth_moments(covariance_type, fourth_moments)
         self._names = None if feature_names is None else tuple(feature_names)
         self._n_dropped = 0
-        self._revision = object()
-        self._held = LabelledMoments.empty(
-            kind_named(covariance_type), len(self._names or ()), fourth=fourth_moments
-        )
+        kind = kind_named(covariance_type)
+        self._take(LabelledMoments.empty(kind, len(self._names or ()), fourth=fourth_moments))
 
     # ------------------------------------------------------------------ what is held
-
-    @property
-    def covariance_type(self) -> CovarianceType:
-        """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return self._held.kind.name
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, where known."""
-        return self._names
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-        return self._n_dropped
-
-    @property
-    def revision(self) -> object:
-        """An object that is another one whenever the state has changed, to see what is stale by."""
-        return self._revision
-
-    @property
-    def classes(self) -> Labels:
-        """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
-        return self._held.classes.copy()
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows seen of each class, whatever their weight; shape (n_classes,)."""
-        return self._held.counts.copy()
 
     @property
     def weights(self) -> Array:
@@ -166,16 +132,6 @@ class ClassStatistics(SavedAsTable):
         return self._held.moments.scatter + self._held.kind.outer(roots * self._held.moments.means)
 
     @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-        return self._held.n_features
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in, whatever their weight."""
-        return int(self._held.counts.sum())
-
-    @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the state."""
         arrays = (self._held.classes, self._held.counts, *self._held.moments.arrays)
@@ -218,56 +174,13 @@ class ClassStatistics(SavedAsTable):
         return total
 
     def _between_classes(self) -> tuple[Array, Array]:
-        if not self.n_rows:
-            raise ValueError(f"there is no mean of no rows: {self!r}")
+        self._need_rows()
         return moments.between_classes(self._held.moments)
 
     # ------------------------------------------------------------------ rows go in
 
-    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Add labelled rows, in place.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Numbers of any real type. A data frame's column names become the feature names.
-        y : array-like of shape (n_rows,)
-            One integer, string or bool label per row. New ones may appear at any time.
-        sample_weight : array-like of shape (n_rows,), optional
-            Repetitions of each row, whole or not.
-
-        Returns
-        -------
-        ClassStatistics
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If a value is NaN or infinite, a label is missing, a weight is negative, or the features
-            are not those of the state. The state is then as it was.
-        """
-        self.update_blocks(array_blocks(X, y, sample_weight))
-        return self
-
-    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of some blocks: of all, or, where one is refused, of none."""
-        workspace = workspace or Workspace()
-        parts = map(
-            partial(self._of_block, workspace=workspace), blocks
-        )  # holds no block while it fetches one
-        together = next(parts, None)
-        if together is not None:
-            for part in parts:
-                together.merge(part)
-            self.merge(together)
-
-    def _of_block(self, block: Block, workspace: Workspace) -> ClassStatistics:
-        part = ClassStatistics(self.covariance_type, feature_names=block.feature_names)
-        part._n_dropped = block.n_dropped
-        held = self._held
-        part._held = LabelledMoments.of_block(block, held.kind, workspace, fourth=held.has_fourth)
-        return part
+    def _of_rows(self, block: Block, workspace: Workspace) -> LabelledMoments:
+        return LabelledMoments.of_block(block, self._held.kind, workspace, fourth=self._held.has_fourth)
 
     @classmethod
     def from_sums(
@@ -314,15 +227,7 @@ class ClassStatistics(SavedAsTable):
         (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
         """
         state = cls(covariance_type, feature_names=feature_names)
-        state._held = LabelledMoments.from_sums(
-            state._held.kind,
-            labels.as_labels(classes),
-            np.atleast_1d(counts),
-            np.atleast_1d(np.asarray(counts if weights is None else weights, dtype=np.float64)),
-            np.asarray(sums, dtype=np.float64),
-            np.asarray(outer_sums, dtype=np.float64),
-        )
-        check_names(state.feature_names, state.n_features)
+        state._fill(LabelledMoments.from_sums, classes, counts, weights, sums, outer_sums)
         return state
 
     @classmethod
@@ -365,30 +270,30 @@ class ClassStatistics(SavedAsTable):
         array([[[2.]]])
         """
         state = cls(covariance_type, feature_names=feature_names)
-        state._held = LabelledMoments.from_moments(
-            state._held.kind,
-            labels.as_labels(classes),
-            np.atleast_1d(counts),
-            np.atleast_1d(np.asarray(counts if weights is None else weights, dtype=np.float64)),
-            np.asarray(means, dtype=np.float64),
-            np.asarray(scatter, dtype=np.float64),
-        )
-        check_names(state.feature_names, state.n_features)
+        state._fill(LabelledMoments.from_moments, classes, counts, weights, means, scatter)
         return state
+
+    def _fill(
+        self,
+        make: Callable[..., LabelledMoments],
+        classes: ArrayLike,
+        counts: ArrayLike,
+        weights: ArrayLike | None,
+        *arrays: ArrayLike,
+    ) -> None:
+        """Hold what is made of numbers from outside."""
+        weight = np.asarray(counts if weights is None else weights, dtype=np.float64)
+        numbers = (np.asarray(array, dtype=np.float64) for array in arrays)
+        labelled = labels.as_labels(classes)
+        self._take(make(self._held.kind, labelled, np.atleast_1d(counts), np.atleast_1d(weight), *numbers))
+        check_names(self._names, self.n_features)
 
     # ------------------------------------------------------------------ states are saved
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
-        kind = self._held.kind
-        metadata = {
-            "kind": "ClassStatistics",
-            "covariance_type": kind.name,
-            "n_features": self.n_features,
-            "feature_names": self._names,
-            "n_dropped": self._n_dropped,
-            "definite": kind.is_semidefinite(self._held.moments.scatter),
-        }
+        definite = self._held.kind.is_semidefinite(self._held.moments.scatter)
+        metadata = {**self._described(), "definite": definite}
         return tabular.to_columns(self._held), metadata
 
     @classmethod
@@ -412,65 +317,11 @@ class ClassStatistics(SavedAsTable):
 
     # ------------------------------------------------------------------ states add up
 
-    def merge(self, other: ClassStatistics) -> Self:
-        """Add the rows of another state, in place. The other is left as it is.
+    def _absorb(self, other: LabelledMoments) -> None:
+        self._held.absorb(other)
 
-        Returns
-        -------
-        ClassStatistics
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If the two differ in covariance type, fourth moments, features or kind of label. This state
-            is then as it was.
-        """
-        refuse_other_precision(self, other)
-        if not isinstance(other, ClassStatistics):
-            raise TypeError(f"only ClassStatistics merge with ClassStatistics; got {type(other).__name__}")
-        check_compatible(self, other)
-        self._held.absorb(other._held.copy() if other is self else other._held)
-        self._n_dropped += other.n_dropped
-        self._names = self._names or other._names
-        self._revision = object()
-        return self
-
-    def __add__(self, other: object) -> ClassStatistics:
-        if not isinstance(other, ClassStatistics):
-            return NotImplemented
-        return self.copy().merge(other)
-
-    def __radd__(self, other: object) -> ClassStatistics:
-        """0 + state, which is how ``sum(states)`` begins."""
-        return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __iadd__(self, other: object) -> Self:
-        if not isinstance(other, ClassStatistics):
-            return NotImplemented
-        return self.merge(other)
-
-    def __sub__(self, other: object) -> ClassStatistics:
-        """The state without the rows of another, which must all have gone into this one.
-
-        Equal to the state of the remaining rows up to rounding. A class of which no row remains is
-        gone. No variance is ever negative.
-
-        Raises
-        ------
-        ValueError
-            If the other state has a class that this one has not, more rows or weight of a class, or
-            more scatter than this one's rows can hold.
-        """
-        if not isinstance(other, ClassStatistics):
-            return NotImplemented
-        check_compatible(self, other)
-        if other.n_dropped > self.n_dropped:
-            raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-        rest = self.copy()
-        rest._held = self._held.without(other._held)
-        rest._n_dropped -= other.n_dropped
-        return rest
+    def _without(self, other: LabelledMoments) -> LabelledMoments:
+        return self._held.without(other)
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
@@ -501,27 +352,6 @@ class ClassStatistics(SavedAsTable):
         check_fourth_moments(covariance_type, fourth_moments)
         return self._twin(self._held.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 
-    def as_one_class(self) -> Self:
-        """A copy in which all rows are of the class 0, for what holds of them whatever their class.
-
-        Raises
-        ------
-        ValueError
-            If the classes share one scatter, so that theirs are not known.
-        """
-        if self.covariance_type == "tied":
-            raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
-        return self._twin(self._held.as_one_class())
-
-    def copy(self) -> Self:
-        """A state of its own with the same rows."""
-        return self._twin(self._held.copy())
-
-    def _twin(self, held: LabelledMoments) -> Self:
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__, _held=held, _revision=object())
-        return twin
-
     # ------------------------------------------------------------------ states compare
 
     def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
@@ -545,7 +375,7 @@ class ClassStatistics(SavedAsTable):
             If the other is no state.
         """
         if not isinstance(other, ClassStatistics):
-            if not isinstance(other, SavedAsTable):
+            if not isinstance(other, Statistics):
                 raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
             return other.allclose(self, rtol)  # exact ones, which know the floating ones of the same rows
         ours, theirs = self._held, other._held
@@ -583,41 +413,3 @@ def check_fourth_moments(covariance_type: CovarianceType, fourth_moments: bool) 
         raise ValueError(
             f"fourth moments are kept beside covariance type 'full' alone, not {covariance_type!r}"
         )
-
-
-def refuse_other_precision(ours: Statistics, theirs: object) -> None:
-    """Raise ValueError if one state is exact and the other is not."""
-    if getattr(theirs, "exact", ours.exact) != ours.exact:
-        raise ValueError(
-            "exact and floating statistics do not merge, for the sum would not be exact; turn the exact ones "
-            "into floating ones first with to_float()"
-        )
-
-
-def check_compatible(ours: Statistics, theirs: Statistics) -> None:
-    """Raise ValueError, naming both sides, if two states cannot be merged."""
-    if ours.covariance_type != theirs.covariance_type:
-        raise ValueError(
-            f"states of covariance types {ours.covariance_type!r} and {theirs.covariance_type!r} cannot be "
-            "merged; narrow the richer one first with to_covariance_type"
-        )
-    if ours.has_fourth_moments != theirs.has_fourth_moments:
-        raise ValueError(
-            "a state with fourth moments and one without cannot be merged; leave them out of the first with "
-            f"to_covariance_type({ours.covariance_type!r}), or accumulate both with fourth_moments=True"
-        )
-    if ours.n_features and theirs.n_features and ours.n_features != theirs.n_features:
-        raise ValueError(f"states of {ours.n_features} and {theirs.n_features} features cannot be merged")
-    if ours.feature_names and theirs.feature_names and ours.feature_names != theirs.feature_names:
-        pairs = zip(ours.feature_names, theirs.feature_names, strict=True)
-        position, (here, there) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
-        raise ValueError(
-            f"states of different features cannot be merged: feature {position} is {here!r} in one and "
-            f"{there!r} in the other"
-        )
-
-
-def check_names(names: tuple[str, ...] | None, n_features: int) -> None:
-    """Raise ValueError unless there is a name for each feature."""
-    if names is not None and len(names) != n_features:
-        raise ValueError(f"{len(names)} feature names for {n_features} features")

@@ -24,9 +24,8 @@ from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask
 from streamgda.protocol import Statistics
-from streamgda.saving import SavedAsTable
 from streamgda.source import Source
-from streamgda.statistics import ClassStatistics, refuse_other_precision
+from streamgda.statistics import ClassStatistics
 
 
 class StatisticsLearner(BaseEstimator, ABC):
@@ -190,10 +189,12 @@ class StatisticsLearner(BaseEstimator, ABC):
             If they hold less than the model needs, or do not determine it, or a parameter is not valid; the
             message says what to do.
         """
-        if not isinstance(statistics, SavedAsTable):
+        if not isinstance(statistics, Statistics):
             raise TypeError(f"statistics are needed, as accumulate returns; got {type(statistics).__name__}")
         estimator = cls(**{"exact": statistics.exact, **params})
-        refuse_other_precision(estimator, statistics)
+        if estimator.exact != statistics.exact:
+            held, asked = ("exact", "floating") if statistics.exact else ("floating", "exact")
+            raise ValueError(f"exact={estimator.exact} asks for {asked} statistics; these are {held}")
         return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
 
     def save(self, path: str | PathLike[str], *, filesystem: Any = None) -> None:
