@@ -216,7 +216,8 @@ class DecisionRegionsDisplay:
             xlabel=self.xlabel,
             ylabel=self.ylabel,
         )
-        self.ax_.set_title(self.title, fontsize="small")
+        if self.title and not self.ax_.get_title():  # the user's own stays
+            self.ax_.set_title(self.title, fontsize="small")
         draw_legend(self.ax_, self.classes)
         return self
 
