@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -80,15 +81,14 @@ def aligned(splits: Sequence[SplitToScore], sizes: Sequence[int], chunk: int) ->
         Rows of a chunk.
     """
     bounds = [0, *accumulate(sizes)]
-    cuts = sorted({bound // chunk * chunk for bound in bounds[:-1]} - {bounds[-1]})
-    placed = list(zip(splits, pairwise(bounds), strict=True))
-    return [Aligned(tuple(_pieces(placed, *ends))) for ends in pairwise([*cuts, bounds[-1]])]
-
-
-def _pieces(placed: Iterable[tuple[SplitToScore, tuple[int, int]]], start: int, stop: int) -> Iterator[Piece]:
-    for split, (first, last) in placed:
-        if max(start, first) < min(stop, last):
-            yield Piece(split, max(start - first, 0), min(stop, last) - first)
+    starts = sorted({bound // chunk * chunk for bound in bounds[:-1]} - {bounds[-1]})
+    stops = [*starts[1:], bounds[-1]]
+    parts: list[list[Piece]] = [[] for _ in starts]
+    for split, (first, last) in zip(splits, pairwise(bounds), strict=True):
+        for i in range(bisect_right(starts, first) - 1, bisect_left(starts, last)):
+            if first < last:
+                parts[i].append(Piece(split, max(starts[i] - first, 0), min(stops[i], last) - first))
+    return [Aligned(tuple(pieces)) for pieces in parts]
 
 
 def chunk_length(sizes: Sequence[int], most: int) -> int:

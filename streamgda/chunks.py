@@ -83,6 +83,8 @@ class ChunkedGroup(Output[Run]):
     def parts(self, splits: Sequence[SplitToScore], made_by: Any) -> list[Run]:
         """Runs of whole chunks, which begin near to where the splits do."""
         sizes = [_known_rows(split) for split in splits]
+        if not sum(sizes):
+            raise ValueError("there is nothing to predict: the input has no rows")
         width = sum(len(field.columns) for field in self.fields)
         chunk = chunk_length(sizes, _rows_of_chunk(width))
         runs = aligned(splits, sizes, chunk)
@@ -120,7 +122,7 @@ class ChunkedGroup(Output[Run]):
         names = self._names()
         whole, begun = self._note(""), self._note(_UNFINISHED)
         self._refuse_others(names, whole or begun)
-        if whole and whole["fingerprint"] == mark:
+        if whole and whole["fingerprint"] == mark and {field.name for field in self.fields} <= names:
             self._remove(_UNFINISHED)
             return {run.name: run.stop - run.start for run in parts}
         if not whole and begun and begun["fingerprint"] == mark:

@@ -1,6 +1,7 @@
 """predict_dataset into Zarr: whole or no group, the same rows in the same order, whatever happens."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,7 +243,7 @@ def test_other_filesystems(model, source, whole, tmp_path):
 
 
 @settings(max_examples=100)
-@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=8), chunk=st.integers(1, 30))
+@given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any), chunk=st.integers(1, 30))
 def test_parts_begin_where_chunks_do_and_hold_each_row_once(sizes, chunk):
     table = zarr.create_group({})
     X = np.arange(sum(sizes), dtype=float)[:, None]
@@ -358,6 +359,13 @@ def test_started_again_it_writes_nothing_that_is_there(model, source, tmp_path):
     assert stamps(out) == before
 
 
+def test_an_array_that_was_removed_is_written_again(model, source, whole, tmp_path):
+    predict_dataset(model, source, tmp_path / "out.zarr")
+    shutil.rmtree(tmp_path / "out.zarr" / "probabilities")
+    assert predict_dataset(model, source, tmp_path / "out.zarr").n_found == 0
+    check(tmp_path / "out.zarr", model, whole, ("label", "probabilities"))
+
+
 def test_another_model_or_input_starts_anew(model, source, folder, whole, tmp_path):
     out = tmp_path / "out.zarr"
 
@@ -456,6 +464,24 @@ def test_rows_that_may_be_left_out_need_parquet(model, folder, tmp_path):
     for options in ({"missing": "drop"}, {"filters": [("u", ">", 0)]}):
         with pytest.raises(ValueError, match=r"how many a filter or missing='drop' leaves is not"):
             predict_dataset(model, scan_parquet(folder, features=NAMES, **options), tmp_path / "out.zarr")
+    assert not (tmp_path / "out.zarr").exists()
+
+
+@pytest.mark.usefixtures("chunk")
+def test_a_row_that_cannot_be_scored_is_named_by_its_file(model, tmp_path):
+    frame = frame_of(250)
+    frame.loc[130, "v"] = np.nan
+    frame.to_parquet(tmp_path / "in.parquet", row_group_size=100)
+    with pytest.raises(ValueError, match=r"in\.parquet, row group 1, row 30: feature 'v' is NaN"):
+        predict_dataset(model, tmp_path / "in.parquet", tmp_path / "out.zarr")
+    with pytest.raises(GroupNotFoundError):
+        zarr.open_group(tmp_path / "out.zarr", mode="r")
+
+
+def test_no_rows_make_no_group(model, tmp_path):
+    frame_of(0).to_parquet(tmp_path / "in.parquet", index=False)
+    with pytest.raises(ValueError, match="the input has no rows"):
+        predict_dataset(model, scan_parquet(tmp_path / "in.parquet", features=NAMES), tmp_path / "out.zarr")
     assert not (tmp_path / "out.zarr").exists()
 
 
