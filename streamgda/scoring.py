@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.arrays import array_blocks
 from streamgda.blas import single_blas_thread
 from streamgda.blocks import Block
+from streamgda.covariances import Array
 from streamgda.estimators.base import GaussianClassifier
 from streamgda.estimators.verdicts import Verdicts, judge
 from streamgda.evaluation import Evaluation
-from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask
 from streamgda.passes import compute_plan, plan_fold, rows_of

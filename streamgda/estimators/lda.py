@@ -14,11 +14,11 @@ from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import CovarianceType
+from streamgda.covariances import Array, CovarianceType
 from streamgda.estimators.base import MissingAtPrediction
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
-from streamgda.gaussians import Array, SharedGaussians, Whitening
+from streamgda.gaussians import SharedGaussians
 from streamgda.lazy import lazy_on_dask
 from streamgda.projection import Projection
 from streamgda.protocol import Statistics
@@ -31,6 +31,7 @@ from streamgda.shrinkage import (
     shrunk,
     total_covariance,
 )
+from streamgda.whitening import Whitening
 
 
 class LinearDiscriminantAnalysis(

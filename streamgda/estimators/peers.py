@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.gaussians import Array
+from streamgda.covariances import Array
 
 
 def check_kind(peer: Any, kind: type) -> None:

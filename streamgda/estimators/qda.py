@@ -12,14 +12,15 @@ from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import CovarianceType
+from streamgda.covariances import Array, CovarianceType
 from streamgda.estimators.base import MissingAtPrediction
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
 from streamgda.estimators.singular import singular_class
-from streamgda.gaussians import Array, SeparateGaussians, Whitening
+from streamgda.gaussians import SeparateGaussians
 from streamgda.protocol import Statistics
 from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
+from streamgda.whitening import Whitening
 
 
 class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
