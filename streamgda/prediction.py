@@ -18,7 +18,7 @@ from streamgda.lazy import is_dask
 from streamgda.lazy_answers import lazy_answers
 from streamgda.output import Field, Output, Part, fingerprint_of
 from streamgda.parts import PartFolder
-from streamgda.passes import compute_plan, plan_fold
+from streamgda.passes import add_up, compute_plan, plan_fold
 from streamgda.predicted import Column, Questions
 from streamgda.schedulers import scheduler_for
 from streamgda.scoring import Model, check_features, check_model
@@ -182,7 +182,7 @@ def predict_dataset(
     written = Written(sum(done.values()), len(done), len(done))
     groups = [[part] for part in parts if part.name not in done]
     if groups:
-        plan = plan_fold(groups, write_parts, merge_written, _Job(questions, output))
+        plan = plan_fold(groups, write_parts, add_up, _Job(questions, output))
         written += compute_plan(plan, scheduler, progress)
     output.finish(parts)
     return written
@@ -265,12 +265,7 @@ def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -
 def write_parts(parts: Sequence[Part], job: _Job) -> Written:
     """One task: score parts of the input, and write them."""
     with single_blas_thread:
-        return merge_written([_write(part, job) for part in parts])
-
-
-def merge_written(parts: Sequence[Written]) -> Written:
-    """One task: add up a few reports."""
-    return sum(parts[1:], parts[0])
+        return add_up([_write(part, job) for part in parts])
 
 
 def _write(part: Part, job: _Job) -> Written:
