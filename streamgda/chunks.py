@@ -30,7 +30,7 @@ from streamgda.filesystems import fsspec_of
 from streamgda.output import Field, Output, Part, fingerprint_of, schema_of
 from streamgda.source import READ_ELEMENTS, SplitToScore
 
-_KEY = "streamgda"
+_KEY = "streamgda.prediction"
 _UNFINISHED = ".unfinished"
 _FINISHED_ROWS = f"{_UNFINISHED}/rows"
 _METADATA = "zarr.json"
@@ -147,12 +147,12 @@ class ChunkedGroup(Output[Run]):
         """What a group says of itself, if there is one and it was written here."""
         try:
             group = zarr.open_group(self._at(where), mode="r", zarr_format=3)
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return None
         return cast("dict[str, Any] | None", group.attrs.asdict().get(_KEY))
 
     def _refuse_others(self, names: set[str], note: dict[str, Any] | None) -> None:
-        ours = {_METADATA, _UNFINISHED, *note["arrays"]} if note else set()
+        ours = {_UNFINISHED, *((_METADATA, *note["arrays"]) if note else ())}
         for name in sorted(names - ours):
             raise ValueError(
                 f"{self.path} holds {name}, which is no part of predictions; choose a group of their own"

@@ -431,6 +431,15 @@ def test_stopped_at_any_step_it_is_whole_or_no_group(model, source, whole, tmp_p
     assert len(stopped) > 8
 
 
+def test_killed_while_the_first_file_was_written(model, source, whole, tmp_path):
+    hidden = tmp_path / "out.zarr" / ".unfinished"
+    hidden.mkdir(parents=True)
+    (hidden / "zarr.123.partial").write_bytes(b"{")
+    assert predict_dataset(model, source, tmp_path / "out.zarr").n_found == 0
+    check(tmp_path / "out.zarr", model, whole, ("label", "probabilities"))
+    assert not hidden.exists()
+
+
 # ---------------------------------------------------------------------- what is refused
 
 
