@@ -1,0 +1,39 @@
+"""Options that several commands share, handed to a command as one object of each kind."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
+
+
+def bundled(name: str, kind: type[Any], options: Sequence[Option]) -> Option:
+    """Options for a command that takes their values as one dataclass, in the argument `name`."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_bundle(**values: Any) -> Any:
+            own = {field.name: values.pop(field.name) for field in fields(kind) if field.name in values}
+            return command(**values, **{name: kind(**own)})
+
+        decorated: Command = with_bundle
+        for option in reversed(options):  # click lists last what decorates first
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """Names with commas between them; one that holds a comma itself is put in double quotes."""
+    if value is None:
+        return None
+    (names,) = csv.reader([value])
+    return names
