@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.gaussians import Array, Gaussians
+from streamgda.covariances import Array
+from streamgda.gaussians import Gaussians
 
 
 @dataclass(frozen=True, eq=False)

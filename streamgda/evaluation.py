@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda import labels
 from streamgda.curves import N_BINS, ScoreHistogram, bins_of
 from streamgda.labels import Codes, Labels
+from streamgda.posteriors import posteriors_and_odds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,6 @@ _OF_EACH_CLASS = (
     *("support", "precision", "recall", "f1"),
     *("roc_auc", "roc_auc_error", "average_precision", "average_precision_error"),
 )
-_LEAST_SUM = 1e-290  # below, shares lose digits
 
 
 class Evaluation:
@@ -128,7 +128,7 @@ class Evaluation:
         truth = np.searchsorted(classes, seen)[codes]
         scores = _with_unknown(scores, np.searchsorted(classes, known), len(classes))
         weight = np.ones(len(codes)) if weights is None else weights
-        probabilities, log_odds, log_probability = _posteriors(scores, truth)
+        probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
         self._log_loss -= float(weight @ np.maximum(log_probability, _LEAST_LOG_PROBABILITY))
@@ -408,37 +408,6 @@ def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Arra
     spread = np.full((len(scores), n_classes), -np.inf)
     spread[:, here] = scores
     return spread
-
-
-def _posteriors(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, Array, Array]:
-    """p(k | x), ln p(k | x) / (1 − p(k | x)), both (n, K), and ln p(true class | x), (n,).
-
-    The odds of the likeliest class come from the sum over the others, which does not cancel.
-    """
-    rows, best = np.arange(len(scores)), scores.argmax(axis=1)
-    gaps = scores - scores[rows, best][:, None]
-    shares = np.exp(gaps)
-    total = shares.sum(axis=1)
-    log_odds = gaps - np.log(np.maximum(total[:, None] - shares, 0.5))
-    log_probability = gaps[rows, truth] - np.log(total)
-    probabilities = shares / total[:, None]
-    gaps[rows, best], shares[rows, best] = -np.inf, 0.0
-    log_odds[rows, best] = -_log_sums(gaps, shares)
-    return probabilities, log_odds, log_probability
-
-
-def _log_sums(gaps: Array, shares: Array) -> Array:
-    """Ln of the sum of the shares of each row, exp(gaps), also where all of these have become zero."""
-    sums = shares.sum(axis=1)
-    lost = np.flatnonzero(sums < _LEAST_SUM)
-    with np.errstate(divide="ignore"):
-        logs: Array = np.log(sums)
-    top = gaps[lost].max(axis=1)
-    logs[lost] = top
-    some = np.isfinite(top)
-    lost, top = lost[some], top[some]
-    logs[lost] += np.log(np.exp(gaps[lost] - top[:, None]).sum(axis=1))
-    return logs
 
 
 def _add(sums: Array, places: NDArray[np.int64], values: Array) -> None:

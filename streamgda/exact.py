@@ -174,11 +174,18 @@ class ExactClassStatistics(Statistics):
         -------
         ClassStatistics
             Which can decay, and merge with other floating states.
+
+        Raises
+        ------
+        ValueError
+            If a scatter exceeds float64.
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
         state._n_dropped = self._n_dropped
         held, exact = self._held, ExactMoments(self._held.sums)
         rounded = Moments(held.kind, self.weights, self.means, exact.tails(), self.scatter)
+        if not rounded.are_finite():
+            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
         state._held = LabelledMoments(self.classes, self.counts, rounded)
         return state
 

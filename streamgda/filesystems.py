@@ -89,9 +89,9 @@ def reaching(path: str) -> Iterator[None]:
     """Make one error, of one kind and one line, of what filesystems raise when they are out of reach."""
     try:
         yield
-    except FileNotFoundError:
+    except (FileNotFoundError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # every store has its own
         raise OSError(f"{path} cannot be reached: {one_line(error)}") from error
 
 

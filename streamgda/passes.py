@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streamgda.blas import single_blas_thread
@@ -30,6 +31,9 @@ class State(Protocol):
     @property
     def n_dropped(self) -> int:
         """How many were read and left out."""
+
+    def __add__(self, other: Any, /) -> Any:
+        """The two as one."""
 
 
 S = TypeVar("S", bound=State)
@@ -87,6 +91,11 @@ def _part(
     else:
         part = delayed(fold, pure=False)(group, shared)
     return part
+
+
+def add_up(parts: Sequence[S]) -> S:
+    """A merge: one state of a few, in order."""
+    return reduce(add, parts)
 
 
 def rows_of(split: Split | Delayed) -> int | None:

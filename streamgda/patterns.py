@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.gaussians import Gaussians, Observed
+from streamgda.gaussians import Gaussians
+from streamgda.whitening import Observed
 
 Rows = NDArray[np.generic]
 Where = slice | NDArray[np.intp]

@@ -17,7 +17,7 @@ from streamgda.blas import single_blas_thread
 from streamgda.blocks import Block
 from streamgda.labels import code_dtype
 from streamgda.parts import PartFolder
-from streamgda.passes import compute_plan, plan_fold
+from streamgda.passes import add_up, compute_plan, plan_fold
 from streamgda.schedulers import scheduler_for
 from streamgda.scoring import Model, check_features, check_model, judged_pieces
 from streamgda.source import Source, SourceToScore, Split, SplitToScore
@@ -135,7 +135,7 @@ def predict_dataset(
     written = Written(sum(done.values()), len(done), len(done))
     groups = [[part] for part in parts if part.name not in done]
     if groups:
-        plan = plan_fold(groups, write_parts, merge_written, job)
+        plan = plan_fold(groups, write_parts, add_up, job)
         written += compute_plan(plan, scheduler, progress)
     return written
 
@@ -244,12 +244,7 @@ def _plain(value: Any) -> Any:
 def write_parts(parts: Sequence[_Part], job: _Job) -> Written:
     """One task: score parts of the input, and write a file for each."""
     with single_blas_thread:
-        return merge_written([_write(part, job) for part in parts])
-
-
-def merge_written(parts: Sequence[Written]) -> Written:
-    """One task: add up a few reports."""
-    return sum(parts[1:], parts[0])
+        return add_up([_write(part, job) for part in parts])
 
 
 def _write(part: _Part, job: _Job) -> Written:

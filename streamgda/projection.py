@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 
-from streamgda.gaussians import Array, Whitening
+from streamgda.covariances import Array
+from streamgda.whitening import Whitening
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.arrays import array_blocks
 from streamgda.blas import single_blas_thread
 from streamgda.blocks import Block
+from streamgda.covariances import Array
 from streamgda.estimators.base import GaussianClassifier
 from streamgda.estimators.verdicts import Verdicts, judge
 from streamgda.evaluation import Evaluation
-from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask
-from streamgda.passes import compute_plan, plan_fold, rows_of
+from streamgda.passes import add_up, compute_plan, plan_fold, rows_of
 from streamgda.schedulers import scheduler_for
 from streamgda.source import Source, Split, runs
 
@@ -88,7 +88,7 @@ def evaluate(
         groups = list(runs(source.splits(), rows_of))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
-        plan = plan_fold(groups, evaluate_splits, merge_evaluations, model)
+        plan = plan_fold(groups, evaluate_splits, add_up, model)
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
         evaluation = _evaluate_blocks(model, _blocks_of(model, source, y, sample_weight))
@@ -164,11 +164,6 @@ def evaluate_splits(splits: Iterable[Split], model: Model) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
     with single_blas_thread:
         return _evaluate_blocks(model, (block for split in splits for block in split.blocks()))
-
-
-def merge_evaluations(parts: Sequence[Evaluation]) -> Evaluation:
-    """One task: a few evaluations as one, in order."""
-    return sum(parts[1:], parts[0])
 
 
 def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from streamgda.blocks import Block
 
 if TYPE_CHECKING:
+    import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
     from streamgda.filesystems import Version
@@ -107,6 +108,10 @@ class FileSource(Source):
     @abstractmethod
     def files(self) -> list[InputFile]:
         """The files and their versions, in order; no file is opened."""
+
+    @abstractmethod
+    def would_find(self, filesystem: pafs.FileSystem, path: str) -> bool:
+        """Whether a Parquet file written to a path would be one of the files from then on."""
 
     @abstractmethod
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:

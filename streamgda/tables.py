@@ -55,6 +55,8 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: Any = Non
             _put(where, name, table)
         else:
             _put_and_move(where, name, table)
+    except MemoryError:
+        raise
     except Exception as error:  # every store has its own
         raise OSError(f"cannot write {path}: {one_line(error)}; what was there before is kept") from error
 

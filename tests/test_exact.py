@@ -411,6 +411,11 @@ def test_to_float_keeps_means_to_twice_the_precision():
     assert halves.allclose(of("full", np.vstack([rows, rows + 1]), labels * 2).to_float(), rtol=1e-15)
 
 
+def test_what_exceeds_float64_has_no_floating_state():
+    with pytest.raises(ValueError, match="their squares exceed float64"):
+        of("full", np.array([[1e200], [3e200]]), [0, 0]).to_float()
+
+
 def test_an_exact_state_does_not_decay():
     with pytest.raises(ValueError, match=r"to_float\(\).decay"):
         of("full", X, Y).decay(0.5)

@@ -293,6 +293,39 @@ def test_some_entries_by_time_and_all_by_age(by_region, ledger):
     assert ledger.statistics(half_life=2 * DAY).allclose(decayed, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("choice", "error", "message"),
+    [
+        ({"since": "2026-01-01"}, TypeError, "a time is needed, such as .*'2026-01-01'"),
+        ({"since": EPOCH.date()}, TypeError, "a time is needed"),
+        ({"where": 5}, ValueError, "where: 5 is neither a pattern"),
+        ({"where": [("region", "=")]}, ValueError, "where: .* is neither"),
+        ({"where": [("planet", "=", "mars")]}, ValueError, "where: .*planet"),
+    ],
+)
+def test_what_cannot_choose_entries(by_region, ledger, choice, error, message):
+    with pytest.raises(error, match=message):
+        ledger.statistics(**choice)
+
+
+def test_a_ledger_among_the_files_that_it_keeps_up_with(data):
+    with pytest.raises(ValueError, match="lies in the folder of the dataset"):
+        StatisticsLedger(data / "ledger").refresh(scan(data))
+    assert not (data / "ledger").exists()
+    hidden = StatisticsLedger(data / "_ledger")
+    for expected in (4, 0):
+        assert len(hidden.refresh(scan(data)).added) == expected
+
+
+def test_a_foreign_file_under_the_name_of_an_entry(data, ledger):
+    ledger.refresh(scan(data))
+    (entry, *_) = ledger.files["entry"].to_pylist()
+    Path(ledger.path, "manifest.parquet").unlink()
+    accumulate(scan(data)).save(Path(ledger.path, "entries", entry))
+    with pytest.raises(ValueError, match=f"{entry} is no entry of a ledger; delete the file"):
+        ledger.refresh(scan(data))
+
+
 def test_a_key_of_numbers_may_become_one_of_names(tmp_path, ledger):
     put(tmp_path / "data" / "region=1" / "0.parquet", rows(10))
     ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))

@@ -14,9 +14,10 @@ from sklearn.utils.validation import validate_data
 
 from streamgda import posteriors
 from streamgda.arrays import refuse_lazy, refuse_unreadable
+from streamgda.covariances import Array
 from streamgda.estimators.finalised import Finalised, require_finite, require_two_classes
 from streamgda.estimators.learning import StatisticsLearner, refuse_what_is_no_batch
-from streamgda.gaussians import Array, Gaussians
+from streamgda.gaussians import Gaussians
 from streamgda.labels import Labels
 from streamgda.lazy import lazy_on_dask
 from streamgda.patterns import Where, blocks_by_pattern, blocks_of

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from streamgda.gaussians import Array
+from streamgda.covariances import Array
 from streamgda.protocol import Statistics
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state, check_scalar
 
 from streamgda import posteriors
 from streamgda.boundaries import QuadraticBoundary
+from streamgda.covariances import Array
 from streamgda.estimators.base import G, GaussianClassifier, classes_of, refuse_lost
-from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.lazy import lazy_on_dask
 from streamgda.patterns import Where

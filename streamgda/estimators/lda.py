@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import CovarianceType
+from streamgda.covariances import Array, CovarianceType
 from streamgda.estimators.base import MissingAtPrediction
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
-from streamgda.gaussians import Array, SharedGaussians, Whitening
+from streamgda.estimators.peers import check_kind, counted, refuse_shrunk, shrinkage_for_peer
+from streamgda.gaussians import SharedGaussians
 from streamgda.lazy import lazy_on_dask
 from streamgda.projection import Projection
 from streamgda.protocol import Statistics
@@ -31,6 +30,7 @@ from streamgda.shrinkage import (
     shrunk,
     total_covariance,
 )
+from streamgda.whitening import Whitening
 
 
 class LinearDiscriminantAnalysis(
@@ -262,8 +262,7 @@ class LinearDiscriminantAnalysis(
         check_is_fitted(self)
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen",
-            shrinkage=None if self.shrinkage == "oas" else self.shrinkage,
-            covariance_estimator=OAS() if self.shrinkage == "oas" else None,
+            **shrinkage_for_peer(self.shrinkage),
             priors=self.priors,
             n_components=self.n_components,
         )

@@ -17,10 +17,9 @@ from streamgda import labels
 from streamgda.accumulation import accumulate
 from streamgda.arrays import array_blocks, refuse_rounding, refuse_unreadable
 from streamgda.blocks import Block
-from streamgda.covariances import CovarianceType
+from streamgda.covariances import Array, CovarianceType
 from streamgda.empty import empty_statistics
 from streamgda.estimators.finalised import Finalised
-from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.lazy import is_dask
 from streamgda.protocol import Statistics

@@ -11,11 +11,11 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import CovarianceType
+from streamgda.covariances import Array, CovarianceType
 from streamgda.estimators.base import MissingAtPrediction, classes_of
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.peers import check_kind, counted
-from streamgda.gaussians import Array, DiagonalGaussians
+from streamgda.gaussians import DiagonalGaussians
 from streamgda.lazy import lazy_on_dask
 from streamgda.protocol import Statistics
 

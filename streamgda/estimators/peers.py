@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.covariance import OAS
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.gaussians import Array
+from streamgda.covariances import Array
 
 
 def check_kind(peer: Any, kind: type) -> None:
@@ -35,6 +36,13 @@ def counted(peer: Any, class_count: ArrayLike | None) -> Array:
     if counts.shape != (len(peer.classes_),):
         raise ValueError(f"class_count must have {len(peer.classes_)} entries; got shape {counts.shape}")
     return counts
+
+
+def shrinkage_for_peer(shrinkage: Any) -> dict[str, Any]:
+    """The parameters that shrink covariances in scikit-learn's estimators as `shrinkage` does here."""
+    if shrinkage == "oas":
+        return {"shrinkage": None, "covariance_estimator": OAS()}
+    return {"shrinkage": shrinkage, "covariance_estimator": None}
 
 
 def refuse_shrunk(peer: Any, *, more: bool = False) -> None:

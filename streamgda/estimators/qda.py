@@ -8,18 +8,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
-from sklearn.covariance import OAS
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import CovarianceType
+from streamgda.covariances import Array, CovarianceType
 from streamgda.estimators.base import MissingAtPrediction
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.peers import check_kind, counted, refuse_shrunk
+from streamgda.estimators.peers import check_kind, counted, refuse_shrunk, shrinkage_for_peer
 from streamgda.estimators.singular import singular_class
-from streamgda.gaussians import Array, SeparateGaussians, Whitening
+from streamgda.gaussians import SeparateGaussians
 from streamgda.protocol import Statistics
 from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
+from streamgda.whitening import Whitening
 
 
 class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
@@ -176,8 +176,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         estimated = self.shrinkage is not None
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             solver="eigen" if estimated else "svd",
-            shrinkage=None if self.shrinkage == "oas" else self.shrinkage,
-            covariance_estimator=OAS() if self.shrinkage == "oas" else None,
+            **shrinkage_for_peer(self.shrinkage),
             priors=self.priors,
             reg_param=self.reg_param,
             store_covariance=True,

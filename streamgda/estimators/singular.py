@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from streamgda.covariances import constant_features
-from streamgda.gaussians import Spectrum
 from streamgda.protocol import Statistics
+from streamgda.whitening import Spectrum
 
 _MOST_NAMES = 10
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda import posteriors
+from streamgda.covariances import Array
 from streamgda.estimators.base import GaussianClassifier, refuse_lost
-from streamgda.gaussians import Array
 
 
 @dataclass(frozen=True)

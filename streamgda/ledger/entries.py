@@ -86,7 +86,11 @@ class EntryFolder:
 
     def holdings(self, names: Sequence[str]) -> Iterator[Holding]:
         """What some entries, of one file each, say that they hold."""
-        for _, _, metadata in self._read(names):
+        for name, _, metadata in self._read(names):
+            if "holdings" not in metadata:
+                raise ValueError(
+                    f"{self._at(name)} is no entry of a ledger; delete the file, and refresh the ledger"
+                )
             yield Holding(**metadata["holdings"][0])
 
     def _read(self, names: Sequence[str]) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:

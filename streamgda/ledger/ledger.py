@@ -144,6 +144,11 @@ class StatisticsLedger:
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
             )
+        if source.would_find(self._filesystem, self._manifest_path):
+            raise ValueError(
+                f"{self!r} lies in the folder of the dataset, where its own files would be taken for data; "
+                'put it elsewhere, or into a subfolder whose name begins with "_"'
+            )
         if dry_run:
             return self._plan(source.rescanned())[1].report(dry_run=True)
         with self._locked():

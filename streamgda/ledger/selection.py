@@ -65,11 +65,13 @@ def _paths(manifest: Manifest, where: Any) -> list[str]:
         return list(manifest.holdings)
     if isinstance(where, str):
         return fnmatch.filter(manifest.holdings, where)
-    expression = where if isinstance(where, pc.Expression) else pq.filters_to_expression(where)
     try:
+        expression = where if isinstance(where, pc.Expression) else pq.filters_to_expression(where)
         paths: list[str] = to_table(manifest).filter(expression).column("path").to_pylist()
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"where: {error}") from error
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(
+            f"where: {where!r} is neither a pattern for paths nor a filter over the columns of files: {error}"
+        ) from error
     return paths
 
 
@@ -99,4 +101,6 @@ def _modified(holding: Holding) -> int:
 
 
 def _nanoseconds(time: datetime) -> int:
+    if not isinstance(time, datetime):
+        raise TypeError(f"a time is needed, such as datetime(2026, 1, 31, tzinfo=UTC); got {time!r}")
     return round(time.timestamp() * 1e6) * 1000

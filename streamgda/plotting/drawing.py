@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from streamgda.gaussians import Array
+from streamgda.covariances import Array
 from streamgda.labels import Labels
 
 PROBABILITIES = (0.5, 0.95)

@@ -48,7 +48,8 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
             name=[str(evaluation.classes[k]) for k in positions],
         )
         options.setdefault("curve_kwargs", _styles(evaluation, positions))
-        return display.plot(ax=ax, **options)  # type: ignore[no-any-return]
+        drawn: Self = display.plot(ax=ax, **options)
+        return drawn
 
 
 class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
@@ -85,7 +86,8 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
             prevalence_pos_label=list(evaluation.support[positions] / evaluation.support.sum()),
         )
         options.setdefault("curve_kwargs", _styles(evaluation, positions))
-        return display.plot(ax=ax, **options)  # type: ignore[no-any-return]
+        drawn: Self = display.plot(ax=ax, **options)
+        return drawn
 
 
 class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
@@ -113,7 +115,8 @@ class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
         display : ConfusionMatrixDisplay
         """
         shares = _normalised(evaluation.confusion_matrix, normalize)
-        return cls(shares, display_labels=evaluation.classes).plot(ax=ax, **options)  # type: ignore[no-any-return]
+        drawn: Self = cls(shares, display_labels=evaluation.classes).plot(ax=ax, **options)
+        return drawn
 
 
 class CalibrationDisplay(calibration.CalibrationDisplay):
@@ -153,7 +156,8 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         prob_true, prob_pred = evaluation.calibration_curve(label)
         display = cls(prob_true, prob_pred, prob_pred, estimator_name=str(label))
         options.setdefault("color", tuple(colours(len(evaluation.classes))[position]))
-        return display.plot(ax=ax, **options)  # type: ignore[no-any-return]
+        drawn: Self = display.plot(ax=ax, **options)
+        return drawn
 
 
 def _positions(evaluation: Evaluation, labels: Sequence[Any] | None) -> list[int]:

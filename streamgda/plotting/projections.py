@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.covariances import Array
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.plotting.drawing import (
     PROBABILITIES,

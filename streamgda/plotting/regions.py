@@ -11,8 +11,8 @@ from scipy.stats import chi2
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.covariances import Array
 from streamgda.estimators.base import GaussianClassifier
-from streamgda.gaussians import Array
 from streamgda.labels import Labels
 from streamgda.plotting.drawing import (
     PROBABILITIES,

@@ -50,14 +50,18 @@ def _find_several(paths: Sequence[Path], filesystem: Any) -> tuple[pafs.FileSyst
 
 
 def _in_folder(where: pafs.FileSystem, folder: str) -> list[str]:
-    files = sorted(
-        file for file in listing(where, folder) if file.endswith(_SUFFIXES) and not _is_hidden(file, folder)
-    )
+    files = sorted(file for file in listing(where, folder) if lists(folder, file))
     if not files:
         raise FileNotFoundError(
             f"folder {folder} holds no file named {', '.join('*' + s for s in _SUFFIXES)}"
         )
     return files
+
+
+def lists(folder: str, file: str) -> bool:
+    """Whether a file would be found in a folder, however deep in it: a Parquet file that is not hidden."""
+    inside = file.startswith(f"{folder.rstrip('/')}/")
+    return inside and file.endswith(_SUFFIXES) and not _is_hidden(file, folder)
 
 
 def _is_hidden(file: str, folder: str) -> bool:

@@ -24,7 +24,7 @@ from streamgda.filesystems import Version, current_version, listing
 from streamgda.source import FilePlan, FileSource, InputFile, SourceToScore, runs
 from streamgda.sources import columns
 from streamgda.sources.faults import decoding
-from streamgda.sources.files import find_files
+from streamgda.sources.files import find_files, lists
 from streamgda.sources.roles import Roles, check_known
 from streamgda.sources.row_groups import Layout, RowGroups
 
@@ -230,6 +230,10 @@ class ParquetSource(FileSource, SourceToScore):
             )
             for fragment in fragments
         ]
+
+    def would_find(self, filesystem: pafs.FileSystem, path: str) -> bool:
+        """Whether a Parquet file written to a path would be one of the files from then on."""
+        return bool(self._folder) and filesystem == self._dataset.filesystem and lists(self._folder, path)
 
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""

@@ -91,11 +91,10 @@ class RowGroups(SplitToScore):
         self, parquet: pq.ParquetFile, index: int
     ) -> Iterator[tuple[pa.RecordBatch, RowName]]:
         start = 0
-        for batch in self._decoded(parquet, index):
-            rows = np.arange(start, start + batch.num_rows)
-            start += batch.num_rows
-            if self.layout.filter is not None:
-                batch, rows = self._filtered(batch, rows)  # noqa: PLW2901
+        for decoded in self._decoded(parquet, index):
+            batch, rows = self._filtered(decoded, np.arange(start, start + decoded.num_rows))
+            start += decoded.num_rows
+            del decoded
             yield batch, partial(self._name_of, index, rows)
             del batch
 
@@ -116,6 +115,8 @@ class RowGroups(SplitToScore):
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
+        if self.layout.filter is None:
+            return batch, rows
         table = pa.Table.from_batches([batch]).append_column(_ROW, pa.array(rows))
         for field in self.layout.filter_columns:
             if field.name in self.partition:

@@ -269,7 +269,7 @@ class ZarrRows(SplitToScore):
     def _naming_damage(self) -> Iterator[None]:
         try:
             yield
-        except (FileNotFoundError, _ChangedChunkError):
+        except (FileNotFoundError, MemoryError, _ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
             if isinstance(error, OSError) and is_of_storage(error):
