@@ -79,9 +79,15 @@ _WEIGHT = click.option(
 )
 
 
+def _paths(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in paths:  # as of a variable that is not set; it would stand for the working directory
+        raise click.BadParameter("a path is empty.")
+    return paths
+
+
 def _data(*, required: bool) -> Option:
     metavar = "DATA..." if required else "[DATA]..."
-    return click.argument("data", nargs=-1, required=required, metavar=metavar)
+    return click.argument("data", nargs=-1, required=required, metavar=metavar, callback=_paths)
 
 
 def _features(what: str, default: str) -> Option:

@@ -7,7 +7,7 @@ import click
 from streamgda.cli.contents import document_of, summary_of
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.models import Wanted, model_options
-from streamgda.cli.outputs import check_replaceable
+from streamgda.cli.outputs import check_apart, check_replaceable
 from streamgda.cli.running import Running, running_options
 
 
@@ -41,6 +41,7 @@ def fit(data: Data, wanted: Wanted, exact: bool, statistics: bool, out: str, run
     wanted.check()
     check_replaceable(out)
     source = data.labelled()
+    check_apart(out, source)
     needed = wanted.kind(**wanted.params)._needed()
     with run.anywhere() as where:
         counted = accumulate(source, exact=exact, **needed, **where)

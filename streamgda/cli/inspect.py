@@ -50,9 +50,12 @@ def _ledger(path: str, where: Any, name: str) -> tuple[Any, dict[str, Any]]:
     from streamgda import StatisticsLedger
     from streamgda.filesystems import listing
 
+    files = listing(where, name)
+    if not any(file.endswith("/manifest.parquet") for file in files):
+        raise ValueError(f"{path} is a folder, but no ledger; of models and statistics name the file")
     ledger = StatisticsLedger(path)
     about = {
-        "bytes": sum(version.size or 0 for version in listing(where, name).values()),
+        "bytes": sum(version.size or 0 for version in files.values()),
         "files": ledger.files.num_rows,
         "reads": ledger.reads,
     }

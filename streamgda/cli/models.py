@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,8 +75,10 @@ def _priors(context: click.Context, parameter: click.Parameter, value: str | Non
 def _shrinkage(context: click.Context, parameter: click.Parameter, value: str | None) -> str | float | None:
     if value is None or value in ("auto", "oas"):
         return value
-    share: float = click.FloatRange(0, 1)(value, parameter, context)
-    return share
+    with suppress(ValueError):
+        if 0 <= float(value) <= 1:
+            return float(value)
+    raise click.BadParameter(f"{value!r} is none of auto, oas and a number from 0 to 1.")
 
 
 def model_options(*, default: str | None) -> Option:

@@ -31,6 +31,19 @@ def bundled(name: str, kind: type[Any], options: Sequence[Option]) -> Option:
     return decorate
 
 
+def some_of(*choices: str) -> Any:
+    """The callback of an option that takes some of a few names, with commas between them."""
+
+    def split(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+        names = split_names(context, parameter, value) or []
+        for name in names:
+            if name not in choices:
+                raise click.BadParameter(f"{name!r} is none of {', '.join(choices)}.")
+        return names
+
+    return split
+
+
 def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
     """Names with commas between them; one that holds a comma itself is put in double quotes."""
     if value is None:

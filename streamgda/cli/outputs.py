@@ -6,6 +6,7 @@ import tempfile
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 
 def check_folder_of(path: str) -> None:
@@ -34,8 +35,10 @@ def check_replaceable(path: str) -> None:
         If something else does, which may be data.
     """
     from streamgda import load
+    from streamgda.filesystems import resolve
 
     check_folder_of(path)
+    resolve(path)
     with suppress(FileNotFoundError):
         try:
             load(path)
@@ -43,6 +46,28 @@ def check_replaceable(path: str) -> None:
             raise ValueError(
                 f"will not overwrite {path}, which holds no model or statistics: {error}"
             ) from error
+
+
+def check_apart(path: str, source: Any) -> None:
+    """Raise ValueError if what is written to `path` would be taken for data of the source from then on."""
+    from streamgda.filesystems import resolve
+    from streamgda.source import FileSource
+
+    if isinstance(source, FileSource) and source.would_find(*resolve(path)):
+        raise ValueError(
+            f"{path} lies in the folder of the data, where it would be read as data; choose another"
+        )
+
+
+def check_ledger(path: str) -> None:
+    """Raise ValueError if a folder is there that holds other things than a ledger."""
+    if "://" in path or not Path(path).is_dir():
+        return
+    held = {file.name for file in Path(path).iterdir()}
+    if held and not held & {"manifest.parquet", "entries"}:
+        raise ValueError(
+            f"{path} is a folder of other things, such as {min(held)}, and no ledger; name a new one"
+        )
 
 
 def write_atomically(path: str, content: bytes) -> None:

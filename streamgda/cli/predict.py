@@ -10,7 +10,8 @@ import click
 from streamgda.cli.contents import counted
 from streamgda.cli.data import Data, to_score
 from streamgda.cli.errors import Interrupted
-from streamgda.cli.options import split_names
+from streamgda.cli.options import some_of, split_names
+from streamgda.cli.outputs import check_apart
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.trained import loaded_model
 
@@ -22,7 +23,7 @@ from streamgda.cli.trained import loaded_model
 @click.option(
     "--columns",
     metavar="A,B,...",
-    callback=split_names,
+    callback=some_of("label", "probabilities", "log_density", "distance"),
     default="label,probabilities",
     show_default=True,
     help="What to write: some of label, probabilities, log_density, distance.",
@@ -52,6 +53,7 @@ def predict(
 
     trained = loaded_model(model, data)
     source = data.unlabelled(trained.statistics_.feature_names)
+    check_apart(f"{out}/part.parquet", source)
     try:
         with run.anywhere() as where:
             written = predict_dataset(trained, source, out, columns=columns, keep=keep or (), **where)

@@ -10,7 +10,7 @@ import click
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import Interrupted
 from streamgda.cli.models import Wanted, model_options
-from streamgda.cli.outputs import check_replaceable
+from streamgda.cli.outputs import check_apart, check_ledger, check_replaceable
 from streamgda.cli.running import Running, running_options
 
 
@@ -51,14 +51,18 @@ def refresh(
         raise click.UsageError(
             "--out and --model go together, without --dry-run.", click.get_current_context()
         )
+    check_ledger(ledger)
+    source = data.labelled()
     if out is not None:
         check_replaceable(out)
+        check_apart(out, source)
     statistics = StatisticsLedger(ledger, **kept)
     try:
         with run.anywhere() as where:
-            report = statistics.refresh(data.labelled(), dry_run=dry_run, **where)
+            report = statistics.refresh(source, dry_run=dry_run, **where)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the ledger is as it was, and the next refresh goes on") from None
     run.show({**asdict(report), "read": report.read, "out": out}, str(report))
     if out is not None:
         wanted.made_of(statistics.statistics()).save(out)
+        run.say(f"saved in {out}")

@@ -30,6 +30,11 @@ class Reporting:
         """Say what the command is for."""
         click.echo(json.dumps(_plain(document), indent=2, allow_nan=False) if self.as_json else text)
 
+    def say(self, text: str) -> None:
+        """Say what the command did besides, to people."""
+        if not (self.as_json or self.quiet):
+            click.echo(text)
+
     def tell(self, document: Mapping[str, Any], text: str) -> None:
         """Say what the command did; the text of it not where quiet is asked for."""
         if self.as_json or not self.quiet:

@@ -6,7 +6,7 @@ import click
 
 from streamgda.cli.contents import document_of, statistics_of, summary_of
 from streamgda.cli.data import Data, to_learn_more
-from streamgda.cli.outputs import check_replaceable
+from streamgda.cli.outputs import check_apart, check_replaceable
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.verdicts import warn_of_faults
 
@@ -34,6 +34,7 @@ def update(saved_in: str, data: Data, out: str | None, run: Running) -> None:
     out = saved_in if out is None else out
     check_replaceable(out)
     source = data.labelled(statistics.feature_names)
+    check_apart(out, source)
     kind = {"fourth_moments": statistics.has_fourth_moments, "exact": statistics.exact}
     with run.anywhere() as where:
         new = accumulate(source, statistics.covariance_type, **kind, **where)
