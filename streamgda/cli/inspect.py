@@ -66,9 +66,10 @@ def _lines(about: dict[str, Any]) -> list[str]:
     lines = [f"{about['bytes']:,} bytes"]
     if "files" in about:
         lines[0] += f", {counted(about['files'], 'file')}"
-        lines.append(
-            "reads " + ", ".join(f"{key}={value!r}" for key, value in about["reads"].items() if value)
-        )
+        reads = [
+            f"{name}={value!r}" for name, value in about["reads"].items() if value and name != "features"
+        ]
+        lines.append(f"reads {', '.join(reads)}")
     return lines
 
 

@@ -17,6 +17,7 @@ from streamgda.cli.update import update
 
 
 @click.group(
+    "streamgda",
     cls=OneLineErrors,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
