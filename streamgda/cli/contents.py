@@ -82,5 +82,5 @@ def _classes(statistics: Statistics) -> str:
     columns = {"class": statistics.classes, "rows": statistics.counts, "weight": statistics.weights}
     frame = pd.DataFrame(columns).set_index("class")
     more = len(frame) - _MOST_CLASSES
-    shown: str = frame.head(_MOST_CLASSES).to_string(float_format="{:g}".format)
+    shown: str = frame.head(_MOST_CLASSES).to_string(float_format="{:.10g}".format)
     return shown + (f"\n... and {more:,} more classes" if more > 0 else "")

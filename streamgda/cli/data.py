@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Option, bundled, split_names
+from streamgda.cli.options import Option, bad_usage, bundled, split_names
 
 if TYPE_CHECKING:
     from streamgda.source import Source
@@ -23,7 +23,7 @@ class Data:
 
     data: tuple[str, ...]
     features: list[str] | None = None
-    missing: str = "raise"
+    missing: str | None = None
     target: str | None = None
     weight: str | None = None
 
@@ -32,7 +32,7 @@ class Data:
         if self._is_zarr:
             return self._zarr(self.target or "y")
         if self.target is None:
-            raise click.UsageError("Missing option '--target': the column of labels.", _context())
+            raise bad_usage("Missing option '--target': the column of labels.")
         return self._parquet(self.target, known)
 
     def unlabelled(self, known: Sequence[str] | None = None) -> Source:
@@ -47,9 +47,9 @@ class Data:
         from streamgda import scan_zarr
 
         if len(self.data) > 1:
-            raise click.UsageError("A Zarr store is read alone.", _context())
+            raise bad_usage("A Zarr store is read alone.")
         if self.features and len(self.features) > 1:
-            raise click.UsageError("Of a Zarr store, --features names the one array of rows.", _context())
+            raise bad_usage("Of a Zarr store, --features names the one array of rows.")
         (array,) = self.features or ["X"]
         return scan_zarr(self.data[0], target, features=array, **self._options())
 
@@ -63,10 +63,6 @@ class Data:
     def _options(self) -> dict[str, Any]:
         """What both kinds have in common. Rows that are judged by what they have are not refused here."""
         return {"weight": self.weight, "missing": "drop" if self.missing == "drop" else "raise"}
-
-
-def _context() -> click.Context | None:
-    return click.get_current_context(silent=True)
 
 
 _TARGET = click.option(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from streamgda.cli.options import Option, bundled
+from streamgda.cli.options import Option, bad_usage, bundled
 
 NAMES = {
     "qda": "QuadraticDiscriminantAnalysis",
@@ -40,12 +40,9 @@ class Wanted:
         for name in self.params:
             if name not in taken:
                 option = "--" + name.replace("_", "-")
-                raise click.UsageError(
-                    f"{option} is none of the parameters of --model {self.model}."
-                    if self.model
-                    else f"{option} is a parameter of a model: choose one with --model.",
-                    click.get_current_context(silent=True),
-                )
+                if self.model:
+                    raise bad_usage(f"{option} is none of the parameters of --model {self.model}.")
+                raise bad_usage(f"{option} is a parameter of a model: choose one with --model.")
 
     @property
     def kind(self) -> Any:

@@ -14,6 +14,11 @@ Command = Callable[..., Any]
 Option = Callable[[Command], Command]
 
 
+def bad_usage(message: str) -> click.UsageError:
+    """The error of options that do not go together, which points to the help of the command."""
+    return click.UsageError(message, click.get_current_context())
+
+
 def bundled(name: str, kind: type[Any], options: Sequence[Option]) -> Option:
     """Options for a command that takes their values as one dataclass, in the argument `name`."""
 

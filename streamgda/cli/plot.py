@@ -10,7 +10,7 @@ import click
 
 from streamgda.cli.data import Data, to_draw
 from streamgda.cli.figures import WITH_CHOICE, figure_of, require_matplotlib
-from streamgda.cli.options import split_names
+from streamgda.cli.options import bad_usage, split_names
 from streamgda.cli.outputs import check_folder_of, write_atomically
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.trained import loaded_model
@@ -64,16 +64,18 @@ def plot(kind: str, model: str, data: Data, show: list[str] | None, out: str, ru
     """
     if bool(data.data) != (kind in _OF_EVALUATIONS):
         needs = "needs DATA" if kind in _OF_EVALUATIONS else "is drawn of the model alone, without DATA"
-        raise click.UsageError(f"{kind} {needs}.", click.get_current_context())
+        raise bad_usage(f"{kind} {needs}.")
     if show and kind not in WITH_CHOICE:
-        raise click.UsageError(f"--show is not for {kind}.", click.get_current_context())
+        raise bad_usage(f"--show is not for {kind}.")
     require_matplotlib()
     check_folder_of(out)
     subject = loaded_model(model, data)
     if kind in _OF_EVALUATIONS:
         subject = _evaluation(subject, data, run)
     buffer = BytesIO()
-    figure_of(kind, subject, show).savefig(buffer, format=Path(out).suffix[1:].lower(), dpi=150)
+    figure_of(kind, subject, show).savefig(
+        buffer, format=Path(out).suffix[1:].lower(), dpi=150, bbox_inches="tight"
+    )
     write_atomically(out, buffer.getvalue())
     run.tell({"kind": kind, "out": out}, f"drawn to {out}")
 

@@ -10,6 +10,7 @@ import click
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import Interrupted
 from streamgda.cli.models import Wanted, model_options
+from streamgda.cli.options import bad_usage
 from streamgda.cli.outputs import check_apart, check_ledger, check_replaceable
 from streamgda.cli.running import Running, running_options
 
@@ -48,9 +49,7 @@ def refresh(
 
     wanted.check()
     if (out is None) != (wanted.model is None) or (out is not None and dry_run):
-        raise click.UsageError(
-            "--out and --model go together, without --dry-run.", click.get_current_context()
-        )
+        raise bad_usage("--out and --model go together, without --dry-run.")
     check_ledger(ledger)
     source = data.labelled()
     if out is not None:
