@@ -524,7 +524,7 @@ def long_work(tmp_path_factory):
 def interrupt(process):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), err
     return err.splitlines()[-1]
 
 

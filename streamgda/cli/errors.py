@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 DEBUG = "streamgda.debug"
 
-_BAD_DATA = 1
 _INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
 _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C, and what became of the work."""
+    """Ctrl-C, and what remains of the work."""
 
     exit_code = _INTERRUPTED
 
@@ -45,17 +47,36 @@ class OneLineErrors(click.Group):
     def invoke(self, context: click.Context) -> Any:
         """Run a command, and turn what it raises into errors that are shown as one line."""
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), interruptible("no file is half-written"):
                 warnings.showwarning = _show_warning
                 return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; no file is half-written") from None
         except Exception as error:
             if context.meta.get(DEBUG) or _is_closed_pipe(error):
                 raise
             raise click.ClickException(describe(error)) from error
+
+
+@contextmanager
+def interruptible(what_remains: str) -> Iterator[None]:
+    """Make of Ctrl-C an error that says what remains of the work; a second one ends the process at once."""
+    try:
+        yield
+    except Interrupted:
+        raise  # which has been said already, within
+    except BaseException as error:
+        if not _is_interrupt(error):
+            raise
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        raise Interrupted(f"interrupted; {what_remains}") from None
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or what an extension has made of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def describe(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import click
 
 from streamgda.cli.contents import counted
 from streamgda.cli.data import Data, to_score
-from streamgda.cli.errors import Interrupted
+from streamgda.cli.errors import interruptible
 from streamgda.cli.options import some_of, split_names
 from streamgda.cli.outputs import check_apart
 from streamgda.cli.running import Running, running_options
@@ -54,13 +54,9 @@ def predict(
     trained = loaded_model(model, data)
     source = data.unlabelled(trained.statistics_.feature_names)
     check_apart(f"{out}/part.parquet", source)
-    try:
-        with run.anywhere() as where:
-            written = predict_dataset(trained, source, out, columns=columns, keep=keep or (), **where)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"interrupted; what is finished stays in {out}, and the same command goes on"
-        ) from None
+    remains = f"what is finished stays in {out}, and the same command goes on"
+    with interruptible(remains), run.anywhere() as where:
+        written = predict_dataset(trained, source, out, columns=columns, keep=keep or (), **where)
     dropped = f" ({written.n_dropped:,} dropped)" if written.n_dropped else ""
     found = f", {written.n_found:,} of them from before" if written.n_found else ""
     run.tell(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streamgda.cli.data import Data, to_learn
-from streamgda.cli.errors import Interrupted
+from streamgda.cli.errors import interruptible
 from streamgda.cli.models import Wanted, model_options
 from streamgda.cli.options import bad_usage
 from streamgda.cli.outputs import check_apart, check_ledger, check_replaceable
@@ -56,11 +56,8 @@ def refresh(
         check_replaceable(out)
         check_apart(out, source)
     statistics = StatisticsLedger(ledger, **kept)
-    try:
-        with run.anywhere() as where:
-            report = statistics.refresh(source, dry_run=dry_run, **where)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; the ledger is as it was, and the next refresh goes on") from None
+    with interruptible("the ledger is as it was, and the next refresh goes on"), run.anywhere() as where:
+        report = statistics.refresh(source, dry_run=dry_run, **where)
     run.show({**asdict(report), "read": report.read, "out": out}, str(report))
     if out is not None:
         wanted.made_of(statistics.statistics()).save(out)
