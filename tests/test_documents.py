@@ -1,5 +1,6 @@
 """What is written is run: the README's snippets, the examples, and what it says of importing."""
 
+import doctest
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,13 +19,33 @@ def run(*arguments, **options):
     ).stdout
 
 
+def run_session(example):
+    """Run the commands of a session of the shell, and see that each says what is written below it."""
+    for command, *expected in map(str.splitlines, example.parsed.split("$ ")[1:]):
+        said = subprocess.run(
+            ["bash", "-c", f'streamgda() {{ {sys.executable} -m streamgda "$@"; }}\n{command}'],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        ).stdout
+        wanted = "\n".join(expected)
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        assert doctest.OutputChecker().check_output(wanted, said, flags), (
+            f"{command}\n{said}\nis not\n{wanted}"
+        )
+
+
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
 def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
-    document = Sybil([PythonCodeBlockParser()]).parse(ROOT / "README.md")
+    shell = CodeBlockParser("console", run_session)
+    document = Sybil([PythonCodeBlockParser(), shell]).parse(ROOT / "README.md")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     document.namespace["__name__"] = "__main__"
     examples = list(document.examples())
     assert len(examples) >= 9
+    assert sum(example.region.evaluator is run_session for example in examples) == 1
     for example in examples:
         example.evaluate()
     printed = capsys.readouterr().out

@@ -218,6 +218,11 @@ class StatisticsLedger:
     # ------------------------------------------------------------------ what comes out
 
     @property
+    def reads(self) -> dict[str, Any]:
+        """What is read of each file, and what is kept of it, as plain values."""
+        return dict(self._require_manifest().reads)
+
+    @property
     def files(self) -> pa.Table:
         """The files held: size, time, rows and entry of each; partition keys are columns."""
         return to_table(self._require_manifest())

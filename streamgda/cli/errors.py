@@ -1,0 +1,113 @@
+"""How a command ends: errors in one line, exit codes, warnings without the place in the code."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+DEBUG = "streamgda.debug"
+
+_INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+_EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C, and what remains of the work."""
+
+    exit_code = _INTERRUPTED
+
+
+class OneLineErrors(click.Group):
+    """A group of commands that end as users and scripts expect.
+
+    Whatever the library, the filesystem or a cluster raises is one line on stderr and exit code 1, bad usage
+    one line and exit code 2, Ctrl-C one line and exit code 130. With ``--debug`` the traceback is shown.
+    """
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """The commands in the order in which they were added."""
+        return list(self.commands)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line and leave with its exit code."""
+        try:
+            status = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.ClickException as error:
+            status = error.exit_code
+            click.echo(f"Error: {_message_of(error)}", err=True)
+        sys.exit(status)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run a command, and turn what it raises into errors that are shown as one line."""
+        try:
+            with warnings.catch_warnings(), interruptible("no file is half-written"):
+                warnings.showwarning = _show_warning
+                return super().invoke(context)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            if context.meta.get(DEBUG) or _is_closed_pipe(error):
+                raise
+            raise click.ClickException(describe(error)) from error
+
+
+@contextmanager
+def interruptible(what_remains: str) -> Iterator[None]:
+    """Make of Ctrl-C an error that says what remains of the work; a second one ends the process at once."""
+    try:
+        yield
+    except Interrupted:
+        raise  # which has been said already, within
+    except BaseException as error:
+        if not _is_interrupt(error):
+            raise
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        raise Interrupted(f"interrupted; {what_remains}") from None
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or what an extension has made of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def describe(error: BaseException) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        message = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, KeyError) and error.args:
+        message = str(error.args[0])  # its own text is in quotes
+    else:
+        message = str(error)
+    message = _folded(message)
+    if isinstance(error, _EXPECTED) and message:
+        return message
+    return f"{type(error).__name__}: {message or 'no more is known'} (--debug shows where)"
+
+
+def _message_of(error: click.ClickException) -> str:
+    message = _folded(error.format_message())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{message.rstrip('.')}. See '{error.ctx.command_path} --help'"
+    return message
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_closed_pipe(error: Exception) -> bool:
+    """Whether the reader of the output has gone, as head does; click ends quietly then."""
+    return isinstance(error, OSError) and error.errno == errno.EPIPE
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {_folded(str(message))}", err=True)

@@ -1,0 +1,50 @@
+"""``streamgda fit``."""
+
+from __future__ import annotations
+
+import click
+
+from streamgda.cli.contents import document_of, summary_of
+from streamgda.cli.data import Data, to_learn
+from streamgda.cli.models import Wanted, model_options
+from streamgda.cli.outputs import check_apart, check_replaceable
+from streamgda.cli.running import Running, running_options
+
+
+@click.command()
+@to_learn
+@model_options(default="qda")
+@click.option("--exact", is_flag=True, help="Exact sums: the same bits however the rows are cut or ordered.")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Save what the model is made of, and no model: merge makes models of it.",
+)
+@click.option("--out", required=True, metavar="FILE", help="Where to save: a file or a URL.")
+@running_options
+def fit(data: Data, wanted: Wanted, exact: bool, statistics: bool, out: str, run: Running) -> None:
+    """Learn a model from labelled data.
+
+    It takes one read and bounded memory, whatever the size of the data.
+
+    DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
+    .zarr. The model is saved as a small Parquet file. It replaces one that stands there, but no other file.
+
+    \b
+    Examples:
+      streamgda fit monday.parquet --target kind --features length,width --out model.parquet
+      streamgda fit days --target kind --model lda --out model.parquet
+      streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
+    """
+    from streamgda import accumulate
+
+    wanted.check()
+    check_replaceable(out)
+    source = data.labelled()
+    check_apart(out, source)
+    needed = wanted.kind(**wanted.params)._needed()
+    with run.anywhere() as where:
+        counted = accumulate(source, exact=exact, **needed, **where)
+    saved = counted if statistics else wanted.made_of(counted)
+    saved.save(out)
+    run.tell({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")

@@ -1,0 +1,48 @@
+"""The command ``streamgda`` and its subcommands."""
+
+from __future__ import annotations
+
+import click
+
+import streamgda
+from streamgda.cli.errors import OneLineErrors
+from streamgda.cli.evaluate import evaluate
+from streamgda.cli.fit import fit
+from streamgda.cli.inspect import inspect
+from streamgda.cli.merge import merge
+from streamgda.cli.plot import plot
+from streamgda.cli.predict import predict
+from streamgda.cli.refresh import refresh
+from streamgda.cli.update import update
+
+
+@click.group(
+    "streamgda",
+    cls=OneLineErrors,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(streamgda.__version__)
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Gaussian discriminant analysis of data that does not fit in memory or never stops coming.
+
+    Models are learnt from Parquet datasets and Zarr stores of any size in one read, saved as small Parquet
+    files, updated with more data, and put to work:
+
+    \b
+      streamgda fit monday.parquet --target kind --out model.parquet
+      streamgda update model.parquet tuesday.parquet --target kind
+      streamgda predict model.parquet wednesday.parquet --out scored
+      streamgda evaluate model.parquet labelled.parquet --target kind
+      streamgda COMMAND --help
+
+    The exit code is 0 if all went well, 1 for bad data, 2 for bad usage and 130 after Ctrl-C. Errors are one
+    line; --debug, which each command takes, shows where they come from.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for command in (fit, update, merge, refresh, predict, evaluate, inspect, plot):
+    main.add_command(command)

@@ -1,0 +1,52 @@
+"""``streamgda merge``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streamgda.cli.contents import document_of, statistics_of, summary_of
+from streamgda.cli.models import Wanted, model_options
+from streamgda.cli.outputs import check_replaceable
+from streamgda.cli.running import Reporting, reporting_options
+from streamgda.cli.verdicts import warn_of_faults
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@model_options(default=None)
+@click.option("--out", required=True, metavar="FILE", help="Where to save: a file or a URL.")
+@reporting_options
+def merge(files: tuple[str, ...], wanted: Wanted, out: str, run: Reporting) -> None:
+    """Add up models or statistics of different data.
+
+    FILE is what fit, update, merge or refresh have saved. The sum is of the kind of the files, with the
+    parameters of the first; or, with --model, the model that is made of their statistics. So one FILE of
+    statistics becomes a model.
+
+    \b
+    Examples:
+      streamgda merge monday.parquet tuesday.parquet --out week.parquet
+      streamgda merge statistics.parquet --model lda --shrinkage 0.1 --out model.parquet
+    """
+    wanted.check()
+    check_replaceable(out)
+    total = _sum_of(files, as_statistics=wanted.model is not None)
+    saved = total if wanted.model is None else wanted.made_of(total)
+    saved.save(out)
+    warn_of_faults(saved)
+    run.tell({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")
+
+
+def _sum_of(files: tuple[str, ...], *, as_statistics: bool) -> Any:
+    from streamgda import load
+
+    total: Any = None
+    for file in files:
+        part = statistics_of(load(file)) if as_statistics else load(file)
+        try:
+            total = part if total is None else total.merge(part)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file} cannot be added to {files[0]}: {error}") from error
+    return total

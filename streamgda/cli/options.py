@@ -1,0 +1,57 @@
+"""Options that several commands share, handed to a command as one object of each kind."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
+
+
+def bad_usage(message: str) -> click.UsageError:
+    """The error of options that do not go together, which points to the help of the command."""
+    return click.UsageError(message, click.get_current_context())
+
+
+def bundled(name: str, kind: type[Any], options: Sequence[Option]) -> Option:
+    """Options for a command that takes their values as one dataclass, in the argument `name`."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_bundle(**values: Any) -> Any:
+            own = {field.name: values.pop(field.name) for field in fields(kind) if field.name in values}
+            return command(**values, **{name: kind(**own)})
+
+        decorated: Command = with_bundle
+        for option in reversed(options):  # click lists last what decorates first
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def some_of(*choices: str) -> Any:
+    """The callback of an option that takes some of a few names, with commas between them."""
+
+    def split(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+        names = split_names(context, parameter, value) or []
+        for name in names:
+            if name not in choices:
+                raise click.BadParameter(f"{name!r} is none of {', '.join(choices)}.")
+        return names
+
+    return split
+
+
+def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """Names with commas between them; one that holds a comma itself is put in double quotes."""
+    if value is None:
+        return None
+    (names,) = csv.reader([value])
+    return names

@@ -1,0 +1,663 @@
+"""The command line as users run it: real processes, real data, and what is left when things go wrong."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+import tomllib
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sklearn.discriminant_analysis
+import sklearn.naive_bayes
+import zarr
+from click.testing import CliRunner
+from sklearn import metrics
+from sklearn.datasets import load_digits, load_iris
+
+import streamgda
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_parquet,
+    scan_zarr,
+)
+from streamgda.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
+COMMANDS = ["fit", "update", "merge", "refresh", "predict", "evaluate", "inspect", "plot"]
+
+
+def environment(**more):
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}
+
+
+def start(folder, *arguments, **options):
+    command = [sys.executable, "-m", "streamgda", *map(str, arguments)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **options}
+    return subprocess.Popen(command, cwd=folder, text=True, **options)
+
+
+def run(folder, *arguments, code=0, **options):
+    """What a process says on stdout if all goes well, and on stderr if it is to end with another code."""
+    process = start(folder, *arguments, **options)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    if code == 0:
+        assert err == ""
+        return out
+    assert out == ""
+    return err
+
+
+def fails(folder, *arguments, code=1, **options):
+    """The one line that a process which fails says."""
+    err = run(folder, *arguments, code=code, **options)
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def invoke(folder, *arguments, code=0):
+    """The same in this process, for what needs no process of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        result = CliRunner().invoke(main, [*map(str, arguments)])
+    assert result.exit_code == code, result.output
+    if code:
+        assert result.stdout == ""
+        assert result.stderr.startswith("Error: ")
+        assert result.stderr.count("\n") == 1
+        return result.stderr
+    return result.stdout
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def iris():
+    bunch = load_iris(as_frame=True)
+    frame = bunch.data.set_axis(FEATURES, axis=1)
+    frame["kind"] = bunch.target_names[bunch.target]
+    frame["id"] = np.arange(150)
+    return frame.sample(frac=1, random_state=0, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, iris):
+    """A folder of data, and models that the library has learnt from it."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "days").mkdir()
+    iris.to_parquet(folder / "iris.parquet", index=False)
+    iris[:80].to_parquet(folder / "days" / "1.parquet", index=False)
+    iris[80:].to_parquet(folder / "days" / "2.parquet", index=False)
+    (folder / "damaged.parquet").write_bytes((folder / "iris.parquet").read_bytes()[:2000])
+    X, y = load_digits(return_X_y=True)
+    group = zarr.open_group(folder / "digits.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(500, 64))
+    group.create_array("y", data=y, chunks=(500,))
+    source = scan_parquet(folder / "iris.parquet", "kind", features=FEATURES)
+    QuadraticDiscriminantAnalysis().fit(source).save(folder / "model.parquet")
+    LinearDiscriminantAnalysis().fit(source).save(folder / "lda.parquet")
+    accumulate(source).save(folder / "statistics.parquet")
+    GaussianNB().fit(scan_zarr(folder / "digits.zarr")).save(folder / "digits.parquet")
+    (folder / "cut.parquet").write_bytes((folder / "model.parquet").read_bytes()[:1000])
+    return folder
+
+
+NAMES = ",".join(FEATURES)
+FIT = ["fit", "days", "--target", "kind", "--out", "m"]
+
+# ---------------------------------------------------------------------- what the commands do
+
+
+def test_fit_learns_from_parquet_what_scikit_learn_learns_in_memory(made, iris, tmp_path):
+    out = tmp_path / "model.parquet"
+    said = run(made, "fit", "days", "--target", "kind", "--features", NAMES, "--out", out)
+    assert said == f"QuadraticDiscriminantAnalysis: 150 rows, 3 classes, 4 features\nsaved in {out}\n"
+    peer = sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis().fit(iris[FEATURES], iris["kind"])
+    model = streamgda.load(out)
+    np.testing.assert_allclose(
+        model.predict_proba(iris[FEATURES]), peer.predict_proba(iris[FEATURES]), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_fit_takes_the_parameters_of_the_estimators(made, tmp_path):
+    out = tmp_path / "model.parquet"
+    source = scan_parquet(made / "iris.parquet", "kind", features=FEATURES)
+    for options, expected in (
+        (["--model", "lda", "--shrinkage", "auto"], LinearDiscriminantAnalysis(shrinkage="auto")),
+        (["--model", "qda", "--reg-param", "0.1"], QuadraticDiscriminantAnalysis(reg_param=0.1)),
+        (["--shrinkage", "0.2", "--exact"], QuadraticDiscriminantAnalysis(shrinkage=0.2, exact=True)),
+        (["--model", "nb", "--var-smoothing", "1e-3"], GaussianNB(var_smoothing=1e-3)),
+        (["--model", "nb", "--priors", "0.5,0.3,0.2"], GaussianNB(priors=[0.5, 0.3, 0.2])),
+    ):
+        invoke(made, "fit", "iris.parquet", "--target", "kind", "--features", NAMES, "--out", out, *options)
+        model = streamgda.load(out)
+        assert repr(model) == repr(expected)
+        assert model.statistics_ == expected.fit(source).statistics_
+
+
+def test_fit_on_zarr_reports_in_json(made, tmp_path):
+    out = tmp_path / "model.parquet"
+    report = json.loads(run(made, "fit", "digits.zarr", "--model", "nb", "--out", out, "--json"))
+    X, y = load_digits(return_X_y=True)
+    assert (report["kind"], report["n_rows"], report["n_features"]) == ("GaussianNB", len(X), 64)
+    assert [(c["label"], c["count"]) for c in report["classes"]] == [*enumerate(np.bincount(y))]
+    peer = sklearn.naive_bayes.GaussianNB().fit(X, y)
+    assert (streamgda.load(out).predict(X) == peer.predict(X)).all()
+
+
+def test_statistics_become_any_model(made, iris, tmp_path):
+    saved = tmp_path / "statistics.parquet"
+    arguments = ["iris.parquet", "--target", "kind", "--features", NAMES, "--out", saved]
+    assert "ClassStatistics: 150 rows" in invoke(made, "fit", *arguments, "--statistics")
+    for name, kind in (("lda", LinearDiscriminantAnalysis), ("nb", GaussianNB)):
+        invoke(made, "merge", saved, "--model", name, "--out", tmp_path / "model.parquet")
+        expected = kind().fit(iris[FEATURES], iris["kind"])
+        model = streamgda.load(tmp_path / "model.parquet")
+        np.testing.assert_allclose(
+            model.predict_proba(iris[FEATURES]), expected.predict_proba(iris[FEATURES])
+        )
+
+
+def test_update_learns_more_into_the_same_file(made, iris, tmp_path):
+    model = tmp_path / "model.parquet"
+    GaussianNB().fit(scan_parquet(made / "days" / "1.parquet", "kind", features=FEATURES)).save(model)
+    said = run(made, "update", model, "days/2.parquet", "--target", "kind")
+    assert said.splitlines()[:2] == ["70 rows learnt", "GaussianNB: 150 rows, 3 classes, 4 features"]
+    peer = sklearn.naive_bayes.GaussianNB().fit(iris[FEATURES], iris["kind"])
+    np.testing.assert_allclose(
+        streamgda.load(model).predict_proba(iris[FEATURES]), peer.predict_proba(iris[FEATURES]), rtol=1e-6
+    )
+    assert names_in(tmp_path) == ["model.parquet"]
+
+
+def test_update_says_if_the_model_cannot_predict_any_more(made, iris, tmp_path):
+    iris[:3].assign(kind="new").to_parquet(tmp_path / "new.parquet")
+    arguments = ["update", made / "model.parquet", "new.parquet", "--target", "kind", "--out", "more.parquet"]
+    process = start(tmp_path, *arguments, "--json")
+    out, err = process.communicate()
+    assert process.returncode == 0
+    assert err.startswith("Warning: it cannot predict yet: class new: the covariance has rank 2 of 4")
+    assert json.loads(out)["rows_learnt"] == 3
+    assert streamgda.load(tmp_path / "more.parquet").statistics_.n_rows == 153
+
+
+def test_merge_adds_up_models(made, iris, tmp_path):
+    for day in "12":
+        source = scan_parquet(made / "days" / f"{day}.parquet", "kind", features=FEATURES)
+        QuadraticDiscriminantAnalysis(reg_param=0.01).fit(source).save(tmp_path / f"{day}.parquet")
+    report = json.loads(run(tmp_path, "merge", "1.parquet", "2.parquet", "--out", "both.parquet", "--json"))
+    assert report["n_rows"] == 150
+    assert report["parameters"]["reg_param"] == 0.01
+    both = streamgda.load(tmp_path / "both.parquet")
+    expected = QuadraticDiscriminantAnalysis(reg_param=0.01).fit(iris[FEATURES], iris["kind"])
+    np.testing.assert_allclose(both.predict_proba(iris[FEATURES]), expected.predict_proba(iris[FEATURES]))
+
+
+def test_refresh_reads_what_is_new_and_saves_a_model(made, iris, tmp_path):
+    (tmp_path / "days").mkdir()
+    (tmp_path / "days" / "1.parquet").write_bytes((made / "days" / "1.parquet").read_bytes())
+    arguments = ["refresh", "ledger", "days", "--target", "kind", "--features", NAMES]
+    assert run(tmp_path, *arguments).splitlines() == [
+        "read 1 file (1 new, 0 changed), reused 0, dropped 0",
+        "80 rows read, 80 held",
+        "new classes: setosa, versicolor, virginica",
+    ]
+    (tmp_path / "days" / "2.parquet").write_bytes((made / "days" / "2.parquet").read_bytes())
+    report = json.loads(run(tmp_path, *arguments, "--model", "lda", "--out", "lda.parquet", "--json"))
+    assert (report["added"], report["reused"], report["rows_held"]) == (["2.parquet"], ["1.parquet"], 150)
+    assert [len(drift["shift"]) for drift in report["drift"]] == [4, 4, 4]
+    expected = LinearDiscriminantAnalysis().fit(iris[FEATURES], iris["kind"])
+    model = streamgda.load(tmp_path / "lda.parquet")
+    np.testing.assert_allclose(model.predict_proba(iris[FEATURES]), expected.predict_proba(iris[FEATURES]))
+    assert "would read 0 files" in invoke(tmp_path, *arguments, "--dry-run")
+    said = json.loads(invoke(tmp_path, "inspect", "ledger", "--json"))
+    assert (said["files"], said["n_rows"], said["reads"]["target"]) == (2, 150, "kind")
+    assert "reads target='kind', missing='raise'" in invoke(tmp_path, "inspect", "ledger")
+
+
+def test_predict_writes_what_the_model_says_of_each_row_in_order(made, iris, tmp_path):
+    arguments = [made / "model.parquet", "days", "--out", tmp_path / "scored", "--keep", "id"]
+    said = run(made, "predict", *arguments)
+    assert said == f"150 rows in 2 parts\nwritten to {tmp_path / 'scored'}\n"
+    scored = pq.read_table(tmp_path / "scored").to_pandas()
+    peer = sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis().fit(iris[FEATURES], iris["kind"])
+    assert (scored["id"] == iris["id"]).all()
+    assert (scored["predicted_label"] == peer.predict(iris[FEATURES])).all()
+    np.testing.assert_allclose(
+        scored[[f"probability_{kind}" for kind in peer.classes_]],
+        peer.predict_proba(iris[FEATURES]),
+        rtol=1e-6,
+        atol=1e-9,
+    )
+    again = json.loads(invoke(made, "predict", *arguments, "--json"))
+    assert (again["n_rows"], again["n_parts"], again["n_found"]) == (150, 2, 2)
+
+
+def test_predict_takes_zarr_and_other_columns(made, tmp_path):
+    invoke(made, "predict", "digits.parquet", "digits.zarr", "--columns", "label,distance", "--keep", "y",
+           "--out", tmp_path / "scored")  # fmt: skip
+    scored = pq.read_table(tmp_path / "scored")
+    assert scored.column_names == ["y", "predicted_label", "distance"]
+    X, _ = load_digits(return_X_y=True)
+    model = streamgda.load(made / "digits.parquet")
+    found = model.predict(X)
+    assert (scored["predicted_label"].to_numpy() == found).all()
+    distances = model.mahalanobis(X)[np.arange(len(X)), found]  # the digits are their own positions
+    np.testing.assert_allclose(scored["distance"].to_numpy(), distances, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])
+def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(made, iris, tmp_path, missing, rows):
+    holed = iris.copy()
+    holed.loc[7, "petal_length"] = np.nan
+    holed.to_parquet(tmp_path / "holed.parquet")
+    arguments = [made / "model.parquet", "holed.parquet", "--target", "kind"]
+    assert "row 7: feature 'petal_length' is NaN" in invoke(tmp_path, "evaluate", *arguments, code=1)
+    report = json.loads(invoke(tmp_path, "evaluate", *arguments, "--missing", missing, "--json"))
+    assert (report["n_rows"], report["n_dropped"]) == (rows, 150 - rows)
+    arguments = [made / "model.parquet", "holed.parquet", "--missing", missing, "--out", "scored"]
+    said = invoke(tmp_path, "predict", *arguments)
+    assert said.startswith(
+        "150 rows in 1 part" if missing == "marginal" else "149 rows (1 dropped) in 1 part"
+    )
+
+
+def test_evaluate_finds_what_scikit_learn_finds(made, iris):
+    report = json.loads(run(made, "evaluate", "model.parquet", "days", "--target", "kind", "--json"))
+    model = streamgda.load(made / "model.parquet")
+    truth, found = iris["kind"], model.predict(iris[FEATURES])
+    probabilities = model.predict_proba(iris[FEATURES])
+    assert report["accuracy"] == metrics.accuracy_score(truth, found)
+    assert report["confusion_matrix"] == metrics.confusion_matrix(truth, found).tolist()
+    assert report["log_loss"] == pytest.approx(metrics.log_loss(truth, probabilities), rel=1e-9)
+    for k, of_class in enumerate(report["classes"]):
+        assert of_class["label"] == model.classes_[k]
+        area = metrics.roc_auc_score(truth == of_class["label"], probabilities[:, k])
+        assert of_class["roc_auc"] == pytest.approx(area, abs=of_class["roc_auc_error"] + 1e-12)
+    assert "accuracy 0.9800" in invoke(made, "evaluate", "model.parquet", "days", "--target", "kind")
+
+
+def test_json_holds_no_numbers_that_are_none(made, iris, tmp_path):
+    """Of rows of one class there is no ROC curve: its area is NaN, which JSON has not."""
+    iris[iris["kind"] == "setosa"].to_parquet(tmp_path / "one.parquet")
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    said = invoke(tmp_path, "evaluate", made / "model.parquet", "one.parquet", "--target", "kind", "--json")
+    assert json.loads(said, parse_constant=refuse)["classes"][0]["roc_auc"] is None
+
+
+def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
+    said = json.loads(run(made, "inspect", "model.parquet", "--json"))
+    assert said["kind"] == "QuadraticDiscriminantAnalysis"
+    assert said["feature_names"] == FEATURES
+    assert said["bytes"] == (made / "model.parquet").stat().st_size
+    assert [tuple(c.values()) for c in said["classes"]] == [
+        ("setosa", 50, 50.0),
+        ("versicolor", 50, 50.0),
+        ("virginica", 50, 50.0),
+    ]
+    assert said["verdicts"] == [{"model": said["kind"], "can_predict": True, "reason": None}]
+    accumulate(scan_parquet(made / "days" / "1.parquet", "kind", features=["sepal_width", "id"])).merge(
+        streamgda.ClassStatistics().update([[0.0, 0.0], [1.0, 1.0]], ["new", "new"])
+    ).save(tmp_path / "statistics.parquet")
+    lines = invoke(tmp_path, "inspect", "statistics.parquet").splitlines()
+    assert lines[0] == "ClassStatistics: 82 rows, 4 classes, 2 features"
+    assert lines[-3].startswith("QuadraticDiscriminantAnalysis cannot predict: class new: the covariance has")
+    assert lines[-2:] == ["LinearDiscriminantAnalysis can predict", "GaussianNB can predict"]
+
+
+def test_plot_draws_to_files_of_the_kind_that_they_are_named(made, tmp_path):
+    out = tmp_path / "roc.svg"
+    assert run(made, "plot", "roc", "model.parquet", "days", "--target", "kind", "--out", out) == (
+        f"drawn to {out}\n"
+    )
+    assert "<svg" in out.read_text()
+    assert "versicolor" in out.read_text()
+    starts = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+    of_data = ["days", "--target", "kind"]
+    for ending, arguments in (
+        (".png", ["regions", "model.parquet", "--show", "petal_length,petal_width"]),
+        (".pdf", ["projection", "lda.parquet"]),
+        (".png", ["precision-recall", "model.parquet", *of_data, "--show", "setosa,virginica"]),
+        (".png", ["confusion", "model.parquet", *of_data]),
+        (".svg", ["calibration", "model.parquet", *of_data]),
+        (".png", ["regions", "digits.parquet", "--show", "20,21"]),
+    ):
+        report = json.loads(invoke(made, "plot", *arguments, "--out", tmp_path / f"1{ending}", "--json"))
+        assert report == {"kind": arguments[0], "out": str(tmp_path / f"1{ending}")}
+        assert (tmp_path / f"1{ending}").read_bytes().startswith(starts[ending])
+    assert names_in(tmp_path) == ["1.pdf", "1.png", "1.svg", "roc.svg"]
+
+
+def test_without_matplotlib_plot_says_how_to_get_it(made, tmp_path):
+    (tmp_path / "matplotlib").mkdir()
+    (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError('there is none')")
+    env = environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    said = fails(made, "plot", "regions", "model.parquet", "--out", tmp_path / "1.png", env=env)
+    assert said == "Error: pictures need matplotlib: pip install 'streamgda[plot]'\n"
+
+
+def test_shuttle_from_the_shell(real_data, tmp_path):
+    """Singular classes are named and nothing is written; regularised, it is as the library has it."""
+    train, test = real_data / "shuttle_trn.parquet", real_data / "shuttle_tst.parquet"
+    arguments = ["fit", train, "--target", "class", "--out", "model.parquet"]
+    assert "class 2: the covariance has rank 8 of 9, from 37 rows" in fails(tmp_path, *arguments)
+    assert names_in(tmp_path) == []
+    run(tmp_path, *arguments, "--reg-param", "0.01")
+    expected = QuadraticDiscriminantAnalysis(reg_param=0.01).fit(scan_parquet(train, "class"))
+    report = json.loads(run(tmp_path, "evaluate", "model.parquet", test, "--target", "class", "--json"))
+    rows = pq.read_table(test).to_pandas()
+    labels = rows.pop("class")
+    assert report["accuracy"] == expected.score(rows, labels)
+    run(tmp_path, "predict", "model.parquet", test, "--columns", "label", "--out", "scored")
+    scored = pq.read_table(tmp_path / "scored")["predicted_label"].to_numpy()
+    assert (scored == expected.predict(rows)).all()
+
+
+# ---------------------------------------------------------------------- bad data is one line, and exit code 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit", "none.parquet", "--target", "kind", "--out", "{out}"], "no file or folder none.parquet"),
+        (["fit", "days", "--target", "kin", "--out", "{out}"], "no column 'kin'; did you mean 'kind'?"),
+        (
+            ["fit", "days", "--target", "id", "--out", "{out}"],
+            "column 'kind' is large_string and cannot be a",
+        ),
+        (["evaluate", "cut.parquet", "days", "--target", "kind"], "cut.parquet is truncated, damaged or no"),
+        (
+            ["predict", "model.parquet", "digits.zarr", "--out", "{out}"],
+            "has 64 features, the model was fitted",
+        ),
+        (
+            ["update", "model.parquet", "damaged.parquet", "--target", "kind"],
+            "damaged.parquet cannot be read",
+        ),
+        (["merge", "model.parquet", "digits.parquet", "--out", "{out}"], "digits.parquet cannot be added to"),
+        (["plot", "regions", "none.parquet", "--out", "{out}.png"], "there is no file none.parquet"),
+    ],
+)
+def test_bad_data_is_one_line(made, tmp_path, arguments, said):
+    out = tmp_path / "out"
+    assert said in fails(made, *(argument.format(out=out) for argument in arguments))
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["predict", "statistics.parquet", "days", "--out", "{out}"], "merge statistics.parquet --model qda"),
+        (["predict", "model.parquet", "days", "--keep", "none", "--out", "{out}"], "no column 'none'"),
+        (["evaluate", "model.parquet", "days", "--target", "id"], "labels of different kinds"),
+        (["evaluate", "digits.parquet", "days", "--target", "id"], "'kind' is large_string and cannot be a"),
+        (["update", "digits.parquet", "iris.parquet", "--target", "kind"], "states of 64 and 5 features"),
+        (["merge", "none.parquet", "--out", "{out}"], "there is no file none.parquet"),
+        (["merge", "model.parquet", "--model", "nb", "--priors", "1", "--out", "{out}"], "3 classes"),
+        (["inspect", "days"], "days is a folder, but no ledger"),
+        (["refresh", "{out}", "digits.zarr"], "a ledger keeps up with files"),
+        (["inspect", "days/1.parquet"], "1.parquet is a Parquet file of something else"),
+        (["plot", "projection", "model.parquet", "--out", "{out}.png"], "only LinearDiscriminantAnalysis"),
+        (["plot", "roc", "model.parquet", "days", "--target", "kind", "--show", "x", "--out", "{out}.png"],
+         "'x' is none of the classes"),
+        (["fit", "digits.zarr", "--target", "z", "--out", "{out}"], "there is no array 'z'"),
+        (["fit", "foo://bar", "--target", "z", "--out", "{out}"], "foo"),
+    ],
+)  # fmt: skip
+def test_more_bad_data(made, tmp_path, arguments, said):
+    assert said in invoke(made, *(argument.format(out=tmp_path / "out") for argument in arguments), code=1)
+    assert names_in(tmp_path) == []
+
+
+def test_debug_shows_where_an_error_comes_from(made, tmp_path):
+    said = run(made, "fit", "none", "--target", "kind", "--out", tmp_path / "m", "--debug", code=1)
+    assert said.startswith("Traceback (most recent call last):")
+    assert said.splitlines()[-1] == "FileNotFoundError: there is no file or folder none"
+
+
+# ---------------------------------------------------------------------- bad usage is exit code 2
+
+
+def test_bad_usage_is_one_line_that_points_to_the_help(made):
+    assert fails(made, "fit", "days", "--target", "kind", code=2) == (
+        "Error: Missing option '--out'. See 'streamgda fit --help'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["guess"], "No such command 'guess'. See 'streamgda --help'"),
+        (["--fast"], "No such option '--fast'. See 'streamgda --help'"),
+        (["fit", "days", "--out", "m"], "Missing option '--target': the column of labels. See"),
+        (["fit", "--target", "kind", "--out", "m"], "Missing argument 'DATA...'"),
+        (["fit", "", "--target", "kind", "--out", "m"], "a path is empty"),
+        ([*FIT, "--model", "svm"], "'svm' is not one of 'qda'"),
+        ([*FIT, "--shrinkage", "2"], "none of auto, oas and a number"),
+        ([*FIT, "--priors", "0.5,0.6"], "does not sum to 1"),
+        ([*FIT, "--priors", "a,b"], "is no list of numbers"),
+        ([*FIT, "--model", "lda", "--reg-param", "0.1"],
+         "--reg-param is none of the parameters of --model lda"),
+        ([*FIT, "--scheduler", "fast"], "'fast' is none of threads"),
+        (["fit", "digits.zarr", "days", "--out", "m"], "A Zarr store is read alone"),
+        (["fit", "digits.zarr", "--features", "a,b", "--out", "m"], "the one array of rows"),
+        (["merge", "model.parquet", "--priors", "1", "--out", "m"], "choose one with --model"),
+        (["refresh", "ledger", "days", "--target", "kind", "--out", "m"], "--out and --model go together"),
+        (["predict", "model.parquet", "days", "--out", "m", "--columns", "labels"], "'labels' is none of"),
+        (["plot", "roc", "model.parquet", "--out", "1.png"], "roc needs DATA"),
+        (["plot", "regions", "model.parquet", "days", "--out", "1.png"], "of the model alone, without DATA"),
+        (["plot", "roc", "model.parquet", "days", "--target", "kind", "--out", "1.txt"], "does not end in"),
+        (["plot", "projection", "lda.parquet", "--show", "a", "--out", "1.png"], "--show is not for"),
+    ],
+)  # fmt: skip
+def test_more_bad_usage(made, arguments, said):
+    assert said in invoke(made, *arguments, code=2)
+
+
+# ---------------------------------------------------------------------- nothing is lost or half-written
+
+
+def test_what_is_no_model_is_not_overwritten(made, tmp_path):
+    data, before = tmp_path / "data.parquet", (made / "iris.parquet").read_bytes()
+    data.write_bytes(before)
+    arguments = ["fit", "data.parquet", "--target", "kind", "--features", NAMES, "--out"]
+    assert "will not overwrite data.parquet" in invoke(tmp_path, *arguments, "data.parquet", code=1)
+    assert data.read_bytes() == before
+    for _ in range(2):
+        assert "saved in model.parquet" in invoke(tmp_path, *arguments, "model.parquet")
+    os.mkfifo(tmp_path / "pipe")
+    for out, said in (
+        ("none/model.parquet", f"there is no folder {tmp_path / 'none'}"),
+        (".", "it is a folder or no regular file"),
+        ("pipe", "it is a folder or no regular file"),
+        ("data.parquet/model", "Not a directory"),
+    ):
+        assert said in invoke(tmp_path, *arguments, out, code=1)
+    assert names_in(tmp_path) == ["data.parquet", "model.parquet", "pipe"]
+
+
+def test_nothing_is_written_where_it_would_be_read_as_data(made, tmp_path):
+    for command in (
+        ["fit", "days", "--target", "kind", "--out", "days/model.parquet"],
+        ["predict", "model.parquet", "days", "--out", "days/scored"],
+        ["refresh", "days/ledger", "days", "--target", "kind"],
+    ):
+        assert "would be" in invoke(made, *command, code=1)
+    assert "folder of other things" in invoke(
+        made, "refresh", "digits.zarr", "days", "--target", "kind", code=1
+    )
+    assert names_in(made / "days") == ["1.parquet", "2.parquet"]
+
+
+@pytest.fixture(scope="module")
+def long_work(tmp_path_factory):
+    """Files that take a while, a model of them, and what it says of them."""
+    folder, rng = tmp_path_factory.mktemp("long"), np.random.default_rng(0)
+    (folder / "days").mkdir()
+    for day in range(8):
+        X, y = rng.normal(size=(100_000, 8)), rng.integers(0, 4, 100_000)
+        table = pa.table({**{f"x{j}": X[:, j] + y for j in range(8)}, "y": y})
+        pq.write_table(table, folder / "days" / f"{day}.parquet")
+    QuadraticDiscriminantAnalysis().fit(scan_parquet(folder / "days", "y")).save(folder / "model.parquet")
+    return folder
+
+
+def interrupt(process):
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, ""), err
+    return err.splitlines()[-1]
+
+
+def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
+    arguments = [
+        "predict",
+        "model.parquet",
+        "days",
+        "--features",
+        ",".join(f"x{j}" for j in range(8)),
+        "--out",
+    ]
+    process = start(long_work, *arguments, tmp_path / "scored", "--scheduler", "synchronous")
+    while process.poll() is None and not [*tmp_path.glob("scored/part-*")]:
+        time.sleep(0.001)
+    said = interrupt(process)
+    assert said == (
+        f"Error: interrupted; what is finished stays in {tmp_path / 'scored'}, and the same command goes on"
+    )
+    parts = names_in(tmp_path / "scored")
+    assert 0 < len(parts) < 8
+    assert all(pq.read_metadata(tmp_path / "scored" / part).num_rows == 100_000 for part in parts)
+    said = invoke(long_work, *arguments, tmp_path / "scored")
+    assert f"800,000 rows in 8 parts, {len(parts)} of them from before" in said
+    invoke(long_work, *arguments, tmp_path / "at_once")
+    assert pq.read_table(tmp_path / "scored") == pq.read_table(tmp_path / "at_once")
+
+
+def test_fit_leaves_what_was_there_after_ctrl_c(long_work, tmp_path):
+    before = (long_work / "model.parquet").read_bytes()
+    (tmp_path / "model.parquet").write_bytes(before)
+    arguments = [long_work / "days", "--target", "y", "--out", "model.parquet", "--exact", "--progress"]
+    process = start(tmp_path, "fit", *arguments, "--scheduler", "synchronous")
+    assert process.stderr.read(5).strip()  # the bar is there, so rows are being read
+    assert interrupt(process) == "Error: interrupted; no file is half-written"
+    assert names_in(tmp_path) == ["model.parquet"]
+    assert (tmp_path / "model.parquet").read_bytes() == before
+
+
+def test_a_reader_that_goes_away_is_no_error(made):
+    process = start(made, "inspect", "model.parquet")
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+# ---------------------------------------------------------------------- where it runs and what it shows
+
+
+def test_a_cluster_learns_the_same_bits(made, client, tmp_path):
+    arguments = ["days", "--target", "kind", "--features", NAMES, "--out"]
+    address = client.scheduler.address
+    run(made, "fit", *arguments, tmp_path / "there.parquet", "--scheduler", address)
+    invoke(made, "fit", *arguments, tmp_path / "here.parquet", "--scheduler", "synchronous")
+    assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
+    assert "there is no column" in invoke(made, "fit", "days", "--target", "x", "--out", tmp_path / "m",
+                                          "--scheduler", address, code=1)  # fmt: skip
+    invoke(made, "predict", "model.parquet", "days", "--out", tmp_path / "scored", "--scheduler", address)
+    assert pq.read_table(tmp_path / "scored").num_rows == 150
+
+
+def test_a_cluster_that_is_not_there_is_said_soon(made, tmp_path):
+    arguments = ["fit", "days", "--target", "kind", "--features", NAMES, "--out", tmp_path / "m"]
+    said = fails(made, *arguments, "--scheduler", "tcp://127.0.0.1:1")
+    assert said == "Error: Timed out trying to connect to tcp://127.0.0.1:1 after 5 s\n"
+
+
+def test_progress_is_shown_in_a_terminal_alone(made, tmp_path):
+    arguments = ["fit", "days", "--target", "kind", "--features", NAMES, "--out", tmp_path / "model.parquet"]
+    shown = in_terminal(made, *arguments)
+    assert "150/150" in shown
+    assert "rows/s" in shown
+    assert in_terminal(made, *arguments, "--quiet") == ""
+    assert run(made, *arguments, "--quiet") == ""  # which is also quiet on stderr
+
+
+def in_terminal(folder, *arguments):
+    """What a process whose stderr is a terminal writes to it."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 100))
+    process = start(folder, *arguments, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while read := os.read(ours, 1 << 16):
+            shown += read
+    except OSError:  # how Linux says that the other side has closed
+        pass
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, bool(out)) == (0, "--quiet" not in arguments)
+    os.close(ours)
+    return shown.decode()
+
+
+# ---------------------------------------------------------------------- help
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from click.testing import CliRunner; from streamgda.cli.main import main\n"
+        "for command in ([], *([name] for name in main.commands)):\n"
+        "    assert CliRunner().invoke(main, [*command, '--help']).exit_code == 0\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert not set(done.stdout.split()) & {"numpy", "dask", "pyarrow", "sklearn", "zarr", "matplotlib"}
+
+
+def test_a_newcomer_finds_the_commands(tmp_path):
+    assert [*main.commands] == COMMANDS
+    said = invoke(tmp_path)
+    assert said == invoke(tmp_path, "--help")
+    assert all(f"\n  {name} " in said for name in COMMANDS)
+    assert "..." not in said.split("Commands:")[1]  # every summary fits its line
+    assert invoke(tmp_path, "--version") == f"streamgda, version {streamgda.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_says_what_it_does_and_what_it_is_without(name, tmp_path):
+    said = invoke(tmp_path, name, "--help")
+    assert f"  streamgda {name} " in said
+    for option in main.commands[name].params:
+        if isinstance(option, click.Option):
+            assert option.help
+            known = option.is_flag and not option.secondary_opts  # then it is not done without
+            assert known or option.required or option.show_default or "[default: " in option.help or (
+                "[required" in option.help
+            ), option.name  # fmt: skip
+
+
+def test_the_script_is_the_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"streamgda": f"{main.callback.__module__}:main"}
