@@ -31,6 +31,7 @@ SKLEARN = "scikit-learn: predict_proba, batch by batch"
 EVALUATE = "streamgda: evaluate, from Parquet"
 UPDATE = "streamgda: Evaluation.update, in memory"
 METRICS = "scikit-learn: metrics, in memory"
+TO_ZARR = "streamgda: predict_dataset, to Zarr"
 ALL_COLUMNS = "streamgda: predict_dataset, density and distance too"
 BATCH = 65_536
 
@@ -45,7 +46,7 @@ def fitted(folder: Path) -> Any:
 
 def predict_parts(folder: Path, out: Path, columns: tuple[str, ...]) -> Callable[[], Any]:
     """What is timed: one call, planning included."""
-    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet"):
+    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet", "zarr"):
         importlib.import_module(module)
     from streamgda import predict_dataset
 
@@ -215,6 +216,7 @@ def main() -> None:
         results = contest(
             [
                 Contender(OURS, predict_parts, (folder, work / "ours", every[:2])),
+                Contender(TO_ZARR, predict_parts, (folder, work / "ours.zarr", every[:2])),
                 Contender(ALL_COLUMNS, predict_parts, (folder, work / "all", every)),
                 Contender(SKLEARN, predict_batches, (folder, work / "theirs")),
                 Contender(EVALUATE, evaluate_source, (folder,)),

@@ -107,6 +107,18 @@ class Block:
             matrix[:, j] = column
         return matrix
 
+    def between(self, start: int, stop: int) -> Block:
+        """Some of the rows; their `n_dropped` is none."""
+        rows = slice(start, stop)
+        return replace(
+            self,
+            features=_rows(self.features, rows),
+            codes=self.codes[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            n_dropped=0,
+            row_name=partial(_name_after, self.row_name, start),
+        )
+
     def refuse_values(self, powers: str = "squares") -> None:
         """Raise the error that names the first value which statistics cannot hold.
 

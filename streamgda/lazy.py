@@ -37,8 +37,8 @@ def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callab
         def on_rows(model: Any, X: Any) -> Any:
             if not is_dask(X):
                 return method(model, X)
-            _check(model, X)
-            model = _as_it_is(model)
+            check_lazy(model, X)
+            model = as_it_is(model)
             score = partial(method, model)
             if hasattr(X, "map_partitions"):
                 return _on_frame(score, model, X, columns(model))
@@ -49,8 +49,8 @@ def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callab
     return lazy
 
 
-def _check(model: Any, X: Any) -> None:
-    """Refuse now what each worker would refuse later."""
+def check_lazy(model: Any, X: Any) -> None:
+    """Refuse Dask rows now, where each worker would refuse them later."""
     check_is_fitted(model)
     if getattr(X, "ndim", None) != 2:
         raise ValueError("Dask rows must have two dimensions, rows and features")
@@ -64,8 +64,8 @@ def _check(model: Any, X: Any) -> None:
         )
 
 
-def _as_it_is(model: Any) -> Any:
-    """A model with statistics of its own."""
+def as_it_is(model: Any) -> Any:
+    """The model with statistics of its own, so that what it learns later changes nothing."""
     twin = copy(model)
     twin.statistics_ = model.statistics_.copy()
     return twin

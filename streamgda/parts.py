@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike
 from typing import Any, Self
 
@@ -15,6 +16,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.filesystems import fsspec_of, resolve
+from streamgda.output import Field, Output, Part, fingerprint_of, schema_of
+from streamgda.source import SplitToScore
 from streamgda.tables import TEMPORARY
 
 _KEY = b"streamgda.prediction"
@@ -22,32 +25,29 @@ _FOOTER_READERS = 16
 
 
 @dataclass(frozen=True)
-class PartFolder:
+class PartFolder(Output[Part]):
     """The folder, on any filesystem of pyarrow's or fsspec's."""
 
     filesystem: pafs.FileSystem
     path: str
+    schema: pa.Schema
 
     @classmethod
-    def at(cls, path: str | PathLike[str], filesystem: Any = None) -> Self:
+    def at(cls, path: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Self:
         """The folder at a path or URL."""
-        return cls(*resolve(path, filesystem))
+        return cls(*resolve(path, filesystem), schema_of(fields))
 
-    def prepare(self, fingerprints: Mapping[str, str]) -> dict[str, int]:
-        """Make the folder ready for parts of these names and fingerprints.
+    def parts(self, splits: Sequence[SplitToScore], made_by: Any) -> list[Part]:
+        """A file for each split."""
+        width = max(5, len(str(len(splits) - 1)))
+        return [
+            Part(split, f"part-{i:0{width}}.parquet", fingerprint_of([made_by, split.identity]))
+            for i, split in enumerate(splits)
+        ]
 
-        Whatever an earlier run left unfinished, or wrote of something else, is removed.
-
-        Returns
-        -------
-        dict of str to int
-            The parts that are there already, and the rows of each.
-
-        Raises
-        ------
-        ValueError
-            If the folder holds a file that was not written here.
-        """
+    def prepare(self, parts: Sequence[Part]) -> dict[str, int]:
+        """Make the folder, and remove from it what is not one of these parts, or not whole."""
+        fingerprints = {part.name: part.fingerprint for part in parts}
         self.filesystem.create_dir(self.path, recursive=True)
         names = sorted(self._names())
         with ThreadPoolExecutor(_FOOTER_READERS) as readers:
@@ -82,18 +82,12 @@ class PartFolder:
         mark = (footer.metadata or {}).get(_KEY)
         return None if mark is None else (mark.decode(), footer.num_rows)
 
-    def write(self, name: str, fingerprint: str, tables: Iterable[pa.Table]) -> int:
-        """Write a part under a hidden name, and rename it when it is whole.
-
-        Returns
-        -------
-        int
-            How many rows it has.
-        """
-        unfinished = f"{self.path}/.{name}.{uuid.uuid4().hex}{TEMPORARY}"
+    def write(self, part: Part, tables: Iterable[pa.Table]) -> int:
+        """Write a part under a hidden name, and rename it when it is whole."""
+        unfinished = f"{self.path}/.{part.name}.{uuid.uuid4().hex}{TEMPORARY}"
         try:
-            n_rows = self._write_file(unfinished, fingerprint, tables)
-            self.filesystem.move(unfinished, f"{self.path}/{name}")
+            n_rows = self._write_file(unfinished, part.fingerprint, tables)
+            self.filesystem.move(unfinished, f"{self.path}/{part.name}")
         except BaseException:
             with suppress(OSError):
                 self.filesystem.delete_file(unfinished)
@@ -101,17 +95,19 @@ class PartFolder:
         return n_rows
 
     def _write_file(self, path: str, fingerprint: str, tables: Iterable[pa.Table]) -> int:
+        tables = iter(tables)
+        first = next(tables, self.schema.empty_table())  # a file without rows is a part too
+        marked = first.schema.with_metadata({_KEY: fingerprint})
+        tables = chain([first], tables)
+        del first  # or it would be held to the end
         n_rows = 0
-        with self.filesystem.open_output_stream(path, compression=None) as file:
-            writer: pq.ParquetWriter | None = None
+        with (
+            self.filesystem.open_output_stream(path, compression=None) as file,
+            pq.ParquetWriter(file, marked, use_dictionary=_repetitive(marked)) as writer,
+        ):
             for table in tables:
-                if writer is None:
-                    marked = table.schema.with_metadata({_KEY: fingerprint})
-                    writer = pq.ParquetWriter(file, marked, use_dictionary=_repetitive(marked))
                 writer.write_table(table.replace_schema_metadata(marked.metadata).cast(marked))
                 n_rows += table.num_rows
-            if writer is not None:
-                writer.close()
         return n_rows
 
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, get_args
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 
 from streamgda.blas import single_blas_thread
 from streamgda.blocks import Block
-from streamgda.labels import code_dtype
+from streamgda.lazy import is_dask
+from streamgda.lazy_answers import lazy_answers
+from streamgda.output import Field, Output, Part, fingerprint_of
 from streamgda.parts import PartFolder
 from streamgda.passes import add_up, compute_plan, plan_fold
+from streamgda.predicted import Column, Questions
 from streamgda.schedulers import scheduler_for
-from streamgda.scoring import Model, check_features, check_model, judged_pieces
-from streamgda.source import Source, SourceToScore, Split, SplitToScore
+from streamgda.scoring import Model, check_features, check_model
+from streamgda.source import Source, SourceToScore
 from streamgda.sources.parquet import scan_parquet
-
-Column = Literal["label", "probabilities", "log_density", "distance"]
 
 _FORMAT = 1
 
@@ -37,9 +37,9 @@ class Written:
     n_rows : int
         Rows of the predictions.
     n_parts : int
-        Files that they are in.
+        Files, or runs of Zarr chunks, that they are in.
     n_found : int
-        How many of these files were there already, from a run that did not end.
+        How many of these were there already, from a run that did not end.
     n_dropped : int
         Rows that the source left out because something was missing.
     """
@@ -58,41 +58,67 @@ class Written:
         )
 
 
+@overload
 def predict_dataset(
     model: Model,
-    source: Source | str | PathLike[str] | Sequence[str | PathLike[str]],
+    source: Any,
     out: str | PathLike[str],
+    *,
+    columns: Sequence[Column] = ...,
+    keep: Sequence[str] = ...,
+    filesystem: Any = ...,
+    scheduler: Any = ...,
+    progress: bool = ...,
+) -> Written: ...
+
+
+@overload
+def predict_dataset(
+    model: Model, source: Any, out: None = None, *, columns: Sequence[Column] = ..., keep: Sequence[str] = ...
+) -> Any: ...
+
+
+def predict_dataset(
+    model: Model,
+    source: Any,
+    out: str | PathLike[str] | None = None,
     *,
     columns: Sequence[Column] = ("label", "probabilities"),
     keep: Sequence[str] = (),
     filesystem: Any = None,
     scheduler: Any = None,
     progress: bool = False,
-) -> Written:
-    """Score a Parquet or Zarr dataset, and write the predictions as a folder of Parquet files.
+) -> Any:
+    """Score a dataset: Parquet or Zarr into Parquet or Zarr, or a Dask collection into a lazy one.
 
-    The rows, and their order when the files are read in the order of their names, are those of the input.
-    Each task writes a file, under another name until it is whole. Started again after it was stopped, it
-    leaves the files that are there as they are, if they come from the same model and the same input.
+    The rows and their order are those of the input; of Parquet files, when they are read in the order of
+    their names. Each task writes a part of its own: a file, which has another name until it is whole, or a
+    run of whole Zarr chunks. Started again after it was stopped, it leaves the parts that are there as they
+    are, if they come from the same model and the same input. A Zarr group cannot be opened as one until all
+    of it is written.
 
     Parameters
     ----------
     model : estimator
         Fitted.
-    source : source, path, URL, glob or list of them
-        Made by `scan_parquet` or `scan_zarr`, with or without a target. Of a path, the columns that are the
-        features of the model are read; of one that ends in ".zarr", the array "X".
-    out : path or URL
-        A folder for the predictions alone; made, if there is none.
+    source : source, path, URL, glob or list of them, dask DataFrame or dask array
+        Made by `scan_parquet` or `scan_zarr`, with or without a target. Of a path or a DataFrame, the columns
+        that are the features of the model are read; of a path that ends in ".zarr", the array "X".
+    out : path or URL, optional
+        A place for the predictions alone: a Zarr group, of format 3, if it ends in ".zarr", else a folder of
+        Parquet files; made, if there is none. Of a Dask collection, leave it out.
     columns : sequence of str, default=("label", "probabilities")
-        What to write:
+        What to tell of each row:
 
         - "label": the class predicted, as `predicted_label`;
-        - "probabilities": p(k | x) of each class k, as `probability_k`;
+        - "probabilities": p(k | x) of each class k, as `probability_k`; in Zarr, as one array
+          `probabilities` of shape (n_rows, n_classes), whose attribute `classes` names its columns;
         - "log_density": ln p(x) under the mixture of the classes, as `log_density`;
         - "distance": the Mahalanobis distance from the mean of the class predicted, as `distance`.
     keep : sequence of str, optional
-        Columns of the input, keys of its partitions, or Zarr arrays of one dimension, to write beside these.
+        Columns of the input, keys of its partitions, or Zarr arrays of one dimension, to have beside these.
+        Zarr holds no nulls, but for NaN in floats and NaT in times, no decimals and no lists; times with a
+        zone are those of UTC.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `out` is; found from `out` where not given.
     scheduler : optional
@@ -102,41 +128,63 @@ def predict_dataset(
 
     Returns
     -------
-    Written
-        How many rows and files there are now.
+    Written, or a dask DataFrame
+        How many rows and parts there are now. Of a Dask collection, the columns, which are yet to be
+        computed, or written with its own `to_parquet`; with the index of a DataFrame.
 
     Raises
     ------
     ValueError
-        If a feature or a column to keep is missing, a row cannot be scored, or `out` holds other files; the
-        message says where. Files that are finished stay.
+        If a feature or a column to keep is missing, a row cannot be scored, `out` holds something else, or
+        rows that may be left out (by a filter, or ``missing="drop"``) are to be written to Zarr, where each
+        has its place beforehand; the message says where. Parts that are finished stay.
 
     Examples
     --------
-    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile, zarr
     >>> from streamgda import GaussianNB, predict_dataset, scan_parquet
     >>> folder = tempfile.mkdtemp()
     >>> table = pa.table({"id": [7, 8, 9, 10], "x": [1.0, 2.0, 6.0, 9.0], "kind": list("aabb")})
     >>> pq.write_table(table, f"{folder}/1.parquet")
-    >>> model = GaussianNB().fit(scan_parquet(folder, "kind", features=["x"]))
-    >>> predict_dataset(model, folder, f"{folder}/scored", columns=["label"], keep=["id"])
+    >>> source = scan_parquet(f"{folder}/1.parquet", "kind", features=["x"])
+    >>> model = GaussianNB().fit(source)
+    >>> predict_dataset(model, source, f"{folder}/scored", columns=["label"], keep=["id"])
     Written(n_rows=4, n_parts=1, n_found=0, n_dropped=0)
     >>> pq.read_table(f"{folder}/scored").to_pydict()
     {'id': [7, 8, 9, 10], 'predicted_label': ['a', 'a', 'b', 'b']}
+    >>> _ = predict_dataset(model, source, f"{folder}/scored.zarr")
+    >>> group = zarr.open_group(f"{folder}/scored.zarr", mode="r")
+    >>> group["probabilities"].shape, group["probabilities"].attrs["classes"]
+    ((4, 2), ['a', 'b'])
     """
     check_model(model)
+    questions = Questions.checked(model, columns)
+    kept = tuple(dict.fromkeys(keep))
+    _check_apart(questions, kept)
+    if is_dask(source):
+        _refuse_on_dask(out, filesystem, scheduler, progress)
+        return lazy_answers(questions, source, kept)
+    if out is None:
+        raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
     source = _as_source(model, source)
     check_features(model, source)
     scheduler = scheduler_for(source, scheduler)
-    job = _Job(model, PartFolder.at(out, filesystem), _checked(columns), tuple(dict.fromkeys(keep)))
-    _check_apart(job)
-    parts = _parts(job, source)
-    done = job.folder.prepare({part.name: part.fingerprint for part in parts})
+    splits = source.to_score(kept)
+    if not splits:
+        raise ValueError(f"there is nothing to predict: {source!r} has no rows")
+    fields = [
+        *(Field(name, (name,), kind) for name, kind in source.kept_types(kept).items()),
+        *questions.fields,
+    ]
+    output = _output_at(out, filesystem, fields)
+    parts = output.parts(splits, _made_by(questions, kept))
+    done = output.prepare(parts)
     written = Written(sum(done.values()), len(done), len(done))
     groups = [[part] for part in parts if part.name not in done]
     if groups:
-        plan = plan_fold(groups, write_parts, add_up, job)
+        plan = plan_fold(groups, write_parts, add_up, _Job(questions, output))
         written += compute_plan(plan, scheduler, progress)
+    output.finish(parts)
     return written
 
 
@@ -147,41 +195,12 @@ def predict_dataset(
 class _Job:
     """What all the tasks have in common."""
 
-    model: Model
-    folder: PartFolder
-    columns: tuple[Column, ...]
-    keep: tuple[str, ...]
-
-    @property
-    def names(self) -> list[str]:
-        """The columns to write, but for those kept."""
-        named = {
-            "label": ["predicted_label"],
-            "probabilities": [f"probability_{label}" for label in self.model.classes_],
-            "log_density": ["log_density"],
-            "distance": ["distance"],
-        }
-        return [name for column in self.columns for name in named[column]]
-
-
-@dataclass(frozen=True)
-class _Part(Split):
-    """A part of the input, and the file that becomes of it."""
-
-    split: SplitToScore
-    name: str
-    fingerprint: str
-
-    @property
-    def n_rows(self) -> int | None:
-        return self.split.n_rows
-
-    def blocks(self) -> Iterator[Block]:
-        return self.split.blocks()
+    questions: Questions
+    output: Output[Any]
 
 
 def _as_source(model: Model, source: Any) -> SourceToScore:
-    if isinstance(source, str | PathLike) and os.fspath(source).rstrip("/").endswith(".zarr"):
+    if _is_zarr(source):
         from streamgda.sources.zarr import scan_zarr
 
         source = scan_zarr(os.fspath(source), None)
@@ -190,96 +209,83 @@ def _as_source(model: Model, source: Any) -> SourceToScore:
         source = scan_parquet(source, features=None if names is None else [str(name) for name in names])
     if not isinstance(source, SourceToScore):
         raise TypeError(
-            f"{source!r} cannot be scored part by part; scan Parquet or Zarr. On Dask collections, the "
-            "methods of the model are lazy"
+            f"{source!r} cannot be scored part by part; scan Parquet or Zarr, or give a Dask collection "
+            "itself"
         )
     return source
 
 
-def _checked(columns: Sequence[Column]) -> tuple[Column, ...]:
-    choices = get_args(Column)
-    if isinstance(columns, str) or not columns or not set(columns) <= set(choices):
-        raise ValueError(f"columns must be some of {', '.join(map(repr, choices))}; got {columns!r}")
-    return tuple(dict.fromkeys(columns))
+def _is_zarr(place: Any) -> bool:
+    return isinstance(place, str | PathLike) and os.fspath(place).rstrip("/").endswith(".zarr")
 
 
-def _check_apart(job: _Job) -> None:
-    for name in job.keep:
-        if name in job.names:
+def _output_at(out: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Output[Any]:
+    if not _is_zarr(out):
+        return PartFolder.at(out, filesystem, fields)
+    from streamgda.chunks import ChunkedGroup
+
+    return ChunkedGroup.at(out, filesystem, fields)
+
+
+def _check_apart(questions: Questions, keep: Sequence[str]) -> None:
+    for name in keep:
+        if name in questions.names:
             raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
 
 
-def _parts(job: _Job, source: SourceToScore) -> list[_Part]:
-    splits = source.to_score(job.keep)
-    if not splits:
-        raise ValueError(f"there is nothing to predict: {source!r} has no rows")
-    what = [_FORMAT, _digest(job.model), job.columns, job.keep]
-    width = max(5, len(str(len(splits) - 1)))
-    return [
-        _Part(split, f"part-{i:0{width}}.parquet", _hashed([what, split.identity]))
-        for i, split in enumerate(splits)
-    ]
+def _made_by(questions: Questions, keep: Sequence[str]) -> list[Any]:
+    return [_FORMAT, _digest(questions.model), questions.columns, keep]
 
 
 def _digest(model: Model) -> str:
     """What tells models apart: their parameters, and the sums that they were learnt from."""
     statistics, params = model.statistics_, model.get_params(deep=False)
-    digest = hashlib.sha256(_hashed([type(model).__name__, params, statistics.classes]).encode())
+    digest = hashlib.sha256(fingerprint_of([type(model).__name__, params, statistics.classes]).encode())
     for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
         digest.update(np.ascontiguousarray(sums).tobytes())
     return digest.hexdigest()
 
 
-def _hashed(values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, default=_plain).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -> None:
+    if out is not None:
+        raise ValueError(
+            "what comes of a Dask collection is one too: leave out out, and write what is returned with its "
+            "to_parquet(...)"
+        )
+    if filesystem is not None or scheduler is not None or progress:
+        raise ValueError(
+            "filesystem, scheduler and progress are for what is written at once; of a Dask collection, give "
+            "them to compute() or to_parquet()"
+        )
 
 
 # ---------------------------------------------------------------------- tasks
 
 
-def write_parts(parts: Sequence[_Part], job: _Job) -> Written:
-    """One task: score parts of the input, and write a file for each."""
+def write_parts(parts: Sequence[Part], job: _Job) -> Written:
+    """One task: score parts of the input, and write them."""
     with single_blas_thread:
         return add_up([_write(part, job) for part in parts])
 
 
-def _write(part: _Part, job: _Job) -> Written:
+def _write(part: Part, job: _Job) -> Written:
     n_dropped = 0
 
     def tables() -> Iterator[pa.Table]:
         nonlocal n_dropped
         for block, kept in part.split.unlabelled():
             n_dropped += block.n_dropped
-            yield pa.table({**kept, **dict(zip(job.names, _predicted(job, block), strict=True))})
+            yield _table(job, block, kept)
 
-    n_rows = job.folder.write(part.name, part.fingerprint, tables())
+    n_rows = job.output.write(part, tables())
     return Written(n_rows, 1, 0, n_dropped)
 
 
-def _predicted(job: _Job, block: Block) -> list[pa.Array]:
-    """The columns to write, in order, of the rows of a block."""
-    n_rows, classes = len(block.codes), job.model.classes_
-    codes = np.empty(n_rows, dtype=code_dtype(len(classes)))
-    probabilities = np.empty((len(classes) if "probabilities" in job.columns else 0, n_rows))
-    density, distance = np.empty((2, n_rows))
-    wanted = {"log_density": "log_density" in job.columns, "distance": "distance" in job.columns}
-    for piece, verdicts in judged_pieces(job.model, block, **wanted):
-        codes[piece] = verdicts.codes
-        if len(probabilities):
-            probabilities[:, piece] = verdicts.probabilities.T
-        if verdicts.log_density is not None:
-            density[piece] = verdicts.log_density
-        if verdicts.distance is not None:
-            distance[piece] = verdicts.distance
-    labels = pa.array(classes).take(pa.array(codes))
-    made: dict[str, Any] = {
-        "label": [labels],
-        "probabilities": probabilities,
-        "log_density": [density],
-        "distance": [distance],
-    }
-    return [pa.array(values) for column in job.columns for values in made[column]]
+def _table(job: _Job, block: Block, kept: Mapping[str, Any]) -> pa.Table:
+    classes = pa.array(job.questions.model.classes_)
+    answers = job.questions.answers(block, lambda codes: classes.take(pa.array(codes)))
+    table = pa.table({**kept, **answers})
+    try:
+        return job.output.checked(table)
+    except ValueError as error:
+        raise ValueError(f"counted from {block.row_name(0)}: {error}") from error

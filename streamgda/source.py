@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from streamgda.blocks import Block
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
@@ -45,9 +46,18 @@ class SplitToScore(Split):
     def identity(self) -> Any:
         """What tells which rows of which version of the data these are, as plain values."""
 
+    @property
+    @abstractmethod
+    def keeps_all_rows(self) -> bool:
+        """Whether all the `n_rows` come out, since neither a filter nor ``missing="drop"`` takes any away."""
+
     @abstractmethod
     def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows, in order: all as if of one class, and the other columns by name."""
+
+    def around(self, start: int, stop: int) -> tuple[SplitToScore, int]:
+        """The least that can be read with rows `start` to `stop` in it, and how many rows come before it."""
+        return self, 0
 
 
 class Source(ABC):
@@ -130,6 +140,10 @@ class SourceToScore(Source):
         ValueError
             If one of these is missing.
         """
+
+    @abstractmethod
+    def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of columns to keep."""
 
 
 def runs(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:

@@ -56,6 +56,70 @@ def test_regions_are_where_each_class_is_predicted_from_two_features(model, feat
     assert (drawn.get_array() == display.response).all()
 
 
+FIXED = [
+    ({0: 5.8, 1: 3.0}, (2, 3)),
+    ({"petal width (cm)": 1.5, "sepal length (cm)": 6.5}, ("petal length (cm)", 1)),
+    ({-1: 0.2}, (2, 0)),
+]
+
+
+@every_model
+@pytest.mark.parametrize(("fixed", "features"), FIXED)
+def test_regions_are_what_is_predicted_of_rows_with_the_fixed_values(model, fixed, features):
+    X, y = iris()
+    fitted = model(priors=[0.2, 0.3, 0.5], missing="marginal").fit(X, y)
+    display = DecisionRegionsDisplay.from_estimator(
+        fitted, features=features, fixed=fixed, grid_resolution=40
+    )
+    rows = X.iloc[:1].loc[[0] * 1600] * np.nan
+    rows.iloc[:, positions(X, features)] = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
+    rows.iloc[:, positions(X, fixed)] = list(fixed.values())
+    assert (KINDS[display.response.ravel()] == fitted.predict(rows)).all()
+    if len(fixed) == 2:
+        plain = model(priors=[0.2, 0.3, 0.5]).fit(X, y)
+        assert (KINDS[display.response.ravel()] == plain.predict(rows)).all()
+
+
+@every_model
+@pytest.mark.parametrize(("fixed", "features"), FIXED)
+def test_ellipses_are_those_of_the_rows_of_a_class_with_the_fixed_values(model, fixed, features):
+    """From the precision of all these features: Σ = P₁₁⁻¹, μ = μ₁ − P₁₁⁻¹ P₁₂ (x₂ − μ₂)."""
+    X, y = iris()
+    fitted = model(var_smoothing=0).fit(X, y) if model is GaussianNB else model().fit(X, y)
+    display = DecisionRegionsDisplay.from_estimator(fitted, features=features, fixed=fixed)
+    shown, held = positions(X, features), [at % 4 for at in positions(X, fixed)]
+    for k, label in enumerate(KINDS):
+        covariance = fitted.statistics_.covariance()
+        if model is GaussianNB:
+            covariance = np.diag(fitted.var_[k])
+        elif model is QuadraticDiscriminantAnalysis:
+            covariance = covariance[k]
+        precision = np.linalg.inv(covariance[np.ix_([*shown, *held], [*shown, *held])])
+        conditional = np.linalg.inv(precision[:2, :2])
+        gap = np.array(list(fixed.values())) - X[y == label].mean().to_numpy()[held]
+        mean = X[y == label].mean().to_numpy()[shown] - conditional @ precision[:2, 2:] @ gap
+        np.testing.assert_allclose(display.means[k], mean)
+        np.testing.assert_allclose(display.covariances[k], conditional, atol=1e-12)
+        assert display.ellipses_[k][0].center == pytest.approx(mean)
+
+
+def test_the_title_says_what_holds_of_the_other_features():
+    X, y = iris()
+    model = GaussianNB().fit(X, y)
+
+    def title(model=model, **options):
+        return DecisionRegionsDisplay.from_estimator(model, grid_resolution=5, **options).ax_.get_title()
+
+    assert title() == "2 other features marginalised"
+    assert title(fixed={3: 0.25}) == "petal width (cm) = 0.25, 1 other feature marginalised"
+    assert title(fixed={3: 0.25, 2: 5}) == "petal length (cm) = 5, petal width (cm) = 0.25"
+    assert title(GaussianNB().fit(X.iloc[:, :2], y)) == ""
+    many = GaussianNB().fit(np.hstack([X, X]), y)
+    assert (
+        title(many, fixed=dict.fromkeys(range(2, 7), 1.0)) == "5 features fixed, 1 other feature marginalised"
+    )
+
+
 @every_model
 @pytest.mark.parametrize("features", PAIRS)
 def test_an_ellipse_holds_its_share_of_the_rows_of_its_class(model, features):
@@ -156,6 +220,9 @@ def test_two_features_of_a_singular_model():
     display = DecisionRegionsDisplay.from_estimator(model, features=["petal width (cm)", "again"])
     assert min(ellipse.height for (ellipse, _) in display.ellipses_) == pytest.approx(0, abs=1e-6)
     assert set(display.response.ravel()) == {0, 1, 2}
+    slice_ = DecisionRegionsDisplay.from_estimator(model, features=[0, "again"], fixed={3: 1.0})
+    assert slice_.covariances[:, 1, 1] == pytest.approx(0, abs=1e-9)  # it is what the fixed one is
+    assert slice_.means[:, 1] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +233,10 @@ def test_two_features_of_a_singular_model():
         ({"features": [3, -1]}, "two features are needed"),
         ({"features": [0, 4]}, "the model has 4 features, numbered from 0; got 4"),
         ({"features": ["petal", 1]}, "no feature 'petal'; it has 'sepal length"),
+        ({"fixed": {0: 1.0}}, r"shown or fixed, and once; got fixed=\{0: 1.0\}"),
+        ({"fixed": {3: 1.0, "petal width (cm)": 2.0}}, "shown or fixed, and once"),
+        ({"fixed": {"petal": 1.0}}, "no feature 'petal'"),
+        ({"fixed": {2: np.nan}}, "fixed at finite values only"),
         ({"probabilities": [0.5, 1.0]}, "between 0 and 1"),
         ({"probabilities": []}, "between 0 and 1"),
     ],

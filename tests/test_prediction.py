@@ -128,6 +128,14 @@ def test_a_path_and_files_without_a_target(model, whole, folder, tmp_path):
         accumulate(scan_parquet(folder, features=NAMES))
 
 
+def test_a_file_without_rows_is_a_part_without_rows(model, source, folder, whole, tmp_path):
+    frame_of(0).to_parquet(folder / "1-empty.parquet", index=False)
+    source = scan_parquet(folder, "kind", features=NAMES)
+    assert predict_dataset(model, source, tmp_path / "out", keep=["row"]).n_rows == len(whole)
+    assert pd.read_parquet(tmp_path / "out")["row"].tolist() == whole["row"].tolist()
+    assert predict_dataset(model, source, tmp_path / "out", keep=["row"]).n_found == 5
+
+
 def test_a_model_of_exact_statistics(source, model, tmp_path):
     exact = QuadraticDiscriminantAnalysis(exact=True).fit(source)
     predict_dataset(exact, source, tmp_path / "out", columns=["label"])
@@ -350,6 +358,8 @@ def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
         predict_dataset(model, scan_parquet(folder, features=["v", "u", "w"]), tmp_path / "out")
     with pytest.raises(TypeError, match="a model of this project is needed, got dict"):
         predict_dataset({}, source, tmp_path / "out")
+    with pytest.raises(TypeError, match="out must name the folder of Parquet files, or the Zarr group"):
+        predict_dataset(model, source)
     with pytest.raises(TypeError, match="cannot be scored part by part"):
         predict_dataset(model, scan_arrow(pq.read_table(folder), "kind", features=NAMES), tmp_path / "out")
     with pytest.raises(ValueError, match="through a client of a cluster"):

@@ -19,6 +19,7 @@ from streamgda import (
     GaussianNB,
     StatisticsLedger,
     accumulate,
+    chunks,
     load,
     predict_dataset,
     scan_parquet,
@@ -195,6 +196,40 @@ def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
     scored = pq.read_table("rows/scored", filesystem=pafs.FileSystem.from_uri("s3://rows")[0])
     assert scored["day"].to_pylist() == [1] * 400 + [2] * 600
     assert scored["predicted_label"].to_pylist() == model.predict(pd.DataFrame(X, columns=NAMES)).tolist()
+
+
+@pytest.mark.parametrize("how", ["url", "fsspec"])
+def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeypatch):
+    monkeypatch.setattr(chunks, "_MOST_ROWS_OF_CHUNK", 64)
+    source = scan_parquet("s3://rows/data", "y", features=NAMES)
+    model = GaussianNB().fit(source)
+    out, elsewhere = at(how, "rows/scored.zarr")
+
+    def predict():
+        return predict_dataset(model, source, out, keep=["y"], filesystem=elsewhere, scheduler="synchronous")
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(chunks.ChunkedGroup, "write", _interrupted_after_the_first())
+        predict()
+    with pytest.raises(FileNotFoundError):
+        zarr.open_group("s3://rows/scored.zarr", mode="r")
+    assert [predict().n_found for _ in range(2)] == [1, 2]
+    group = zarr.open_group("s3://rows/scored.zarr", mode="r")
+    assert group["y"][:].tolist() == Y.tolist()
+    assert group["predicted_label"][:].tolist() == model.predict(pd.DataFrame(X, columns=NAMES)).tolist()
+    assert sorted(group.keys()) == ["predicted_label", "probabilities", "y"]
+
+
+def _interrupted_after_the_first():
+    write, written = chunks.ChunkedGroup.write, []
+
+    def once(*arguments):
+        if written:
+            raise KeyboardInterrupt
+        written.append(write(*arguments))
+        return written[0]
+
+    return once
 
 
 def test_an_object_of_the_same_size_and_second_is_told_by_its_etag(parquet):

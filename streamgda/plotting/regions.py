@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.covariances import Array
 from streamgda.estimators.base import GaussianClassifier
+from streamgda.gaussians import Gaussians
 from streamgda.labels import Labels
 from streamgda.plotting.drawing import (
     PROBABILITIES,
@@ -25,13 +27,17 @@ from streamgda.plotting.drawing import (
 )
 
 _MARGIN = 0.05
+_MOST_IN_TITLE = 3
 
 
 class DecisionRegionsDisplay:
     """Ellipses of the classes over the decision regions of two features.
 
-    The other features are marginalised: both the ellipses and the regions are those of the densities of the
-    two features alone, whatever the others are. Make it with `from_estimator`.
+    The other features are marginalised, unless they are fixed at given values. Marginalised: both the
+    ellipses and the regions are those of the densities of the two features alone, whatever the others are.
+    Fixed: the regions are a slice through those of all the features, and the ellipses are those of the rows
+    of a class that have these values, however few they be. The title says which. Make it with
+    `from_estimator`.
 
     Parameters
     ----------
@@ -42,13 +48,15 @@ class DecisionRegionsDisplay:
     classes : ndarray of shape (n_classes,)
         The labels.
     means : ndarray of shape (n_classes, 2)
-        Means of the two features in each class.
+        Means of the two features in each class, given those that are fixed.
     covariances : ndarray of shape (n_classes, 2, 2)
         Their covariances.
     probabilities : sequence of float
         An ellipse holds this share of the rows of its class.
     xlabel, ylabel : str
         The names of the features.
+    title : str
+        What holds of the other features.
     points : ndarray of shape (n_rows, 2), optional
         Rows to draw.
     point_classes : ndarray of shape (n_rows,), optional
@@ -91,6 +99,7 @@ class DecisionRegionsDisplay:
         probabilities: Sequence[float] = PROBABILITIES,
         xlabel: str = "",
         ylabel: str = "",
+        title: str = "",
         points: Array | None = None,
         point_classes: Labels | None = None,
     ) -> None:
@@ -103,6 +112,7 @@ class DecisionRegionsDisplay:
         self.probabilities = probabilities
         self.xlabel = xlabel
         self.ylabel = ylabel
+        self.title = title
         self.points = points
         self.point_classes = point_classes
 
@@ -114,6 +124,7 @@ class DecisionRegionsDisplay:
         y: ArrayLike | None = None,
         *,
         features: Sequence[int | str] = (0, 1),
+        fixed: Mapping[int | str, float] | None = None,
         probabilities: Sequence[float] = PROBABILITIES,
         grid_resolution: int = 300,
         ax: Any = None,
@@ -125,12 +136,15 @@ class DecisionRegionsDisplay:
         estimator : GaussianNB, LinearDiscriminantAnalysis or QuadraticDiscriminantAnalysis
             Fitted.
         X : array-like of shape (n_rows, n_features), optional
-            Rows to draw over the regions, with all the features of the model. All of them are drawn, so pass
-            some hundreds.
+            Rows to draw over the regions, with all the features of the model. All of them are drawn, whatever
+            is fixed, so pass some hundreds.
         y : array-like of shape (n_rows,), optional
             Their labels, which give them the palette of their classes.
         features : pair of int or str, default=(0, 1)
             The two features to show, by position or name.
+        fixed : mapping of int or str to float, optional
+            Values for some of the other features, by position or name. What is neither shown nor fixed is
+            marginalised. If nothing is, the region of a point is what `predict` says of the row.
         probabilities : sequence of float, default=(0.5, 0.95)
             For each, an ellipse that holds this share of the rows of its class.
         grid_resolution : int, default=300
@@ -145,21 +159,22 @@ class DecisionRegionsDisplay:
         Raises
         ------
         ValueError
-            If `features` are not two features of the model, or a probability is not between 0 and 1.
+            If `features` are not two features of the model, what is fixed is none of its others or not
+            finite, or a probability is not between 0 and 1.
+
+        References
+        ----------
+        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorems 2.4.3 (marginal) and
+        2.5.1 (conditional, of which the ellipses are where features are fixed).
         """
         check_is_fitted(estimator)
         chosen = _two_features(estimator, features)
         check_probabilities(probabilities)
-        order = np.argsort(chosen)  # a marginal has its features in the order of the model
-        turned = np.argsort(order)
-        marginal = estimator._gaussians.marginal(np.isin(np.arange(estimator.n_features_in_), chosen))
-        means = marginal.means[:, turned]
-        n_classes = len(means)
-        covariances = np.array([marginal.covariance(k)[np.ix_(turned, turned)] for k in range(n_classes)])
+        plane = _Plane.through(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
+        means, covariances = plane.conditional()
         points = None if X is None else estimator._rows_of(X, missing="marginal")[:, chosen]
         xx0, xx1 = _grid(means, covariances, max(probabilities), points, grid_resolution)
-        grid = np.column_stack([xx0.ravel(), xx1.ravel()])[:, order]
-        scores = marginal.discriminants(grid) + estimator._finalised_now().log_priors
+        scores = plane.contrasts(xx0.ravel(), xx1.ravel()) + estimator._finalised_now().log_priors
         xlabel, ylabel = (_name_of(estimator, feature) for feature in chosen)
         return cls(
             xx0=xx0,
@@ -171,6 +186,7 @@ class DecisionRegionsDisplay:
             probabilities=probabilities,
             xlabel=xlabel,
             ylabel=ylabel,
+            title=_title(estimator, plane.values),
             points=points,
             point_classes=None if y is None else np.asarray(y),
         ).plot(ax)
@@ -201,6 +217,8 @@ class DecisionRegionsDisplay:
             xlabel=self.xlabel,
             ylabel=self.ylabel,
         )
+        if self.title and not self.ax_.get_title():  # the user's own stays
+            self.ax_.set_title(self.title, fontsize="small")
         draw_legend(self.ax_, self.classes)
         return self
 
@@ -222,11 +240,77 @@ class DecisionRegionsDisplay:
         )
 
 
+@dataclass(frozen=True)
+class _Plane:
+    """The plane of two features among those that are fixed; all others are marginalised.
+
+    Attributes
+    ----------
+    gaussians : Gaussians
+        The densities of the features shown and fixed, in the order of the model.
+    shown : list of int
+        Where the two features are among these.
+    fixed : list of int
+        Where those that are fixed are.
+    values : dict of int to float
+        The features of the model that are fixed, and their values.
+    """
+
+    gaussians: Gaussians
+    shown: list[int]
+    fixed: list[int]
+    values: dict[int, float]
+
+    @classmethod
+    def through(cls, estimator: GaussianClassifier[Any], chosen: list[int], values: dict[int, float]) -> Self:
+        held = sorted([*chosen, *values])
+        observed = np.isin(np.arange(estimator.n_features_in_), held)
+        gaussians = estimator._gaussians
+        return cls(
+            gaussians if observed.all() else gaussians.marginal(observed),
+            [held.index(feature) for feature in chosen],
+            [held.index(feature) for feature in values],
+            values,
+        )
+
+    def contrasts(self, x0: Array, x1: Array) -> Array:
+        """What tells the classes apart at points of the plane (n,): (n, K)."""
+        rows = np.empty((len(x0), len(self.shown) + len(self.fixed)))
+        rows[:, self.shown] = np.column_stack([x0, x1])
+        rows[:, self.fixed] = list(self.values.values())
+        return self.gaussians.contrasts(rows)
+
+    def conditional(self) -> tuple[Array, Array]:
+        """The means (K, 2) and covariances (K, 2, 2) of the features shown, given those fixed."""
+        n_classes, n_features = self.gaussians.means.shape
+        given = self.gaussians.marginal(np.isin(np.arange(n_features), self.fixed))
+        covariances = np.array([self.gaussians.covariance(k) for k in range(n_classes)])
+        across = covariances[:, self.shown][:, :, self.fixed]
+        regression = across @ np.array([given.precision(k) for k in range(n_classes)])
+        gaps = np.array(list(self.values.values())) - given.means
+        return (
+            self.gaussians.means[:, self.shown] + np.vecdot(regression, gaps[:, None, :]),
+            covariances[:, self.shown][:, :, self.shown] - regression @ across.transpose(0, 2, 1),
+        )
+
+
 def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | str]) -> list[int]:
     chosen = [_feature(estimator, feature) for feature in features]
     if len(set(chosen)) != 2 or len(chosen) != 2:
         raise ValueError(f"two features are needed; got {list(features)!r}")
     return chosen
+
+
+def _fixed_values(
+    estimator: GaussianClassifier[Any], chosen: list[int], fixed: Mapping[int | str, float]
+) -> dict[int, float]:
+    """The values of the features that are fixed, in the order of the features."""
+    values = {_feature(estimator, feature): float(value) for feature, value in fixed.items()}
+    if len(values) < len(fixed) or not values.keys().isdisjoint(chosen):
+        raise ValueError(f"a feature can be shown or fixed, and once; got fixed={dict(fixed)!r}")
+    if not np.isfinite(list(values.values())).all():
+        raise ValueError(f"features can be fixed at finite values only; got fixed={dict(fixed)!r}")
+    return dict(sorted(values.items()))
 
 
 def _feature(estimator: GaussianClassifier[Any], feature: int | str) -> int:
@@ -247,11 +331,22 @@ def _name_of(estimator: GaussianClassifier[Any], feature: int) -> str:
     return f"feature {feature}" if names is None else str(names[feature])
 
 
+def _title(estimator: GaussianClassifier[Any], values: dict[int, float]) -> str:
+    """What holds of the features that are not shown."""
+    said = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
+    if len(said) > _MOST_IN_TITLE:
+        said = [f"{len(said)} features fixed"]
+    if n_others := estimator.n_features_in_ - len(values) - 2:
+        said.append(f"{n_others} other feature{'s' * (n_others > 1)} marginalised")
+    return ", ".join(said)
+
+
 def _grid(
     means: Array, covariances: Array, probability: float, points: Array | None, resolution: int
 ) -> tuple[Array, Array]:
     """A grid that has room for the ellipses of a probability, and for the points."""
-    reach = np.sqrt(chi2.ppf(probability, 2) * np.einsum("kii->ki", covariances))
+    variances = np.maximum(np.einsum("kii->ki", covariances), 0)
+    reach = np.sqrt(chi2.ppf(probability, 2) * variances)
     corners = np.vstack([means - reach, means + reach, means[:0] if points is None else points])
     low, high = np.nanmin(corners, axis=0), np.nanmax(corners, axis=0)
     margin = np.where(high > low, _MARGIN * (high - low), 1.0)

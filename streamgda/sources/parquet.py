@@ -185,6 +185,10 @@ class ParquetSource(FileSource, SourceToScore):
         layout = replace(self._layout, roles=roles, kept=tuple(keep))
         return [replace(split, layout=layout) for split in self.splits()]
 
+    def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of columns to keep, as the dataset has them."""
+        return {name: self._dataset.schema.field(name).type for name in keep}
+
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         roles = self._layout.roles

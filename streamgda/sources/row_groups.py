@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,19 @@ class RowGroups(SplitToScore):
         """The file and its version, the row groups and the filter, as plain values."""
         filtered = None if self.layout.filter is None else str(self.layout.filter)
         return [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether all rows come out; a filter of partition keys alone lets through all or none of a file."""
+        by_partition = all(name in self.partition for name in self.layout.filter_columns.names)
+        return self.layout.roles.missing == "raise" and by_partition
+
+    def around(self, start: int, stop: int) -> tuple[RowGroups, int]:
+        """The row groups that hold some rows, and how many rows come before them."""
+        ends = dict(zip(self.rows_of_group, accumulate(self.rows_of_group.values()), strict=True))
+        held = {i: n for i, n in self.rows_of_group.items() if ends[i] > start and ends[i] - n < stop}
+        first = next(iter(held))
+        return replace(self, rows_of_group=held), ends[first] - held[first]
 
     def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the features, each row group once, and the columns kept beside them."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer, BufferPrototype
@@ -27,7 +28,9 @@ from streamgda.sources.faults import add_place, is_of_storage
 Version = tuple[int, int]
 
 _NUMBERS = "biuf"
-_LABELS = _NUMBERS + "UTO"
+_STRINGS = "UTO"
+_LABELS = _NUMBERS + _STRINGS
+_TIMES = "mM"
 
 
 def scan_zarr(
@@ -168,16 +171,28 @@ class ZarrSource(SourceToScore):
         if not isinstance(array, zarr.Array):
             known = ", ".join(sorted(repr(key) for key in group.array_keys()))
             raise ValueError(f"{self.where}: there is no array {name!r}; there are {known or 'none'}")
-        kinds = _LABELS if name == self.target or name in self.kept else _NUMBERS
+        role, kinds = self._role_of(name)
         if array.dtype.kind not in kinds:
-            role = {self.features: "the features", self.target: "the target"}.get(name, "the weight")
             raise ValueError(f"{self.where}: array {name!r} is {array.dtype} and cannot be {role}")
         return array
+
+    def _role_of(self, name: str) -> tuple[str, str]:
+        """What an array is, and the kinds of types that will do."""
+        if name in self.kept:
+            return "kept", _LABELS + _TIMES
+        if name == self.target:
+            return "the target", _LABELS
+        return "the features" if name == self.features else "the weight", _NUMBERS
 
     def to_score(self, keep: Sequence[str]) -> list[ZarrRows]:
         """The same parts to read: the features, and the arrays to keep beside them."""
         unlabelled = replace(self, target=None, weight=None, kept=tuple(keep))
         return unlabelled.splits()
+
+    def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of arrays to keep, as Arrow has them."""
+        _, *arrays = replace(self, target=None, weight=None, kept=tuple(keep)).arrays()
+        return {name: _arrow_type(array.dtype) for name, array in zip(keep, arrays, strict=True)}
 
     def splits(self) -> list[ZarrRows]:
         """Ranges of rows that begin where the chunks of all the arrays do."""
@@ -235,6 +250,15 @@ class ZarrRows(SplitToScore):
             del rows  # or they would be held while the next ones are read
 
     @property
+    def keeps_all_rows(self) -> bool:
+        """Whether all rows come out."""
+        return self.source.missing == "raise"
+
+    def around(self, start: int, stop: int) -> tuple[ZarrRows, int]:
+        """Just these rows."""
+        return replace(self, start=self.start + start, stop=self.start + stop), start
+
+    @property
     def identity(self) -> list[Any]:
         """The group, the rows, and the chunks that they are stored in, with their versions where known."""
         return [self.source.where, self.source.names, self.start, self.stop, sorted(self.stored.items())]
@@ -244,7 +268,7 @@ class ZarrRows(SplitToScore):
         for start, (rows, *others) in self._slabs():
             row_name = rows_of(self.source.where, start)
             block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8), row_name=row_name)
-            beside = dict(zip(self.source.kept, map(_fixed_kind, others), strict=True))
+            beside = dict(zip(self.source.kept, map(_for_arrow, others), strict=True))
             yield without_missing(block, beside, self.source.missing)
             del rows, block
 
@@ -281,9 +305,20 @@ class ZarrRows(SplitToScore):
             ) from error
 
 
-def _fixed_kind(values: NDArray[Any]) -> NDArray[Any]:
-    """Strings of variable length, which Arrow does not know, as objects; all else as it is."""
-    return values.astype(object) if values.dtype.kind == "T" else values
+def _for_arrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Values as a type that Arrow knows."""
+    return values.astype(object if values.dtype.kind in "TO" else _known_to_arrow(values.dtype), copy=False)
+
+
+def _arrow_type(dtype: np.dtype[Any]) -> pa.DataType:
+    return pa.string() if dtype.kind in _STRINGS else pa.from_numpy_dtype(_known_to_arrow(dtype))
+
+
+def _known_to_arrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """In the byte order of this machine; times in a unit of Arrow's."""
+    if dtype.kind in _TIMES and dtype.name.partition("[")[2] not in {"s]", "ms]", "us]", "ns]"}:
+        return np.dtype("M8[D]") if dtype == "M8[D]" else np.dtype(f"{dtype.kind}8[s]")
+    return dtype.newbyteorder("=")
 
 
 def _slabs(array: zarr.Array[Any], start: int, stop: int, size: int) -> Iterator[NDArray[Any]]:
