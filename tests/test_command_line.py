@@ -262,6 +262,14 @@ def test_predict_takes_zarr_and_other_columns(made, tmp_path):
     np.testing.assert_allclose(scored["distance"].to_numpy(), distances, rtol=1e-9)
 
 
+def test_predict_writes_zarr_where_it_is_named_so(made, tmp_path):
+    arguments = ["predict", "digits.parquet", "digits.zarr", "--out", tmp_path / "scored.zarr"]
+    assert json.loads(invoke(made, *arguments, "--json"))["n_rows"] == 1797
+    scored = zarr.open_group(tmp_path / "scored.zarr", mode="r")
+    expected = streamgda.load(made / "digits.parquet").predict_proba(load_digits().data)
+    np.testing.assert_allclose(scored["probabilities"][:], expected, rtol=1e-9, atol=1e-300)
+
+
 @pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])
 def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(made, iris, tmp_path, missing, rows):
     holed = iris.copy()
