@@ -19,7 +19,12 @@ from streamgda.cli.trained import loaded_model
 @click.command()
 @click.argument("model", metavar="MODEL")
 @to_score
-@click.option("--out", required=True, metavar="FOLDER", help="A folder of its own for the predictions.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="PLACE",
+    help="A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.",
+)
 @click.option(
     "--columns",
     metavar="A,B,...",
@@ -48,12 +53,13 @@ def predict(
     Examples:
       streamgda predict model.parquet wednesday.parquet --out scored
       streamgda predict model.parquet days --columns label,distance --keep id --out scored
+      streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
     from streamgda import predict_dataset
 
     trained = loaded_model(model, data)
     source = data.unlabelled(trained.statistics_.feature_names)
-    check_apart(f"{out}/part.parquet", source)
+    check_apart(out if out.rstrip("/").endswith(".zarr") else f"{out}/part.parquet", source)
     remains = f"what is finished stays in {out}, and the same command goes on"
     with interruptible(remains), run.anywhere() as where:
         written = predict_dataset(trained, source, out, columns=columns, keep=keep or (), **where)
