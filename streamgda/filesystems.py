@@ -47,7 +47,10 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     except pa.ArrowInvalid:
         from fsspec.core import url_to_fs
 
-        filesystem, name = url_to_fs(url)
+        try:
+            filesystem, name = url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise ValueError(f"{url}: {one_line(error)}") from error
         where = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
     return where, name
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from streamgda.blocks import Block
-from streamgda.source import Split, SplitToScore
+from streamgda.source import Source, Split, SplitToScore
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,10 @@ P = TypeVar("P", bound=Part)
 
 class Output(ABC, Generic[P]):
     """A place for predictions, which is written part by part, each wholly or not at all."""
+
+    def would_feed(self, source: Source) -> bool:
+        """Whether the source reads what is here, or would read what is written here."""
+        return False
 
     @abstractmethod
     def parts(self, splits: Sequence[SplitToScore], made_by: Any) -> list[P]:

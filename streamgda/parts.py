@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from streamgda.filesystems import fsspec_of, resolve
 from streamgda.output import Field, Output, Part, fingerprint_of, schema_of
-from streamgda.source import SplitToScore
+from streamgda.source import FileSource, Source, SplitToScore
 from streamgda.tables import TEMPORARY
 
 _KEY = b"streamgda.prediction"
@@ -36,6 +36,10 @@ class PartFolder(Output[Part]):
     def at(cls, path: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Self:
         """The folder at a path or URL."""
         return cls(*resolve(path, filesystem), schema_of(fields))
+
+    def would_feed(self, source: Source) -> bool:
+        """Whether the source reads files of this folder, or would."""
+        return isinstance(source, FileSource) and source.reads_from(self.filesystem, self.path)
 
     def parts(self, splits: Sequence[SplitToScore], made_by: Any) -> list[Part]:
         """A file for each split."""

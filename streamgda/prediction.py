@@ -177,6 +177,11 @@ def predict_dataset(
         *questions.fields,
     ]
     output = _output_at(out, filesystem, fields)
+    if output.would_feed(source):
+        raise ValueError(
+            f"{os.fspath(out)} lies in the folder of the input, where predictions would be taken for data; "
+            "choose another place"
+        )
     parts = output.parts(splits, _made_by(questions, kept))
     done = output.prepare(parts)
     written = Written(sum(done.values()), len(done), len(done))

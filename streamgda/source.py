@@ -124,6 +124,10 @@ class FileSource(Source):
         """Whether a Parquet file written to a path would be one of the files from then on."""
 
     @abstractmethod
+    def reads_from(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+        """Whether one of the files lies in a folder, or one written there would be one from then on."""
+
+    @abstractmethod
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """What is to be read of some of the files; of each the version that was listed, or an error."""
 

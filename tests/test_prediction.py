@@ -1,6 +1,7 @@
 """predict_dataset as a user sees it: the same rows in the same order, whatever happens on the way."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -372,11 +373,12 @@ def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_other_files_is_left_alone(model, source, folder):
-    before = stamps(folder)
+def test_a_folder_with_other_files_is_left_alone(model, source, folder, tmp_path):
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    before = stamps(other)
     with pytest.raises(ValueError, match=r"holds 0\.parquet, which is no part of predictions"):
-        predict_dataset(model, source, folder)
-    assert stamps(folder) == before
+        predict_dataset(model, source, other)
+    assert stamps(other) == before
 
 
 def test_a_row_that_no_class_reaches_is_named(model, source, whole, tmp_path):
@@ -399,3 +401,24 @@ def test_progress_counts_the_rows_that_are_left(model, source, tmp_path, capsys)
     with dask.config.set(scheduler="synchronous"):
         predict_dataset(model, source, tmp_path / "out", progress=True)
     assert "400/400" in capsys.readouterr().err
+
+
+def test_predictions_do_not_go_among_the_files_that_they_are_made_of(model, folder, source, tmp_path):
+    with pytest.raises(ValueError, match="lies in the folder of the input"):
+        predict_dataset(model, source, folder / "scored")
+    assert not (folder / "scored").exists()
+    before = stamps(folder)
+    with pytest.raises(ValueError, match="lies in the folder of the input"):
+        predict_dataset(model, source, folder)
+    assert stamps(folder) == before
+    predict_dataset(model, source, tmp_path / "out", keep=NAMES)
+    files = {file: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    for again in (tmp_path / "out", [str(file) for file in sorted(files)[1:]]):
+        with pytest.raises(ValueError, match="lies in the folder of the input"):
+            predict_dataset(model, again, tmp_path / "out")
+    assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == files
+
+
+def test_a_url_of_no_known_kind_is_named(model):
+    with pytest.raises(ValueError, match="nosuch://bucket/x.parquet: Protocol not known"):
+        predict_dataset(model, "nosuch://bucket/x.parquet", "out")

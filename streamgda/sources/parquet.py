@@ -239,6 +239,14 @@ class ParquetSource(FileSource, SourceToScore):
         """Whether a Parquet file written to a path would be one of the files from then on."""
         return bool(self._folder) and filesystem == self._dataset.filesystem and lists(self._folder, path)
 
+    def reads_from(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+        """Whether one of the files lies in a folder, or one written there would be one from then on."""
+        inside = f"{folder.rstrip('/')}/"
+        if self.would_find(filesystem, f"{inside}0.parquet"):
+            return True
+        here = filesystem == self._dataset.filesystem
+        return here and any(file.startswith(inside) for file in self._dataset.files)
+
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""
         known = {fragment.path: fragment for fragment in self._fragments()}
