@@ -47,7 +47,7 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     """The same with the batch and buffer sizes that this project found to be fastest."""
     import pyarrow.parquet as pq
 
-    from streamgda.source import READ_ELEMENTS
+    from streamgda.sources.base import READ_ELEMENTS
     from streamgda.sources.row_groups import READ_BUFFER
 
     def read(path: Path) -> int:

@@ -48,7 +48,7 @@ def blas_products(rows: int, features: int, classes: int, threads: int) -> Calla
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from streamgda.blocks import rows_per_block
+    from streamgda.blocks.block import rows_per_block
 
     size = rows_per_block(features)
     block = np.random.default_rng(0).normal(size=(features, max(1, size // classes)))

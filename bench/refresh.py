@@ -23,11 +23,11 @@ contest.limit_threads(THREADS)
 import numpy as np
 
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, scan_parquet
-from streamgda.filesystems import Version
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import Holding, Manifest
-from streamgda.source import InputFile
+from streamgda.sources.base import InputFile
+from streamgda.storage.filesystems import Version
 
 PASS = "a pass over all the files: accumulate"
 FIRST = "the first night: refresh an empty ledger"

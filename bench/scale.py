@@ -20,7 +20,7 @@ from bench.contest import limit_threads
 
 limit_threads(2)
 
-from streamgda.source import ROWS_PER_TASK, Source, Split
+from streamgda.sources.base import ROWS_PER_TASK, Source, Split
 
 SCALE = Path(__file__).with_name("SCALE.md")
 BYTES_PER_VALUE = 8

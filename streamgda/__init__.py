@@ -4,22 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamgda.accumulation import accumulate
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
-    from streamgda.evaluation import Evaluation
-    from streamgda.exact import ExactClassStatistics
+    from streamgda.estimators.saved import load
     from streamgda.ledger.ledger import StatisticsLedger
-    from streamgda.prediction import predict_dataset
-    from streamgda.scoring import evaluate, progressive_score
+    from streamgda.passes.accumulate import accumulate
+    from streamgda.scoring.evaluate import evaluate, progressive_score
+    from streamgda.scoring.evaluation import Evaluation
+    from streamgda.scoring.predict import predict_dataset
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
-    from streamgda.statistics import ClassStatistics
-    from streamgda.storage import load
-    from streamgda.window import WindowedStatistics
+    from streamgda.statistics.exact.state import ExactClassStatistics
+    from streamgda.statistics.floating.state import ClassStatistics
+    from streamgda.statistics.window import WindowedStatistics
 
 __all__ = [
     "ClassStatistics",
@@ -44,19 +44,19 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME_OF = {
-    "ClassStatistics": "streamgda.statistics",
-    "ExactClassStatistics": "streamgda.exact",
-    "Evaluation": "streamgda.evaluation",
+    "ClassStatistics": "streamgda.statistics.floating.state",
+    "ExactClassStatistics": "streamgda.statistics.exact.state",
+    "Evaluation": "streamgda.scoring.evaluation",
     "GaussianNB": "streamgda.estimators.naive_bayes",
     "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
     "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "StatisticsLedger": "streamgda.ledger.ledger",
-    "WindowedStatistics": "streamgda.window",
-    "accumulate": "streamgda.accumulation",
-    "load": "streamgda.storage",
-    "evaluate": "streamgda.scoring",
-    "predict_dataset": "streamgda.prediction",
-    "progressive_score": "streamgda.scoring",
+    "WindowedStatistics": "streamgda.statistics.window",
+    "accumulate": "streamgda.passes.accumulate",
+    "load": "streamgda.estimators.saved",
+    "evaluate": "streamgda.scoring.evaluate",
+    "predict_dataset": "streamgda.scoring.predict",
+    "progressive_score": "streamgda.scoring.evaluate",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",

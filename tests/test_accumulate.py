@@ -27,7 +27,7 @@ from streamgda import (
     accumulate,
     scan_parquet,
 )
-from streamgda.source import Source
+from streamgda.sources.base import Source
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 

@@ -6,7 +6,7 @@ import scipy.integrate
 import scipy.stats
 
 from streamgda import ClassStatistics
-from streamgda.drift import drift
+from streamgda.ledger.drift import drift
 
 RNG = np.random.default_rng(0)
 ZEROS = np.zeros(500, int)

@@ -14,7 +14,7 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from streamgda import Evaluation
-from streamgda.curves import LOWER_EDGES, N_BINS, bins_of
+from streamgda.scoring.curves import LOWER_EDGES, N_BINS, bins_of
 
 from .strategies import label_sets, partitions
 

@@ -7,12 +7,7 @@ import pytest
 import sklearn.discriminant_analysis
 import sklearn.naive_bayes
 
-from streamgda import (
-    ClassStatistics,
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-)
+from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from tests.strategies import KINDS
 
 RNG_SEED = 0

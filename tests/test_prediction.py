@@ -283,7 +283,7 @@ def test_parts_of_another_model_or_input_are_written_anew(model, source, folder,
 SCRIPT = """
 import sys
 from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parquet
-from streamgda.parts import PartFolder
+from streamgda.scoring.outputs.parquet import PartFolder
 import time
 
 slow = PartFolder._write_file

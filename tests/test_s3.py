@@ -19,12 +19,12 @@ from streamgda import (
     GaussianNB,
     StatisticsLedger,
     accumulate,
-    chunks,
     load,
     predict_dataset,
     scan_parquet,
     scan_zarr,
 )
+from streamgda.scoring.outputs import zarr as chunks
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)

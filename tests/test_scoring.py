@@ -98,7 +98,7 @@ def test_every_source_and_rows_in_memory_are_judged_alike(folder, model):
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "cluster"])
 def test_every_scheduler_gives_the_same_bits(folder, scheduler, request, monkeypatch):
-    monkeypatch.setattr("streamgda.source.ROWS_PER_TASK", 200)  # or all would be one task
+    monkeypatch.setattr("streamgda.sources.base.ROWS_PER_TASK", 200)  # or all would be one task
     fitted = QuadraticDiscriminantAnalysis().fit(X, Y)
     source = scan_parquet(folder, "y", features=["u", "v"], weight="w")
     expected = evaluate(fitted, source, scheduler="synchronous")

@@ -20,7 +20,7 @@ from streamgda import (
     accumulate,
     scan_parquet,
 )
-from streamgda.shrinkage import class_covariances, ledoit_wolf, oas
+from streamgda.estimators.shrinkage import class_covariances, ledoit_wolf, oas
 
 MODELS = [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 KINDS = [0.0, 0.3, 1.0, "auto", "oas"]

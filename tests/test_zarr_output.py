@@ -31,9 +31,9 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda import chunks as chunks_module
-from streamgda.aligned import aligned, chunk_length
-from streamgda.chunks import ChunkedGroup
+from streamgda.scoring.outputs import zarr as chunks_module
+from streamgda.scoring.outputs.alignment import aligned, chunk_length
+from streamgda.scoring.outputs.zarr import ChunkedGroup
 
 NAMES = ["u", "v", "w"]
 ALL = ("label", "probabilities", "log_density", "distance")
@@ -297,7 +297,7 @@ def stamps(path):
 SCRIPT = """
 import sys
 import time
-import streamgda.chunks as chunks
+import streamgda.scoring.outputs.zarr as chunks
 from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parquet
 
 chunks._MOST_ROWS_OF_CHUNK = 64

@@ -15,6 +15,7 @@ import click
 DEBUG = "streamgda.debug"
 
 _INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+
 _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.data import Data, to_judge
+from streamgda.cli.options import Data, to_judge
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.trained import loaded_model
+from streamgda.cli.saved import loaded_model
 
 if TYPE_CHECKING:
-    from streamgda.evaluation import Evaluation
+    from streamgda.scoring.evaluation import Evaluation
 
 
 @click.command()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
-from streamgda.cli.contents import document_of, summary_of
-from streamgda.cli.data import Data, to_learn
-from streamgda.cli.models import Wanted, model_options
+from streamgda.cli.options import Data, Wanted, model_options, to_learn
 from streamgda.cli.outputs import check_apart, check_replaceable
 from streamgda.cli.running import Running, running_options
+from streamgda.cli.saved import document_of, summary_of
 
 
 @click.command()

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from streamgda.cli.contents import counted, document_of, text_of
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.verdicts import verdicts_on
+from streamgda.cli.saved import counted, document_of, text_of, verdicts_on
 
 
 @click.command()
@@ -26,7 +25,7 @@ def inspect(path: str, run: Reporting) -> None:
       streamgda inspect model.parquet
       streamgda inspect ledger --json
     """
-    from streamgda.filesystems import resolve
+    from streamgda.storage.filesystems import resolve
 
     where, name = resolve(path)
     is_folder = where.get_file_info(name).type.name == "Directory"
@@ -41,14 +40,14 @@ def inspect(path: str, run: Reporting) -> None:
 
 def _file(path: str, where: Any, name: str) -> tuple[Any, dict[str, Any]]:
     from streamgda import load
-    from streamgda.filesystems import current_version
+    from streamgda.storage.filesystems import current_version
 
     return load(path), {"bytes": current_version(where, name).size}
 
 
 def _ledger(path: str, where: Any, name: str) -> tuple[Any, dict[str, Any]]:
     from streamgda import StatisticsLedger
-    from streamgda.filesystems import listing
+    from streamgda.storage.filesystems import listing
 
     files = listing(where, name)
     if not any(file.endswith("/manifest.parquet") for file in files):

@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 
-from streamgda.cli.contents import document_of, statistics_of, summary_of
-from streamgda.cli.models import Wanted, model_options
+from streamgda.cli.options import Wanted, model_options
 from streamgda.cli.outputs import check_replaceable
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.verdicts import warn_of_faults
+from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_faults
 
 
 @click.command()

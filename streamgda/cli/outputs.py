@@ -35,7 +35,7 @@ def check_replaceable(path: str) -> None:
         If something else does, which may be data.
     """
     from streamgda import load
-    from streamgda.filesystems import resolve
+    from streamgda.storage.filesystems import resolve
 
     check_folder_of(path)
     resolve(path)
@@ -50,8 +50,8 @@ def check_replaceable(path: str) -> None:
 
 def check_apart(path: str, source: Any) -> None:
     """Raise ValueError if what is written to `path` would be taken for data of the source from then on."""
-    from streamgda.filesystems import resolve
-    from streamgda.source import FileSource
+    from streamgda.sources.base import FileSource
+    from streamgda.storage.filesystems import resolve
 
     if isinstance(source, FileSource) and source.would_find(*resolve(path)):
         raise ValueError(
@@ -72,7 +72,7 @@ def check_ledger(path: str) -> None:
 
 def write_atomically(path: str, content: bytes) -> None:
     """Write a file under another name, and give it its own when it is whole."""
-    from streamgda.tables import TEMPORARY
+    from streamgda.storage.tables import TEMPORARY
 
     place = Path(path).expanduser()
     unfinished = place.with_name(f".{place.name}.{uuid.uuid4().hex}{TEMPORARY}")

@@ -7,13 +7,11 @@ from typing import Any
 
 import click
 
-from streamgda.cli.contents import counted
-from streamgda.cli.data import Data, to_score
 from streamgda.cli.errors import interruptible
-from streamgda.cli.options import some_of, split_names
+from streamgda.cli.options import Data, some_of, split_names, to_score
 from streamgda.cli.outputs import check_apart
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.trained import loaded_model
+from streamgda.cli.saved import counted, loaded_model
 
 
 @click.command()

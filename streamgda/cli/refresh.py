@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
-from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import interruptible
-from streamgda.cli.models import Wanted, model_options
-from streamgda.cli.options import bad_usage
+from streamgda.cli.options import Data, Wanted, bad_usage, model_options, to_learn
 from streamgda.cli.outputs import check_apart, check_ledger, check_replaceable
 from streamgda.cli.running import Running, running_options
 

@@ -16,6 +16,7 @@ from streamgda.cli.errors import DEBUG
 from streamgda.cli.options import bundled
 
 _OF_THIS_MACHINE = ("threads", "synchronous", "processes")
+
 _SECONDS_TO_CONNECT = 5
 
 
@@ -113,6 +114,7 @@ _REPORTING = [
         help="Show the traceback of an error.",
     ),
 ]
+
 _WHERE = [
     click.option(
         "--scheduler",
@@ -129,4 +131,5 @@ _WHERE = [
 ]
 
 reporting_options = bundled("run", Reporting, _REPORTING)
+
 running_options = bundled("run", Running, [*_WHERE, *_REPORTING])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
-from streamgda.cli.contents import document_of, statistics_of, summary_of
-from streamgda.cli.data import Data, to_learn_more
+from streamgda.cli.options import Data, to_learn_more
 from streamgda.cli.outputs import check_apart, check_replaceable
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.verdicts import warn_of_faults
+from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_faults
 
 
 @click.command()

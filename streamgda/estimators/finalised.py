@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from streamgda.covariances import Array
-from streamgda.protocol import Statistics
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc
 from sklearn.utils import check_random_state, check_scalar
 
-from streamgda import posteriors
-from streamgda.boundaries import QuadraticBoundary
-from streamgda.covariances import Array
-from streamgda.estimators.base import G, GaussianClassifier, classes_of, refuse_lost
-from streamgda.labels import Labels
-from streamgda.lazy import lazy_on_dask
-from streamgda.patterns import Where
+from streamgda.blocks.labels import Labels
+from streamgda.estimators.classifier import G, GaussianClassifier, classes_of, refuse_lost
+from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.gaussians import posteriors
+from streamgda.gaussians.boundaries import QuadraticBoundary
+from streamgda.gaussians.missing import Where
+from streamgda.statistics.covariances import Array
 
 
 def _features_of(model: GaussianClassifier[Any]) -> Any:

@@ -13,15 +13,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import Array, CovarianceType
-from streamgda.estimators.base import MissingAtPrediction
+from streamgda.estimators.classifier import MissingAtPrediction
+from streamgda.estimators.exchange import check_kind, counted, refuse_shrunk, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.peers import check_kind, counted, refuse_shrunk, shrinkage_for_peer
-from streamgda.gaussians import SharedGaussians
-from streamgda.lazy import lazy_on_dask
-from streamgda.projection import Projection
-from streamgda.protocol import Statistics
-from streamgda.shrinkage import (
+from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.estimators.shrinkage import (
     Shrinkage,
     between_covariance,
     class_covariances,
@@ -30,7 +26,11 @@ from streamgda.shrinkage import (
     shrunk,
     total_covariance,
 )
-from streamgda.whitening import Whitening
+from streamgda.gaussians.densities import SharedGaussians
+from streamgda.gaussians.projection import Projection
+from streamgda.gaussians.whitening import Whitening
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceType
 
 
 class LinearDiscriminantAnalysis(

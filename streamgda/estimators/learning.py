@@ -13,18 +13,18 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from streamgda import labels
-from streamgda.accumulation import accumulate
-from streamgda.arrays import array_blocks, refuse_rounding, refuse_unreadable
-from streamgda.blocks import Block
-from streamgda.covariances import Array, CovarianceType
-from streamgda.empty import empty_statistics
+from streamgda.blocks import labels
+from streamgda.blocks.arrays import array_blocks, refuse_rounding, refuse_unreadable
+from streamgda.blocks.block import Block
+from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
-from streamgda.labels import Labels
-from streamgda.lazy import is_dask
-from streamgda.protocol import Statistics
-from streamgda.source import Source
-from streamgda.statistics import ClassStatistics
+from streamgda.estimators.lazy import is_dask
+from streamgda.passes.accumulate import accumulate
+from streamgda.sources.base import Source
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.floating.state import ClassStatistics
 
 
 class StatisticsLearner(BaseEstimator, ABC):
@@ -216,7 +216,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         TypeError
             If the class of the model, or the type of a parameter, is not one that `load` knows.
         """
-        from streamgda import tables
+        from streamgda.storage import tables
 
         check_is_fitted(self)
         name = type(self).__name__

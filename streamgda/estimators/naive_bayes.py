@@ -11,13 +11,13 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import Array, CovarianceType
-from streamgda.estimators.base import MissingAtPrediction, classes_of
+from streamgda.estimators.classifier import MissingAtPrediction, classes_of
+from streamgda.estimators.exchange import check_kind, counted
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.peers import check_kind, counted
-from streamgda.gaussians import DiagonalGaussians
-from streamgda.lazy import lazy_on_dask
-from streamgda.protocol import Statistics
+from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.gaussians.densities import DiagonalGaussians
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceType
 
 
 class GaussianNB(GenerativeClassifier[DiagonalGaussians]):

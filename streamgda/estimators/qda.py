@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -11,15 +12,54 @@ from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import Array, CovarianceType
-from streamgda.estimators.base import MissingAtPrediction
+from streamgda.estimators.classifier import MissingAtPrediction
+from streamgda.estimators.exchange import check_kind, counted, refuse_shrunk, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.peers import check_kind, counted, refuse_shrunk, shrinkage_for_peer
-from streamgda.estimators.singular import singular_class
-from streamgda.gaussians import SeparateGaussians
-from streamgda.protocol import Statistics
-from streamgda.shrinkage import Shrinkage, class_covariances, needed_for
-from streamgda.whitening import Whitening
+from streamgda.estimators.shrinkage import Shrinkage, class_covariances, needed_for
+from streamgda.gaussians.densities import SeparateGaussians
+from streamgda.gaussians.whitening import Spectrum, Whitening, constant_features
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceType
+
+_MOST_NAMES = 10
+
+
+def singular_class(
+    statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool
+) -> np.linalg.LinAlgError:
+    """The error that says which class is singular, for which features, and what helps."""
+    label, n_rows = statistics.classes[k], int(statistics.counts[k])
+    covariance, means = statistics.covariance()[k], statistics.means[[k]]
+    constant = np.flatnonzero(constant_features(np.diag(covariance), means))
+    n_varying = statistics.n_features - len(constant)
+    findings = [f"constant in it: {_named(statistics, constant)}"] if len(constant) else []
+    if n_varying >= n_rows:
+        findings.append("it has no more rows than features that vary")
+    elif len(collinear := Spectrum.of(covariance, means, tol).collinear):
+        findings.append(f"collinear in it: {_named(statistics, collinear)}")
+    return np.linalg.LinAlgError(
+        f"class {label!s}: the covariance has rank {rank} of {statistics.n_features}, from {n_rows} rows, "
+        f"so its density is not defined; {'; '.join(findings)}. {_remedy(n_rows, n_varying, regularised)}, "
+        "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
+        "GaussianNB"
+    )
+
+
+def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
+    if not n_varying:
+        return "Set reg_param above 0"
+    if regularised:
+        return "Raise reg_param, or set shrinkage to a higher number"
+    how = "'auto'" if n_rows > 2 else "a number above 0"  # two rows give no idea of their error
+    return f"Set shrinkage to {how}, or reg_param above 0"
+
+
+def _named(statistics: Statistics, features: Sequence[int] | np.ndarray) -> str:
+    """The names of some features, the first few of them if they are many."""
+    names = statistics.feature_names
+    listed = [repr(names[feature]) if names else str(feature) for feature in features[:_MOST_NAMES]]
+    more = len(features) - len(listed)
+    return ", ".join(listed) + (f" and {more} more" if more else "")
 
 
 class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,14 +17,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda import tables
-from streamgda.filesystems import Version, is_object_store, listing, reaching
 from streamgda.ledger.manifest import Holding
-from streamgda.protocol import Statistics
-from streamgda.source import InputFile
-from streamgda.states import state_of
+from streamgda.sources.base import InputFile
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.saved import state_of
+from streamgda.storage import tables
+from streamgda.storage.filesystems import Version, is_object_store, listing, reaching
 
 _READERS = 16  # an object store answers many requests in the time of one
+
 _READ_AHEAD = 64  # entries in memory at once
 
 
@@ -118,3 +119,28 @@ class EntryFolder:
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
+
+
+@dataclass(frozen=True)
+class Total:
+    """A state, and of which entries it is: only ever what they add up to, so it may be missing."""
+
+    filesystem: pafs.FileSystem
+    path: str
+
+    def read(self, entries: Collection[str]) -> Statistics | None:
+        """The state of just these entries; None, if another one or none stands there."""
+        try:
+            table, metadata = tables.read(self.path, self.filesystem)
+            return state_of(table, metadata, self.path) if metadata.get("of") == _of(entries) else None
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def write(self, statistics: Statistics, entries: Collection[str]) -> None:
+        """Put the state of these entries in place of the one that stands there."""
+        columns, metadata = statistics.to_columns()
+        tables.write(self.path, tables.to_arrow(columns), {**metadata, "of": _of(entries)}, self.filesystem)
+
+
+def _of(entries: Collection[str]) -> str:
+    return digest(sorted(entries), 16)

@@ -13,21 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamgda.covariances import CovarianceType
-from streamgda.drift import drift
-from streamgda.empty import empty_statistics
-from streamgda.filesystems import Version, is_local, resolve, unwrapped
 from streamgda.ledger import manifest as manifests
-from streamgda.ledger.entries import EntryFolder, fold_name
+from streamgda.ledger.drift import drift
+from streamgda.ledger.entries import EntryFolder, Total, fold_name
 from streamgda.ledger.manifest import Holding, Manifest
 from streamgda.ledger.plan import RefreshPlan, plan_refresh
 from streamgda.ledger.reading import read_files
 from streamgda.ledger.report import RefreshReport
 from streamgda.ledger.selection import ages, select, to_table
-from streamgda.ledger.total import Total
-from streamgda.protocol import Statistics
-from streamgda.source import FileSource, Source
-from streamgda.tables import TEMPORARY
+from streamgda.sources.base import FileSource, Source
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceType
+from streamgda.statistics.factory import empty_statistics
+from streamgda.storage.filesystems import Version, is_local, resolve, unwrapped
+from streamgda.storage.tables import TEMPORARY
 
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: by then a crash has left them
 

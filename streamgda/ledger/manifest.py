@@ -14,11 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda import tables
-from streamgda.filesystems import Version
-from streamgda.source import InputFile
+from streamgda.sources.base import InputFile
+from streamgda.storage import tables
+from streamgda.storage.filesystems import Version
 
 NAME = "manifest.parquet"
+
 _KIND = "StatisticsLedger"
 
 _SCHEMA = pa.schema(

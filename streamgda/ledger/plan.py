@@ -10,7 +10,7 @@ from typing import Any
 from streamgda.ledger.entries import entry_name
 from streamgda.ledger.manifest import Holding, Manifest
 from streamgda.ledger.report import RefreshReport
-from streamgda.source import InputFile
+from streamgda.sources.base import InputFile
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamgda.accumulation import fan_in_of, plan_pass
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import Holding
-from streamgda.passes import Plan, compute_plan, rows_of
-from streamgda.protocol import Statistics
-from streamgda.schedulers import scheduler_for
-from streamgda.source import FilePlan, FileSource, InputFile, runs
+from streamgda.passes.accumulate import fan_in_of, plan_pass
+from streamgda.passes.plan import Plan, compute_plan, rows_of
+from streamgda.passes.schedulers import scheduler_for
+from streamgda.sources.base import FilePlan, FileSource, InputFile, runs
+from streamgda.statistics.base import Statistics
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.drift import ClassDrift
+from streamgda.ledger.drift import ClassDrift
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from streamgda.covariances import Array
-from streamgda.labels import Labels
+from streamgda.blocks.labels import Labels
+from streamgda.gaussians.whitening import Array
 
 PROBABILITIES = (0.5, 0.95)
+
 _MOST_IN_LEGEND = 20
 
 

@@ -12,7 +12,7 @@ from sklearn import calibration, metrics
 from streamgda.plotting.drawing import colours
 
 if TYPE_CHECKING:
-    from streamgda.evaluation import Evaluation
+    from streamgda.scoring.evaluation import Evaluation
 
 
 class RocCurveDisplay(metrics.RocCurveDisplay):

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import Array
+from streamgda.blocks.labels import Labels
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.labels import Labels
+from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
     axes,

@@ -12,10 +12,10 @@ from scipy.stats import chi2
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.covariances import Array
-from streamgda.estimators.base import GaussianClassifier
-from streamgda.gaussians import Gaussians
-from streamgda.labels import Labels
+from streamgda.blocks.labels import Labels
+from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.gaussians.densities import Gaussians
+from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
     axes,
@@ -27,6 +27,7 @@ from streamgda.plotting.drawing import (
 )
 
 _MARGIN = 0.05
+
 _MOST_IN_TITLE = 3
 
 

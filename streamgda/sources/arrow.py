@@ -11,13 +11,12 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from streamgda.blocks import Block, Missing, rows_of, rows_per_block
-from streamgda.source import ROWS_PER_TASK, Source, Split
-from streamgda.sources import columns
+from streamgda.blocks.block import Block, Missing, rows_of, rows_per_block
+from streamgda.sources.base import ROWS_PER_TASK, Source, Split
 from streamgda.sources.batches import blocks_of_batch
-from streamgda.sources.faults import decoding
+from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.roles import Roles
+from streamgda.sources.roles import Roles, besides_index
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -93,7 +92,7 @@ def scan_arrow(
         features=features,
         weight=weight,
         missing=missing,
-        default=columns.besides_index(data.schema),
+        default=besides_index(data.schema),
     )
     roles.check_types(data.schema, "the data")
     return kind(data, roles)

@@ -8,12 +8,65 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streamgda.blocks import Block, Column, RowName, cut_into_blocks, without_missing
-from streamgda.labels import Codes, Labels
-from streamgda.sources import columns
+from streamgda.blocks import labels
+from streamgda.blocks.block import Block, Column, RowName, cut_into_blocks, without_missing
+from streamgda.blocks.labels import Codes, Labels
 from streamgda.sources.roles import Roles
+
+
+def numbers(column: pa.Array) -> NDArray[Any]:
+    """A column as numbers; nulls become NaN. Without a copy where Arrow holds it as NumPy would."""
+    try:
+        values: NDArray[Any] = column.to_numpy()
+    except pa.ArrowInvalid:  # nulls, bools and decimals have no like in NumPy
+        if pa.types.is_integer(column.type) and column.type.bit_width == 64:
+            return _integers_with_nulls(column)
+        values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:
+    """As floats that hold them all, where this platform has such: a source rounds nothing unasked."""
+    try:
+        values: NDArray[Any] = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        values = pc.fill_null(column, 0).to_numpy().astype(np.longdouble)
+        values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return values
+
+
+def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+    """The sorted labels of a column, a code for each row, and which rows have no label, if any.
+
+    A row without a label has code 0.
+    """
+    if pa.types.is_null(column.type):
+        return labels.no_labels(), np.zeros(len(column), np.uint8), np.ones(len(column), np.bool_)
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return labels.encode(column.to_numpy())
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    null = encoded.indices.is_null().to_numpy(zero_copy_only=False)
+    positions = pc.fill_null(encoded.indices, 0).to_numpy()
+    used = np.bincount(positions[~null], minlength=len(encoded.dictionary)) > 0  # others may be no labels
+    values = np.empty(len(used), dtype=object)
+    values[:] = encoded.dictionary.to_pylist()
+    classes, seen, no_label = labels.encode(values[used])
+    code_of = np.zeros(max(len(used), 1), dtype=seen.dtype)  # where all is null, nothing is in the dictionary
+    code_of[np.flatnonzero(used)] = seen
+    if no_label is not None:
+        null = null | _spread(no_label, used)[positions]
+    return *labels.present(classes, code_of[positions]), null if null.any() else None
+
+
+def _spread(of_used: NDArray[np.bool_], used: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """For each entry of a dictionary what is so of the used ones."""
+    of_all = np.zeros(len(used), np.bool_)
+    of_all[used] = of_used
+    return of_all
+
 
 _NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
 
@@ -86,7 +139,7 @@ class _Columns:
         if column is None:
             column = pa.array([self._constants[name]]).take(pa.array(np.zeros(self._n_rows, np.int8)))
         try:
-            return columns.codes(column)
+            return codes(column)
         except ValueError as error:
             raise ValueError(f"{self._where}: target {name!r}: {error}") from error
 
@@ -101,7 +154,7 @@ class _Columns:
     def numbers(self, name: str) -> Column:
         column = self._held.get(name)
         if column is not None:
-            return columns.numbers(column)
+            return numbers(column)
         value = self._constants[name]
         try:
             return np.full(self._n_rows, np.nan if value is None else float(value))

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
-from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, check_missing, rows_of
-from streamgda.source import Source, Split
+from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.block import Block, Missing, check_missing, rows_of
+from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.roles import Roles
 

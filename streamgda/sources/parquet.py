@@ -19,14 +19,13 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.blocks import Missing
-from streamgda.filesystems import Version, current_version, listing
-from streamgda.source import FilePlan, FileSource, InputFile, SourceToScore, runs
-from streamgda.sources import columns
-from streamgda.sources.faults import decoding
-from streamgda.sources.files import find_files, lists
-from streamgda.sources.roles import Roles, check_known
+from streamgda.blocks.block import Missing
+from streamgda.sources.base import FilePlan, FileSource, InputFile, SourceToScore, runs
+from streamgda.sources.discovery import find_files, lists
+from streamgda.sources.errors import decoding
+from streamgda.sources.roles import Roles, besides_index, check_known, label_kind
 from streamgda.sources.row_groups import Layout, RowGroups
+from streamgda.storage.filesystems import Version, current_version, listing
 
 _FOOTER_READERS = 16
 
@@ -155,7 +154,7 @@ class ParquetSource(FileSource, SourceToScore):
             features=features,
             weight=weight,
             missing=missing,
-            default=columns.besides_index(stored),
+            default=besides_index(stored),
         )
         self.feature_names, self.target = roles.features, roles.target
         self._filter = _expression(filters)
@@ -319,7 +318,7 @@ class ParquetSource(FileSource, SourceToScore):
             kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
             if pa.types.is_null(kind) or pa.types.is_null(first):
                 return
-            if columns.label_kind(kind) != columns.label_kind(first):
+            if label_kind(kind) != label_kind(first):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
 
 

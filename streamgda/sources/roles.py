@@ -9,8 +9,39 @@ from typing import Self
 
 import pyarrow as pa
 
-from streamgda.blocks import Missing, check_missing
-from streamgda.sources import columns
+from streamgda.blocks.block import Missing, check_missing
+
+
+def is_number(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type can be a feature or a weight."""
+    return bool(
+        pa.types.is_integer(arrow_type)
+        or pa.types.is_floating(arrow_type)
+        or pa.types.is_boolean(arrow_type)
+        or pa.types.is_decimal(arrow_type)
+    )
+
+
+def label_kind(arrow_type: pa.DataType) -> str | None:
+    """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
+    if pa.types.is_dictionary(arrow_type):
+        return label_kind(arrow_type.value_type)
+    if pa.types.is_boolean(arrow_type):
+        return "bool"
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
+        return "int"
+    is_text = (
+        pa.types.is_string(arrow_type)
+        or pa.types.is_large_string(arrow_type)
+        or pa.types.is_string_view(arrow_type)
+    )
+    return "str" if is_text else None
+
+
+def besides_index(schema: pa.Schema) -> list[str]:
+    """The names of the columns, but for those in which pandas keeps the index of a frame."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in schema.names if name not in index]
 
 
 @dataclass(frozen=True)
@@ -83,19 +114,19 @@ class Roles:
                 raise ValueError(f"{where}: there is more than one column {name!r}")
         held = {name: schema.field(name).type for name in self.columns if name in names}
         held = {name: kind for name, kind in held.items() if not pa.types.is_null(kind)}
-        usable = [name for name in self.features if name in held and columns.is_number(held[name])]
+        usable = [name for name in self.features if name in held and is_number(held[name])]
         for name in self.features:
             if name in held and name not in usable:
                 raise ValueError(
                     f"{where}: column {name!r} is {held[name]} and cannot be a feature; name the columns to "
                     f"use, such as features={usable[:5]!r}"
                 )
-        if self.target is not None and self.target in held and columns.label_kind(held[self.target]) is None:
+        if self.target is not None and self.target in held and label_kind(held[self.target]) is None:
             raise ValueError(
                 f"{where}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "
                 "are integers, strings or bools"
             )
-        if self.weight in held and not columns.is_number(held[self.weight]):
+        if self.weight in held and not is_number(held[self.weight]):
             raise ValueError(
                 f"{where}: column {self.weight!r} is {held[self.weight]} and cannot be the weight"
             )

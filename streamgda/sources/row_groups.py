@@ -15,14 +15,15 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks import Block, RowName
-from streamgda.filesystems import Version, current_version
-from streamgda.source import READ_ELEMENTS, SplitToScore
+from streamgda.blocks.block import Block, RowName
+from streamgda.sources.base import READ_ELEMENTS, SplitToScore
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
-from streamgda.sources.faults import decoding, opening
+from streamgda.sources.errors import decoding, opening
 from streamgda.sources.roles import Roles
+from streamgda.storage.filesystems import Version, current_version
 
 READ_BUFFER = 1 << 16
+
 _ROW = "__row_in_group__"
 
 

@@ -20,16 +20,19 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.sync import collect_aiterator  # private, but there is no other way into the loop of a store
 from zarr.storage import LocalStore, StoreLike, WrapperStore
 
-from streamgda.arrays import array_blocks
-from streamgda.blocks import Block, Missing, check_missing, rows_of, without_missing
-from streamgda.source import READ_ELEMENTS, ROWS_PER_TASK, SourceToScore, SplitToScore
-from streamgda.sources.faults import add_place, is_of_storage
+from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.block import Block, Missing, check_missing, rows_of, without_missing
+from streamgda.sources.base import READ_ELEMENTS, ROWS_PER_TASK, SourceToScore, SplitToScore
+from streamgda.sources.errors import add_place, is_of_storage
 
 Version = tuple[int, int]
 
 _NUMBERS = "biuf"
+
 _STRINGS = "UTO"
+
 _LABELS = _NUMBERS + _STRINGS
+
 _TIMES = "mM"
 
 

@@ -1,0 +1,188 @@
+"""Rows held as an array or a data frame, cut into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamgda.blocks import labels
+from streamgda.blocks.block import (
+    INTEGERS_OF_FLOATS,
+    Block,
+    Matrix,
+    Missing,
+    cut_into_blocks,
+    name_row,
+    rows_of,
+)
+
+
+def array_blocks(
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    feature_names: tuple[str, ...] | None = None,
+    *,
+    missing: Missing = "raise",
+    where: str | None = None,
+    start: int = 0,
+) -> Iterator[Block]:
+    """Blocks of the rows of X with their labels and weights.
+
+    Errors name the place `where` the rows come from, if it has a name, and count them from `start`.
+
+    Raises
+    ------
+    ValueError
+        If X is not a matrix of numbers, or lengths differ, or labels are of no known kind.
+    """
+    with _naming(where):
+        refuse_unreadable(X)
+        matrix = _matrix(X)
+        classes, codes, unlabelled = labels.encode(y)
+        weights = None if sample_weight is None else _weights(sample_weight)
+        for name, other in (("y", codes), ("sample_weight", weights)):
+            if other is not None and other.shape != (len(matrix),):
+                raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
+    return cut_into_blocks(
+        matrix,
+        classes,
+        codes,
+        unlabelled=unlabelled,
+        weights=weights,
+        feature_names=feature_names or _column_names(X),
+        missing=missing,
+        row_name=name_row if where is None else rows_of(where, start),
+    )
+
+
+@contextmanager
+def _naming(where: str | None) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if where is None:
+            raise
+        raise ValueError(f"{where}: {error}") from error
+
+
+def refuse_unreadable(X: Any) -> None:
+    """Raise an error for masked values, a lazy frame, and a column of a frame that is not of numbers.
+
+    Raises
+    ------
+    TypeError
+        For a lazy frame.
+    ValueError
+        For the others.
+    """
+    refuse_lazy(X)
+    if _is_masked(X):
+        raise ValueError("features are masked; leave out the rows or columns that are")
+    for name in _column_names(X) or ():
+        _refuse_missing_categories(X[name], name)
+        values = np.asarray(X[name][:1])
+        if values.dtype.kind in "UTSMm" or (
+            values.dtype.kind == "O" and isinstance(next(iter(values), 0), str)
+        ):
+            holds = "dates" if values.dtype.kind in "Mm" else "text"
+            raise ValueError(
+                f"column {name!r} holds {holds} and cannot be a feature; leave it out, or encode it"
+            )
+
+
+def refuse_lazy(X: Any) -> None:
+    """Raise TypeError for a LazyFrame of Polars', which is yet to be computed."""
+    if hasattr(X, "collect_batches"):
+        raise TypeError(
+            f"a {type(X).__name__} has no rows in memory: collect() it, or learn from "
+            "scan_arrow(frame, target)"
+        )
+
+
+def _refuse_missing_categories(column: Any, name: str) -> None:
+    """In pandas an array makes the lowest integer of a missing category where the categories are integers."""
+    categories = getattr(getattr(column, "dtype", None), "categories", None)
+    if getattr(getattr(categories, "dtype", None), "kind", "") in set("iub") and column.isna().any():
+        raise ValueError(
+            f"column {name!r} is categorical and has missing values; make numbers of it first, such as by "
+            "astype('float64')"
+        )
+
+
+def refuse_rounding(X: Any) -> None:
+    """Raise ValueError if making one matrix of X, a frame or a list, would round an integer to a float64."""
+    if hasattr(X, "__array__") and not hasattr(X, "columns"):
+        if np.asarray(X).dtype.kind != "O":
+            return
+    elif np.asarray(X).dtype.kind in "iub":
+        return
+    columns = {name: X[name] for name in X.columns} if hasattr(X, "columns") else _object_columns(X)
+    for name, column in columns.items():
+        if any(int(float(value)) != value for value in _integers(np.asarray(column))):
+            raise ValueError(
+                f"column {name!r} has integers beyond 2^53, which float64 would round. Give integers alone, "
+                "in an array, or subtract an offset from the column"
+            )
+
+
+def _object_columns(X: Any) -> dict[int, NDArray[Any]]:
+    matrix = np.asarray(X, dtype=object)
+    return dict(enumerate(matrix.T)) if matrix.ndim == 2 else {}
+
+
+def _integers(values: NDArray[Any]) -> Iterable[int]:
+    """The integers among the values, as Python's, as far as float64 may not hold them."""
+    if values.dtype.kind == "O":
+        return [
+            int(v) for v in values if isinstance(v, int | np.integer) and abs(int(v)) > INTEGERS_OF_FLOATS
+        ]
+    if values.dtype.kind not in "iu":
+        return []
+    wide = values[(values > INTEGERS_OF_FLOATS) | (values < -INTEGERS_OF_FLOATS)]
+    return [int(v) for v in wide]
+
+
+def _column_names(X: Any) -> tuple[str, ...] | None:
+    names = getattr(X, "columns", None)
+    if names is None or not all(isinstance(name, str) for name in names):
+        return None
+    return tuple(names)
+
+
+def _matrix(X: ArrayLike) -> Matrix:
+    matrix = np.asarray(X)
+    if matrix.ndim != 2 or not matrix.shape[1]:
+        raise ValueError(f"X must have two dimensions, rows and features; got shape {matrix.shape}")
+    return _real(matrix, "X")
+
+
+def _weights(sample_weight: ArrayLike) -> NDArray[Any]:
+    if _is_masked(sample_weight):
+        raise ValueError("weights are masked; leave out the rows that have none")
+    return _real(np.asarray(sample_weight), "sample_weight")
+
+
+def _is_masked(values: Any) -> bool:
+    return isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any())
+
+
+def _real(values: NDArray[Any], name: str) -> NDArray[Any]:
+    if values.dtype.kind in "fiub":
+        return values
+    try:
+        if values.dtype.kind not in "OUT":
+            raise TypeError("they are not real numbers")
+        return (_without_na(values) if values.dtype.kind == "O" else values).astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold real numbers; got {values.dtype}: {error}") from error
+
+
+def _without_na(values: NDArray[Any]) -> NDArray[Any]:
+    """NaN for the NA of pandas, which is no number to NumPy."""
+    is_na = np.fromiter((type(value).__name__ == "NAType" for value in values.flat), np.bool_, values.size)
+    return np.where(is_na.reshape(values.shape), np.nan, values)

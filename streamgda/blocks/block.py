@@ -1,0 +1,286 @@
+"""A block: some rows of a dataset, checked and ready to be reduced to statistics.
+
+Every way into the project (arrays and data frames, Parquet, Arrow, Zarr, Dask) ends in blocks,
+so what is refused, dropped or weighted is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks import labels
+from streamgda.blocks.labels import Codes, Labels
+
+Matrix = NDArray[Any]
+
+Column = NDArray[Any]
+
+Features = Matrix | Sequence[Column]
+
+Missing = Literal["raise", "drop"]
+
+RowName = Callable[[int], str]
+
+INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
+
+_POWERS = {"squares": 2, "fourth powers": 4}
+
+_TARGET_ELEMENTS = 1 << 21
+
+_MOST_ROWS = 1 << 16
+
+_FEWEST_ROWS = 1 << 8
+
+
+def check_missing(missing: str) -> None:
+    """Raise ValueError for what does not say what becomes of rows in which something is missing."""
+    choices = get_args(Missing)
+    if missing not in choices:
+        raise ValueError(f"missing must be {' or '.join(map(repr, choices))}; got {missing!r}")
+
+
+def rows_per_block(n_features: int) -> int:
+    """How many rows to reduce at once: a power of two whose buffer stays near the cache.
+
+    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them.
+    """
+    rows = _TARGET_ELEMENTS // max(n_features, 1)
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, 1 << (max(rows, 1).bit_length() - 1)))
+
+
+def rows_of(where: str, start: int = 0) -> RowName:
+    """How the rows of a place, such as a file, are named in an error, counted from `start`."""
+    return lambda row: f"{where}, {name_row(start + row)}"
+
+
+def name_row(row: int) -> str:
+    """The name of a row of an array."""
+    return f"row {row}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows with finite weights and a label each.
+
+    Attributes
+    ----------
+    features : ndarray of shape (n_rows, n_features), or one array per feature
+        Any real type; converted to float64 as it is reduced.
+    classes : ndarray of shape (n_classes,)
+        The labels that occur, sorted.
+    codes : ndarray of shape (n_rows,)
+        The position in `classes` of each row's label.
+    weights : ndarray of shape (n_rows,), or None
+        All positive; None means one each.
+    feature_names : tuple of str, or None
+        What to call the features in an error.
+    n_dropped : int
+        How many rows were left out because something was missing.
+    row_name : callable
+        Tells where a row, counted within the block, comes from.
+    """
+
+    features: Features
+    classes: Labels
+    codes: Codes
+    weights: NDArray[np.float64] | None = None
+    feature_names: tuple[str, ...] | None = None
+    n_dropped: int = 0
+    row_name: RowName = name_row
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has."""
+        return self.features.shape[1] if isinstance(self.features, np.ndarray) else len(self.features)
+
+    def feature_name(self, index: int) -> str:
+        """What to call a feature in an error."""
+        return repr(self.feature_names[index]) if self.feature_names else str(index)
+
+    def matrix(self, start: int, stop: int) -> NDArray[np.float64]:
+        """The features of some of the rows, as float64, each row in one piece."""
+        rows = _rows(self.features, slice(start, stop))
+        if isinstance(rows, np.ndarray):
+            return np.ascontiguousarray(rows, dtype=np.float64)
+        matrix = np.empty((len(rows[0]), len(rows)))
+        for j, column in enumerate(rows):
+            matrix[:, j] = column
+        return matrix
+
+    def between(self, start: int, stop: int) -> Block:
+        """Some of the rows; their `n_dropped` is none."""
+        rows = slice(start, stop)
+        return replace(
+            self,
+            features=_rows(self.features, rows),
+            codes=self.codes[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            n_dropped=0,
+            row_name=partial(_name_after, self.row_name, start),
+        )
+
+    def refuse_values(self, powers: str = "squares") -> None:
+        """Raise the error that names the first value which statistics cannot hold.
+
+        Raises
+        ------
+        ValueError
+            Always: for a NaN or an infinity where there is one, else for values so large that
+            their squares, or whichever powers are named, exceed float64, or for such weights.
+        """
+        finite = _finite_rows(self.features)
+        if finite.all() and self._fit_but_for_weights(_POWERS[powers]):
+            raise ValueError(
+                f"the weights are too large: with them, sums of {powers} exceed float64 in the rows from "
+                f"{self.row_name(0)} on. Divide all weights by a power of ten first"
+            )
+        if finite.all():
+            raise ValueError(
+                f"the features are too large: their {powers} exceed float64 in the rows from "
+                f"{self.row_name(0)} on. Divide them by a power of ten first"
+            )
+        row = int(np.argmin(finite))
+        index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
+        value, more = "infinity", ""
+        if np.isnan(_columns(self.features)[index][row]):
+            value, more = "NaN or null", "; a model's missing='marginal' is for rows to predict only"
+        raise ValueError(
+            f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
+            f"Mend the data or leave out such rows, as a source does with missing='drop'{more}"
+        )
+
+    def _fit_but_for_weights(self, power: int) -> bool:
+        """Whether float64 would hold the sums of these finite values if they had no weights."""
+        if self.weights is None:
+            return False
+        largest = max(float(np.abs(column).max()) for column in _columns(self.features))
+        most: float = (sys.float_info.max / len(self.codes)) ** (1 / power) / 2
+        return largest <= most
+
+
+def cut_into_blocks(
+    features: Features,
+    classes: Labels,
+    codes: Codes,
+    *,
+    unlabelled: NDArray[np.bool_] | None = None,
+    weights: NDArray[Any] | None = None,
+    feature_names: tuple[str, ...] | None = None,
+    missing: Missing = "raise",
+    row_name: RowName = name_row,
+) -> Iterator[Block]:
+    """Cut rows into blocks, check labels and weights, and leave out the rows that do not count.
+
+    A row of weight zero is no row at all. With ``missing="drop"``, rows with a NaN or an infinity
+    in a feature, or without a label or a weight, are left out and counted.
+
+    Parameters
+    ----------
+    features, classes, codes, weights, feature_names, row_name
+        As for a block, of any number of rows; codes may leave classes out.
+    unlabelled : ndarray of bool of shape (n_rows,), optional
+        The rows that have no label.
+    missing : {"raise", "drop"}
+        What becomes of rows in which something is missing.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing and `missing` is "raise", or a weight is missing, negative or infinite.
+    """
+    n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
+    size = rows_per_block(n_features)
+    for start in range(0, len(codes), size):
+        rows = slice(start, start + size)
+        block = Block(
+            _rows(features, rows),
+            *labels.present(classes, codes[rows]),
+            weights=None if weights is None else weights[rows],
+            feature_names=feature_names,
+            row_name=partial(_name_after, row_name, start),
+        )
+        yield _checked(block, None if unlabelled is None else unlabelled[rows], missing)
+
+
+def _name_after(row_name: RowName, start: int, row: int) -> str:
+    return row_name(start + row)
+
+
+def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
+    """An unlabelled block and what stands beside it, but for rows that ``missing="drop"`` leaves out."""
+    if missing == "raise" or (complete := _finite_rows(block.features)).all():
+        return block, beside
+    rows = np.flatnonzero(complete)
+    left = replace(_select(block, rows), n_dropped=len(complete) - len(rows))
+    return left, {name: column.take(rows) for name, column in beside.items()}
+
+
+def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missing) -> Block:
+    if unlabelled is None and block.weights is None and missing == "raise":
+        return block
+    blank = np.zeros(len(block.codes), dtype=np.bool_) if unlabelled is None else unlabelled
+    if missing == "drop":
+        blank = blank | ~_finite_rows(block.features)
+        blank = blank if block.weights is None else blank | np.isnan(block.weights)
+    if block.weights is not None:
+        blank = blank & (block.weights != 0)  # a row of no weight lacks nothing
+    if missing == "raise" and blank.any():
+        raise ValueError(
+            f"{block.row_name(int(np.argmax(blank)))} has no label (null or NaN). "
+            "Mend the data or leave out such rows, as a source does with missing='drop'"
+        )
+    keep = ~blank
+    weights = block.weights
+    if weights is not None:
+        weights = _checked_weights(weights, blank, block.row_name)
+        keep &= weights > 0
+    block = replace(block, weights=weights, n_dropped=int(blank.sum()))
+    return block if keep.all() else _select(block, np.flatnonzero(keep))
+
+
+def _checked_weights(
+    weights: NDArray[Any], ignored: NDArray[np.bool_], row_name: RowName
+) -> NDArray[np.float64]:
+    weights = weights.astype(np.float64, copy=False)
+    bad = ~(np.isfinite(weights) & (weights >= 0)) & ~ignored
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{row_name(row)} has weight {weights[row]!s}; weights are finite and not negative")
+    return weights
+
+
+def _select(block: Block, rows: NDArray[np.intp]) -> Block:
+    classes, codes = labels.present(block.classes, block.codes[rows])
+    return replace(
+        block,
+        features=_rows(block.features, rows),
+        classes=classes,
+        codes=codes,
+        weights=None if block.weights is None else block.weights[rows],
+        row_name=lambda row: block.row_name(int(rows[row])),
+    )
+
+
+def _rows(features: Features, rows: slice | NDArray[np.intp]) -> Features:
+    return features[rows] if isinstance(features, np.ndarray) else [column[rows] for column in features]
+
+
+def _columns(features: Features) -> Sequence[Column]:
+    return list(features.T) if isinstance(features, np.ndarray) else features
+
+
+def _finite_rows(features: Features) -> NDArray[np.bool_]:
+    """Which rows have neither NaN nor infinity."""
+    if isinstance(features, np.ndarray):
+        return np.asarray(np.isfinite(features).all(axis=1))
+    finite = np.isfinite(features[0])
+    for column in features[1:]:
+        finite &= np.isfinite(column)
+    return finite

@@ -1,0 +1,215 @@
+"""Class labels: their three kinds, their codes, and the union of two label sets.
+
+A label is an integer, a string or a bool, and all the labels of a state are of one kind. They are
+kept sorted, so that the position of a label does not depend on when it was first seen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Labels = NDArray[Any]
+
+Codes = NDArray[Any]
+
+_KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
+
+_LOOKUP_SPAN = 1 << 16
+
+
+def no_labels() -> Labels:
+    """The label set of a state that has seen nothing."""
+    return np.empty(0, dtype=np.int64)
+
+
+def kind_of(labels: Labels) -> str:
+    """The kind of labels in an encoded array: "int", "str" or "bool"."""
+    return _KINDS[labels.dtype.kind]
+
+
+def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+    """Turn one label per row into the sorted labels present and a small code per row.
+
+    Codes are uint8 or uint16 where they fit: NumPy sorts those by radix, many times faster than
+    int64.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+    codes : ndarray of shape (n_rows,)
+    unlabelled : ndarray of bool of shape (n_rows,), or None
+        The rows without a label (null or NaN), which have code 0; None where all have one.
+
+    Raises
+    ------
+    ValueError
+        If labels are not integers, strings or bools, or the kinds are mixed.
+    """
+    values = _one_dimensional(labels)
+    unlabelled = _missing(values)
+    if unlabelled is None:
+        return *_encode(_typed(values)), None
+    classes, seen = _encode(_typed(values[~unlabelled]))
+    codes = np.zeros(len(values), dtype=seen.dtype)
+    codes[~unlabelled] = seen
+    return classes, codes, unlabelled
+
+
+def _encode(values: Labels) -> tuple[Labels, Codes]:
+    if values.dtype.kind == "i" and len(values):
+        span = int(values.max()) - int(values.min()) + 1
+        if span <= _LOOKUP_SPAN:
+            return _encode_by_lookup(values, span)
+    classes, codes = np.unique(values, return_inverse=True)
+    return classes, codes.astype(code_dtype(len(classes)))
+
+
+def _encode_by_lookup(values: NDArray[np.int64], span: int) -> tuple[Labels, Codes]:
+    lowest = values.min()
+    offsets = (values - lowest).astype(np.uint16)
+    present = np.bincount(offsets, minlength=span) > 0
+    classes = np.flatnonzero(present) + lowest
+    code_of = np.cumsum(present) - 1
+    return classes, code_of.astype(code_dtype(len(classes)))[offsets]
+
+
+def code_dtype(n_classes: int) -> type[np.unsignedinteger[Any] | np.int64]:
+    """The smallest integer type that numbers so many classes."""
+    if n_classes <= 1 << 8:
+        return np.uint8
+    return np.uint16 if n_classes <= 1 << 16 else np.int64
+
+
+def as_labels(labels: ArrayLike) -> Labels:
+    """One label per class as an int64, bool or str array.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing or is not an integer, a string or a bool, or the kinds are mixed.
+    """
+    values = _one_dimensional(labels)
+    if _missing(values) is not None:
+        raise ValueError("a label is missing (null or NaN)")
+    return _typed(values)
+
+
+def _one_dimensional(labels: ArrayLike) -> NDArray[Any]:
+    # NumPy would make strings of all the labels in a list if one of them is a string.
+    values = np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
+    if values.ndim != 1:
+        raise ValueError(f"labels must be one per row, in one dimension; got shape {values.shape}")
+    if isinstance(labels, np.ma.MaskedArray) and labels.mask.any():
+        raise ValueError("labels are masked; leave out the rows that have none")
+    return values.astype(object) if values.dtype.kind == "T" else values
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_] | None:
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+    elif values.dtype.kind == "O":
+        missing = np.fromiter(map(_is_missing, values), dtype=np.bool_, count=len(values))
+    else:
+        return None
+    return missing if missing.any() else None
+
+
+def _is_missing(value: object) -> bool:
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _typed(values: NDArray[Any]) -> Labels:
+    """Labels in the type of their kind.
+
+    Whole numbers held as floats, as pandas holds integers in a column that once had a missing
+    value, are integers.
+    """
+    convert = _CONVERSIONS.get(values.dtype.kind)
+    if convert is None:
+        raise ValueError(f"labels of type {values.dtype} are not classes; use integers, strings or bools")
+    converted: Labels = convert(values)
+    return converted
+
+
+def _from_integers(values: NDArray[Any]) -> Labels:
+    if values.dtype.kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"label {values.max()} does not fit a 64-bit signed integer")
+    return values.astype(np.int64, copy=False)
+
+
+def _from_floats(values: NDArray[Any]) -> Labels:
+    fractional = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) >= 2.0**53)
+    if fractional.any():
+        raise ValueError(
+            f"label {values[fractional][0]!s} is not a class (Unknown label type: continuous); classes are "
+            "integers, strings or bools"
+        )
+    return values.astype(np.int64)
+
+
+def _from_objects(values: NDArray[Any]) -> Labels:
+    kinds = {type(value) for value in values}
+    for dtype, types in ((np.str_, (str,)), (np.bool_, (bool, np.bool_)), (np.int64, _INTEGERS)):
+        if all(issubclass(kind, types) and (kind is not bool or dtype is np.bool_) for kind in kinds):
+            return _cast(values, dtype)
+    if bool not in kinds and all(issubclass(kind, (float, np.floating, *_INTEGERS)) for kind in kinds):
+        return _from_floats(values.astype(np.float64))
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise ValueError(
+        f"labels must be all integers, all strings or all bools; found {names}. "
+        "Unknown label type: mixed or unknown"
+    )
+
+
+def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:
+    try:
+        cast: Labels = values.astype(dtype)
+    except OverflowError as error:
+        raise ValueError(f"a label does not fit a 64-bit signed integer: {error}") from error
+    if dtype is np.str_ and any(value.endswith("\0") for value in values):
+        raise ValueError("a label ends in a null character, which NumPy's strings cannot hold")
+    return cast
+
+
+_INTEGERS = (int, np.integer)
+
+_CONVERSIONS = {
+    "b": lambda values: values,
+    "i": _from_integers,
+    "u": _from_integers,
+    "f": _from_floats,
+    "U": lambda values: values,
+    "O": _from_objects,
+}
+
+
+def present(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
+    """Leave out the classes that no code refers to, and number the others anew."""
+    used = np.bincount(codes, minlength=len(classes)) > 0
+    if used.all():
+        return classes, codes
+    renumbered = (np.cumsum(used) - 1).astype(code_dtype(len(classes)))
+    return classes[used], renumbered[codes]
+
+
+def unite(ours: Labels, theirs: Labels) -> Labels:
+    """The sorted union of two label sets.
+
+    Raises
+    ------
+    ValueError
+        If the two are of different kinds.
+    """
+    if not len(ours) or not len(theirs):
+        return theirs.copy() if not len(ours) else ours.copy()
+    if kind_of(ours) != kind_of(theirs):
+        raise ValueError(
+            f"labels of different kinds cannot be one set of classes: {kind_of(ours)} "
+            f"(such as {ours[0].item()!r}) and {kind_of(theirs)} (such as {theirs[0].item()!r})"
+        )
+    return np.union1d(ours, theirs)

@@ -1,0 +1,218 @@
+"""Shrunk covariances, from statistics alone.
+
+A covariance S of d features is pulled towards its mean variance: (1 − a) S + a μ I, with μ = tr S / d. How
+far is a number that one gives, or one that minimises the expected squared error: by Ledoit & Wolf, of any
+rows, from their fourth moments; or by the oracle approximating shrinkage of Chen et al., of normal rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from streamgda.gaussians.whitening import constant_features
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array
+
+_LEAST_KURTOSIS = 1 - 1e-6  # it is 1 for two values that are as frequent, and never less
+
+Shrinkage = float | Literal["auto", "oas"] | None
+
+
+def needed_for(shrinkage: Shrinkage) -> dict[str, Any]:
+    """What a state must hold so that each class can be shrunk: parameters of `ClassStatistics`."""
+    return {"covariance_type": "full", "fourth_moments": isinstance(shrinkage, str) and shrinkage == "auto"}
+
+
+def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
+    """The maximum-likelihood covariance of each class, shrunk.
+
+    Weights count repetitions: where shrinkage asks how many rows there are, it is told their weight.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics
+        Of covariance type "full"; for "auto" with fourth moments.
+    shrinkage : float, "auto", "oas" or None
+        See `shrunk`, `ledoit_wolf` and `oas`. For "auto" the features of each class are brought to unit
+        variance first, those that do not vary excepted, and then back.
+
+    Returns
+    -------
+    ndarray of shape (n_classes, n_features, n_features)
+
+    Raises
+    ------
+    ValueError
+        If the statistics do not hold what is needed, or fourth powers are too small for float64.
+
+    Examples
+    --------
+    >>> from streamgda import ClassStatistics
+    >>> state = ClassStatistics().update([[0.0, 0.0], [2.0, 2.0], [2.0, 0.0], [0.0, -2.0]], [0, 0, 0, 0])
+    >>> state.covariance()[0]
+    array([[1., 1.],
+           [1., 2.]])
+    >>> class_covariances(state, 0.5)[0]
+    array([[1.25, 0.5 ],
+           [0.5 , 1.75]])
+    """
+    fourth = statistics.fourth_moments if shrinkage == "auto" else None
+    if statistics.covariance_type != "full" or (shrinkage == "auto" and fourth is None):
+        raise ValueError(_too_little(statistics, shrinkage))
+    covariances = statistics.covariance()
+    if fourth is not None:
+        _shrink_standardised(covariances, statistics, fourth)
+    elif shrinkage == "oas":
+        for k, weight in enumerate(statistics.weights):
+            covariances[k] = shrunk(covariances[k], oas(covariances[k], weight))
+    elif shrinkage is not None:
+        return shrunk(covariances, float(shrinkage))
+    return covariances
+
+
+def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
+    """The maximum-likelihood covariance of all rows together, whatever their class, shrunk as one class is.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics
+        Of covariance type "tied" or "full"; for "auto" with fourth moments.
+    shrinkage : float, "auto", "oas" or None
+        As for `class_covariances`.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_features)
+    """
+    if shrinkage == "auto":
+        together: Array = class_covariances(statistics.as_one_class(), shrinkage)[0]
+        return together
+    total = pooled_covariance(statistics) + between_covariance(statistics)
+    if shrinkage is None:
+        return total
+    share = oas(total, statistics.weights.sum()) if shrinkage == "oas" else float(shrinkage)
+    return shrunk(total, share)
+
+
+def pooled_covariance(statistics: Statistics) -> Array:
+    """The maximum-likelihood covariance within the classes: (d, d)."""
+    if statistics.covariance_type != "tied":
+        statistics = statistics.to_covariance_type("tied")
+    return statistics.covariance()
+
+
+def between_covariance(statistics: Statistics) -> Array:
+    """The covariance of the class means, each counting by the weight of its class: (d, d)."""
+    offsets = statistics.means - statistics.overall_mean()
+    shares = statistics.weights / statistics.weights.sum()
+    between: Array = (offsets.T * shares) @ offsets
+    return between
+
+
+def _too_little(statistics: Statistics, shrinkage: Shrinkage) -> str:
+    fourth = ", fourth_moments=True" if shrinkage == "auto" else ""
+    return (
+        f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with this "
+        f"shrinkage from the first row on, or accumulate with covariance_type='full'{fourth}"
+    )
+
+
+def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Array) -> None:
+    """Shrink each class as Ledoit & Wolf do, in place, with its features at unit variance."""
+    means = statistics.means
+    for k, weight in enumerate(statistics.weights):
+        variances = np.diag(covariances[k])
+        constant = constant_features(variances, means[[k]])
+        scale = np.sqrt(np.where(constant, 1.0, variances))
+        units = np.outer(scale, scale)
+        correlations = covariances[k] / units
+        mean_squares = fourth[k] / weight / units / units
+        if (np.diag(mean_squares)[~constant] < _LEAST_KURTOSIS).any():
+            raise ValueError(
+                f"class {statistics.classes[k]!s}: deviations are so small that their fourth powers are "
+                "below float64. Multiply the features by a power of ten first"
+            )
+        share = ledoit_wolf(correlations, mean_squares, weight)
+        covariances[k] = shrunk(correlations, share) * units
+
+
+def shrunk(covariance: Array, share: float) -> Array:
+    """(1 − a) S + a μ I: covariances (..., d, d) pulled towards their mean variance by a share a in [0, 1].
+
+    Examples
+    --------
+    >>> shrunk(np.array([[3.0, 2.0], [2.0, 1.0]]), 0.5)
+    array([[2.5, 1. ],
+           [1. , 1.5]])
+    """
+    n_features = covariance.shape[-1]
+    towards = np.trace(covariance, axis1=-2, axis2=-1)[..., None, None] / n_features
+    pulled: Array = (1 - share) * covariance + share * towards * np.eye(n_features)
+    return pulled
+
+
+def ledoit_wolf(covariance: Array, mean_squares: Array, weight: float) -> float:
+    """The share that is best for rows of any distribution.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (d, d)
+        S, divided by the weight.
+    mean_squares : ndarray of shape (d, d)
+        The mean of u_i² u_j², of deviations u from the mean.
+    weight : float
+        How many rows there are.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 where S is a multiple of the identity.
+
+    References
+    ----------
+    Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices",
+    Journal of Multivariate Analysis 88, lemmas 3.2 to 3.4.
+    """
+    n_features = len(covariance)
+    distance = _squared_distance_from_sphere(covariance)
+    error = (mean_squares.sum() - (covariance**2).sum()) / (n_features * weight)
+    error = min(max(error, 0.0), distance)
+    return float(error / distance) if error else 0.0
+
+
+def oas(covariance: Array, weight: float) -> float:
+    """The share that approximates the best one for normal rows.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (d, d)
+        S, divided by the weight.
+    weight : float
+        How many rows there are.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    References
+    ----------
+    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation", IEEE
+    Transactions on Signal Processing 58, eq. 23; without its term 2 / d, as in scikit-learn.
+    """
+    n_features = len(covariance)
+    mean_variance = np.trace(covariance) / n_features
+    if not mean_variance:
+        return 1.0
+    covariance = covariance / mean_variance  # in units in which no square exceeds float64
+    spread = (weight + 1) * _squared_distance_from_sphere(covariance) / n_features
+    return 1.0 if not spread else min(float(((covariance**2).mean() + 1) / spread), 1.0)
+
+
+def _squared_distance_from_sphere(covariance: Array) -> float:
+    """‖S − μ I‖² / d."""
+    n_features = len(covariance)
+    away = covariance - np.trace(covariance) / n_features * np.eye(n_features)
+    return float((away**2).sum() / n_features)

@@ -1,0 +1,335 @@
+"""Finalised Gaussians: log densities of rows under each class.
+
+ln p(x | k) = −½ (r ln 2π + ln det Σ + (x − μ)ᵀ Σ⁻¹ (x − μ)), where r is the rank of Σ. Distances are taken
+in whitened coordinates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrmm
+from scipy.spatial.distance import cdist
+
+from streamgda.gaussians.whitening import Array, Observed, Whitening
+
+_FAR = 100.0  # deviations; at 100, terms of squared size hide 10⁻¹² of what tells two near classes apart
+
+_LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Gaussians(ABC):
+    """The densities of K classes of d features.
+
+    Scores of rows (n, K) lie class by class in memory: what is then done over the classes of each row
+    (the largest, the sum) runs along the rows, several times as fast for few classes.
+    """
+
+    means: Array
+
+    @property
+    @abstractmethod
+    def log_normalisers(self) -> Array:
+        """What the rank and determinant add to the squared distances, r ln 2π + ln det Σ: (K,)."""
+
+    @property
+    @abstractmethod
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of the covariance of each class: (K,)."""
+
+    @abstractmethod
+    def squared_distances(self, X: Array) -> Array:
+        """(x − μ)ᵀ Σ⁻¹ (x − μ) of rows (n, d) for each class: (n, K)."""
+
+    @abstractmethod
+    def marginal(self, observed: Observed) -> Self:
+        """The densities of some of the features, marked in a mask (d,), whatever the others are."""
+
+    @abstractmethod
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        """The mean of the features that are not observed, given those that are: (n, d − d').
+
+        Σ_k p(k | x) (μ_k + Σ_k,missing,observed Σ_k,observed⁻¹ (x − μ_k,observed)).
+
+        Parameters
+        ----------
+        observed : ndarray of bool of shape (d,)
+            Which features are observed.
+        marginal : Gaussians
+            The densities of those.
+        X : ndarray of shape (n, d')
+            Their values.
+        posteriors : ndarray of shape (n, K)
+            p(k | x).
+
+        References
+        ----------
+        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorem 2.5.1.
+        """
+
+    @abstractmethod
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Random rows of class k: (n, d)."""
+
+    @abstractmethod
+    def covariance(self, k: int) -> Array:
+        """The covariance of class k: (d, d)."""
+
+    @abstractmethod
+    def precision(self, k: int) -> Array:
+        """The inverse of the covariance of class k: (d, d)."""
+
+    def log_density(self, X: Array) -> Array:
+        """The log density of rows (n, d) under each class: (n, K)."""
+        return self.log_density_at(self.squared_distances(X))
+
+    def log_density_at(self, squared: Array) -> Array:
+        """The log density at squared distances (n, K) from each class: (n, K)."""
+        log_density: Array = -0.5 * (squared + self.log_normalisers)
+        return log_density
+
+    def discriminants(self, X: Array) -> Array:
+        """The log density, up to what all classes have in common: (n, K)."""
+        return self.log_density(X)
+
+    def contrasts(self, X: Array) -> Array:
+        """The same, up to what may differ from row to row: all that a posterior needs, to its last digit."""
+        return self.discriminants(X)
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        """The same, to the last bit, for rows whose squared distances are known."""
+        return self.log_density_at(squared)
+
+
+@dataclass(frozen=True)
+class SeparateGaussians(Gaussians):
+    """A covariance for each class, as in quadratic discriminant analysis."""
+
+    means: Array
+    whitenings: list[Whitening]
+
+    @cached_property
+    def log_normalisers(self) -> Array:
+        return np.array([w.rank * _LOG_2PI + w.log_determinant for w in self.whitenings])
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return np.array([w.rank for w in self.whitenings])
+
+    def squared_distances(self, X: Array) -> Array:
+        distances = np.empty((len(X), len(self.means)), order="F")
+        for k, (mean, whitening) in enumerate(zip(self.means, self.whitenings, strict=True)):
+            # In place, and with half the products of a square matrix.
+            whitened = dtrmm(1.0, whitening.triangle, (X - mean).T, lower=True, overwrite_b=True).T
+            np.vecdot(whitened, whitened, out=distances[:, k])
+        return distances
+
+    def discriminants(self, X: Array) -> Array:
+        """The log density without what the number of features alone adds to it, as scikit-learn has it."""
+        return self.contrasts_at(X, self.squared_distances(X))
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        discriminants: Array = -0.5 * (squared + self._log_determinants)
+        return discriminants
+
+    @cached_property
+    def _log_determinants(self) -> Array:
+        return np.array([whitening.log_determinant for whitening in self.whitenings])
+
+    def marginal(self, observed: Observed) -> SeparateGaussians:
+        means = self.means[:, observed]
+        whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
+        return SeparateGaussians(means, whitenings)
+
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        expected = posteriors @ self.means[:, ~observed]
+        for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
+            whitened = (X - marginal.means[k]) @ part.matrix
+            whitened *= posteriors[:, [k]]
+            expected += whitened @ _regression(whole, part, observed).T
+        return expected
+
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return _drawn(self.means[k], self.whitenings[k], n, random)
+
+    def covariance(self, k: int) -> Array:
+        return self.whitenings[k].covariance
+
+    def precision(self, k: int) -> Array:
+        return self.whitenings[k].precision
+
+
+@dataclass(frozen=True)
+class SharedGaussians(Gaussians):
+    """One covariance for all classes, as in linear discriminant analysis.
+
+    Rows and means are taken from `centre`, the mean over the classes, before they are multiplied.
+    Where the covariance is singular, distances are those in its range, as a pseudo-inverse gives them.
+    """
+
+    means: Array
+    centre: Array
+    whitening: Whitening
+
+    @cached_property
+    def log_normalisers(self) -> Array:
+        normaliser = self.whitening.rank * _LOG_2PI + self.whitening.log_determinant
+        return np.full(len(self.means), normaliser)
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return np.full(len(self.means), self.whitening.rank)
+
+    def squared_distances(self, X: Array) -> Array:
+        """From differences: what is left of lengths less products is below zero near a mean."""
+        whitened = (X - self.centre) @ self.whitening.matrix
+        if self._is_compact:
+            return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
+        distances = np.empty((len(X), len(self.means)), order="F")
+        for k, mean in enumerate(self.means):
+            np.matmul(X - mean, self.whitening.matrix, out=whitened)
+            np.vecdot(whitened, whitened, out=distances[:, k])
+        return distances
+
+    def log_density(self, X: Array) -> Array:
+        """From products, which for many classes are several times as fast as differences."""
+        if not self._is_compact:
+            return super().log_density(X)
+        whitened = (X - self.centre) @ self.whitening.matrix
+        log_density = self.discriminants(X)
+        log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
+        log_density -= 0.5 * self.log_normalisers
+        return log_density
+
+    def contrasts_at(self, X: Array, squared: Array) -> Array:
+        return self.contrasts(X)
+
+    def discriminants(self, X: Array) -> Array:
+        """Linear in x, since the squared term is common to all classes."""
+        linear: Array = (self.coefficients @ (X - self.centre).T).T
+        linear += self.intercepts
+        return linear
+
+    def contrasts(self, X: Array) -> Array:
+        """Taken from the class nearest to each row, where some class is so far that `centre` would be too."""
+        contrasts = self.discriminants(X)
+        if self._is_compact:
+            return contrasts
+        nearest = contrasts.argmax(axis=1)
+        for k in np.unique(nearest):
+            rows = nearest == k
+            contrasts[rows] = self._contrasts_with(k, X[rows])
+        return contrasts
+
+    def _contrasts_with(self, k: int, X: Array) -> Array:
+        """Ln p(x | j) − ln p(x | k) of rows (n, d) for each class j: (n, K)."""
+        mean, matrix = self.means[k], self.whitening.matrix
+        gaps = (self.means - mean) @ matrix
+        contrasts: Array = (X - mean) @ matrix @ gaps.T - 0.5 * np.vecdot(gaps, gaps)
+        return contrasts
+
+    @cached_property
+    def _is_compact(self) -> bool:
+        """Whether all classes are near enough to `centre` for their discriminants to keep the digits."""
+        return bool((-2 * self.intercepts <= _FAR**2).all())
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """Coefficients of the discriminants of x − centre: (K, d)."""
+        return self.whitened_means @ self.whitening.matrix.T
+
+    @cached_property
+    def intercepts(self) -> Array:
+        """Intercepts of the discriminants of x − centre: (K,)."""
+        intercepts: Array = -0.5 * np.vecdot(self.whitened_means, self.whitened_means)
+        return intercepts
+
+    @cached_property
+    def whitened_means(self) -> Array:
+        """The means, from `centre`, in whitened coordinates: (K, r)."""
+        return (self.means - self.centre) @ self.whitening.matrix
+
+    def marginal(self, observed: Observed) -> SharedGaussians:
+        means = self.means[:, observed]
+        return SharedGaussians(means, self.centre[observed], self.whitening.marginal(observed, means))
+
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        means = posteriors @ (self.means - self.centre)
+        whitened = (X - self.centre[observed] - means[:, observed]) @ marginal.whitening.matrix
+        expected: Array = self.centre[~observed] + means[:, ~observed]
+        expected += whitened @ _regression(self.whitening, marginal.whitening, observed).T
+        return expected
+
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return _drawn(self.means[k], self.whitening, n, random)
+
+    def covariance(self, k: int) -> Array:
+        return self.whitening.covariance
+
+    def precision(self, k: int) -> Array:
+        return self.whitening.precision
+
+
+@dataclass(frozen=True)
+class DiagonalGaussians(Gaussians):
+    """A variance for each class and feature, as in naive Bayes."""
+
+    means: Array
+    variances: Array
+
+    @cached_property
+    def log_normalisers(self) -> Array:
+        normalisers: Array = np.log(self.variances).sum(axis=1) + self.means.shape[1] * _LOG_2PI
+        return normalisers
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return np.full(len(self.means), self.means.shape[1])
+
+    def squared_distances(self, X: Array) -> Array:
+        distances = np.empty((len(X), len(self.means)), order="F")
+        for k, (mean, scale) in enumerate(zip(self.means, self._scales, strict=True)):
+            standardised = X - mean
+            standardised *= scale
+            np.vecdot(standardised, standardised, out=distances[:, k])
+        return distances
+
+    @cached_property
+    def _scales(self) -> Array:
+        return np.asarray(1 / np.sqrt(self.variances))
+
+    def marginal(self, observed: Observed) -> DiagonalGaussians:
+        return DiagonalGaussians(self.means[:, observed], self.variances[:, observed])
+
+    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        expected: Array = posteriors @ self.means[:, ~observed]
+        return expected
+
+    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        rows = random.standard_normal((n, self.means.shape[1]))
+        rows *= np.sqrt(self.variances[k])
+        rows += self.means[k]
+        return rows
+
+    def covariance(self, k: int) -> Array:
+        return np.diag(self.variances[k])
+
+    def precision(self, k: int) -> Array:
+        return np.diag(1 / self.variances[k])
+
+
+def _regression(whole: Whitening, part: Whitening, observed: Observed) -> Array:
+    """The coefficients of the missing features on the observed ones, whitened: (d − d', r)."""
+    coefficients: Array = whole.covariance[np.ix_(~observed, observed)] @ part.matrix
+    return coefficients
+
+
+def _drawn(mean: Array, whitening: Whitening, n: int, random: np.random.RandomState) -> Array:
+    rows: Array = random.standard_normal((n, whitening.rank)) @ whitening.root.T
+    rows += mean
+    return rows

@@ -1,0 +1,131 @@
+"""The pass that learns: one read of a source, and the statistics of all its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamgda.passes.blas import single_blas_thread
+from streamgda.passes.plan import FAN_IN, Plan, compute_plan, plan_fold, rows_of
+from streamgda.passes.schedulers import scheduler_for
+from streamgda.sources.base import Source, Split, runs
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceType
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.gather import Workspace
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+_FAN_IN_OF_WIDE_STATES = 2
+
+_WIDE = 90  # features: from here on, a full state is above 64 KB a class, and 90 classes above 5 MB
+
+
+def accumulate(
+    source: Source,
+    covariance_type: CovarianceType = "full",
+    *,
+    fourth_moments: bool = False,
+    exact: bool = False,
+    scheduler: Any = None,
+    progress: bool = False,
+) -> Statistics:
+    """Read a source once and return the statistics of all its rows.
+
+    The order in which rows are added and merged is fixed by the source, so every scheduler and any
+    number of workers gives the same bits.
+
+    Parameters
+    ----------
+    source : Source
+        Such as `scan_parquet` returns.
+    covariance_type : {"full", "tied", "diag"}, default="full"
+        What to keep of the scatter within the classes; see `ClassStatistics`.
+    fourth_moments : bool, default=False
+        Whether to keep fourth moments too, for ``shrinkage="auto"``; see `ClassStatistics`.
+    exact : bool, default=False
+        Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
+        again; see `ExactClassStatistics`.
+    scheduler : optional
+        What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
+        cluster, or of its address).
+        None follows Dask's own rule: an active client, else the configured scheduler, else threads. But a
+        stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only, so
+        None means threads for it also where a client is active.
+        "processes" needs the guard ``if __name__ == "__main__":`` in a script, as all spawning does.
+    progress : bool, default=False
+        Show rows done, rows per second and the time left, in a terminal or a notebook.
+
+    Returns
+    -------
+    ClassStatistics or ExactClassStatistics
+
+    Raises
+    ------
+    ValueError
+        If the source has no rows, or holds what it should not; the message says where.
+    TypeError
+        If it is no source, or a stream that `scheduler` would read in another process.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> from streamgda import accumulate, scan_parquet
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"width": [1.0, 3.0, 8.0], "kind": ["a", "a", "b"]}), f"{folder}/1.parquet")
+    >>> accumulate(scan_parquet(folder, "kind"), "diag").means
+    array([[2.],
+           [8.]])
+    """
+    if not isinstance(source, Source):
+        raise TypeError(
+            f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
+        )
+    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    scheduler = scheduler_for(source, scheduler)
+    groups = list(runs(source.splits(), rows_of))
+    if not groups:
+        raise ValueError(
+            f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
+        )
+    plan = plan_pass(groups, empty, fan_in_of(source))
+    statistics: Statistics = compute_plan(plan, scheduler, progress)
+    if not statistics.n_rows:
+        raise ValueError(
+            f"there is nothing to accumulate: {source!r} has no rows that count "
+            f"({statistics.n_dropped} dropped, the others filtered out or of weight zero)"
+        )
+    return statistics
+
+
+def fan_in_of(source: Source) -> int:
+    """How many states are merged at once.
+
+    Dask goes depth first, so what waits to be merged is about a merge's worth for each level of the tree,
+    however many splits there are. Where states may be large, it is to be little.
+    """
+    return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else FAN_IN
+
+
+def plan_pass(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> Plan:
+    """The graph that reads groups of splits, a task each, and merges their states in a fixed tree."""
+    return plan_fold(groups, accumulate_splits, merge_all, empty, fan_in)
+
+
+def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
+    """One task: the statistics of consecutive splits, read and added in order to a copy of an empty state."""
+    statistics = empty.copy()
+    workspace = Workspace()
+    with single_blas_thread:
+        for split in splits:
+            statistics.update_blocks(split.blocks(), workspace)
+    return statistics
+
+
+def merge_all(parts: Sequence[Statistics]) -> Statistics:
+    """One task: the merged statistics of a few parts, in order."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total.merge(part)
+    return total

@@ -1,0 +1,204 @@
+"""Judge a model on labelled rows: in one pass over a source, or batch by batch as it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.block import Block
+from streamgda.blocks.labels import Labels
+from streamgda.estimators.lazy import is_dask
+from streamgda.passes.blas import single_blas_thread
+from streamgda.passes.plan import add_up, compute_plan, plan_fold, rows_of
+from streamgda.passes.schedulers import scheduler_for
+from streamgda.scoring.evaluation import Evaluation
+from streamgda.scoring.inference import Model, check_features, check_model, judged_pieces
+from streamgda.sources.base import Source, Split, runs
+
+Batch = Sequence[Any]
+
+
+def evaluate(
+    model: Model,
+    source: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    scheduler: Any = None,
+    progress: bool = False,
+) -> Evaluation:
+    """Judge a fitted model on labelled rows, in one pass and in bounded memory.
+
+    The order in which rows are added up is fixed by the source, so every scheduler and any number of workers
+    gives the same bits.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    source : source, array-like of shape (n_rows, n_features), dask array or DataFrame
+        Such as `scan_parquet` returns, which knows its target and weights; or rows.
+    y : array-like of shape (n_rows,), dask array or Series, optional
+        The labels of rows that are not a source; for a dask DataFrame also the name of its column of labels.
+    sample_weight : array-like of shape (n_rows,), dask array or Series, optional
+        Repetitions of each row that is not of a source, whole or not.
+    scheduler : optional
+        What `dask.compute` takes, as in `accumulate`.
+    progress : bool, default=False
+        Show rows done, rows per second and the time left.
+
+    Returns
+    -------
+    Evaluation
+        Confusion, accuracy, precision, recall, log loss, Brier score, ROC, precision-recall and calibration
+        curves. A class that the model has never seen is judged as of probability 0.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or their features are not those of the model, or none of their labels is one
+        that the model knows; the message says where.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import GaussianNB, evaluate
+    >>> X, y = np.array([[1.0], [2.0], [6.0], [9.0], [3.0]]), np.array([0, 0, 1, 1, 1])
+    >>> evaluation = evaluate(GaussianNB().fit(X[:4], y[:4]), X, y)
+    >>> evaluation.accuracy
+    0.8
+    >>> evaluation.confusion_matrix
+    array([[2, 0],
+           [1, 2]])
+    """
+    check_model(model)
+    if isinstance(source, Source) or is_dask(source):
+        source = _as_source(source, y, sample_weight)
+        check_features(model, source)
+        scheduler = scheduler_for(source, scheduler)
+        groups = list(runs(source.splits(), rows_of))
+        if not groups:
+            raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
+        plan = plan_fold(groups, evaluate_splits, add_up, model)
+        evaluation: Evaluation = compute_plan(plan, scheduler, progress)
+    else:
+        evaluation = _evaluate_blocks(model, _blocks_of(model, source, y, sample_weight))
+    _check_labels(model, evaluation)
+    return evaluation
+
+
+def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evaluation:
+    """Test, then train, batch by batch: each row is judged by the model of all the batches before its own.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted or not; it learns all the batches.
+    batches : iterable of (X, y) or (X, y, sample_weight), or source
+        Rows with their labels, as `partial_fit` takes them. A source is taken block by block, in order.
+
+    Returns
+    -------
+    Evaluation
+        Of the rows that came when the model already knew two classes.
+
+    Raises
+    ------
+    ValueError
+        If a batch cannot be learnt or judged. QDA cannot judge once a class has begun with fewer rows than
+        it takes to know its covariance; ``reg_param`` or ``shrinkage`` helps.
+
+    References
+    ----------
+    Gama, Sebastião & Rodrigues (2013), "On evaluating stream learning algorithms": prequential evaluation;
+    river calls it progressive validation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import GaussianNB, progressive_score
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, size=(10, 100))
+    >>> batches = [(rng.normal(size=(100, 2)) + 9 * labels[:, None], labels) for labels in y]
+    >>> progressive_score(GaussianNB(), batches)
+    Evaluation(classes=2, rows=900, accuracy=1)
+    """
+    evaluation = Evaluation()
+    for X, y, *weights in _batches_of(batches):
+        weight = weights[0] if weights else None
+        if hasattr(model, "statistics_") and len(model.classes_) > 1:
+            evaluation.merge(_evaluate_blocks(model, _blocks_of(model, X, y, weight)))
+        model.partial_fit(X, y, sample_weight=weight)
+    return evaluation
+
+
+def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
+    if not isinstance(batches, Source):
+        yield from batches
+        return
+    import pandas as pd
+    from dask.base import compute
+
+    for split in batches.splits():
+        (computed,) = compute(split)
+        for block in computed.blocks():
+            X: Any = block.matrix(0, len(block.codes))
+            if block.feature_names is not None:
+                X = pd.DataFrame(X, columns=list(block.feature_names), copy=False)
+            yield X, block.classes[block.codes], block.weights
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def evaluate_splits(splits: Iterable[Split], model: Model) -> Evaluation:
+    """One task: the evaluation of a model on consecutive splits, in order."""
+    with single_blas_thread:
+        return _evaluate_blocks(model, (block for split in splits for block in split.blocks()))
+
+
+def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:
+    evaluation = Evaluation()
+    for block in blocks:
+        evaluation.n_dropped += block.n_dropped
+        for piece, verdicts in judged_pieces(model, block):
+            weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
+            evaluation.add_coded(block.classes, block.codes[piece], verdicts.scores, model.classes_, weights)
+    return evaluation
+
+
+def _as_source(source: Any, y: Any, sample_weight: Any) -> Source:
+    if not isinstance(source, Source):
+        from streamgda.sources.dask import scan_dask
+
+        return scan_dask(source, y, weight=sample_weight)
+    if y is not None or sample_weight is not None:
+        raise ValueError("a source brings its own target and weights; name them where it is scanned")
+    return source
+
+
+def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Block]:
+    if y is None:
+        raise ValueError("rows need their labels to be judged by; the target y is None")
+    rows = model._rows_of(X, missing="marginal")
+    names = getattr(model, "feature_names_in_", None)
+    return array_blocks(rows, y, sample_weight, None if names is None else tuple(names))
+
+
+def _check_labels(model: Model, evaluation: Evaluation) -> None:
+    if not evaluation.n_rows:
+        raise ValueError(f"there is nothing to evaluate: no row counts ({evaluation.n_dropped} dropped)")
+    support = evaluation.support[np.searchsorted(evaluation.classes, model.classes_)]
+    if not support.any():
+        unknown = np.setdiff1d(evaluation.classes, model.classes_)
+        raise ValueError(
+            f"no row is of a class that the model knows. It knows {_listed(model.classes_)}; the labels are "
+            f"{_listed(unknown)}. Is this the target?"
+        )
+
+
+def _listed(classes: Labels) -> str:
+    return ", ".join(map(repr, classes.tolist()[:5]))

@@ -1,0 +1,79 @@
+"""A fitted model at work on blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.blocks.block import Block
+from streamgda.estimators.classifier import GaussianClassifier, Verdicts, judge
+from streamgda.gaussians.whitening import Array
+from streamgda.sources.base import Source
+
+Model = GaussianClassifier[Any]
+
+_ELEMENTS_AT_ONCE = 1 << 18
+
+
+def judged_pieces(
+    model: Model, block: Block, *, log_density: bool = False, distance: bool = False
+) -> Iterator[tuple[slice, Verdicts]]:
+    """What a model says of a block, a few rows at a time, so that what is made of them stays small.
+
+    Raises
+    ------
+    ValueError
+        If a value is infinite, or NaN where the model does not allow that, or a row is too far from all the
+        classes; the message says where.
+    """
+    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.classes_)))
+    for start in range(0, len(block.codes), size):
+        piece = slice(start, min(start + size, len(block.codes)))
+        rows = block.matrix(piece.start, piece.stop)
+        if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
+            block.refuse_values()
+        try:
+            yield piece, judge(model, rows, log_density=log_density, distance=distance)
+        except ValueError as error:
+            raise ValueError(f"counted from {block.row_name(start)}: {error}") from error
+
+
+def _is_allowed(model: Model, rows: Array) -> bool:
+    return not np.isinf(rows).any() and (model.missing == "marginal" or not np.isnan(rows).any())
+
+
+# ---------------------------------------------------------------------- what goes in
+
+
+def check_model(model: Any) -> None:
+    """Raise TypeError for what is no model, and NotFittedError for one that is not fitted."""
+    if not isinstance(model, GaussianClassifier):
+        raise TypeError(
+            f"a model of this project is needed, got {type(model).__name__}; Evaluation.update takes the "
+            "scores of any classifier"
+        )
+    check_is_fitted(model)
+    model._finalised_now()  # here, once, and not by every thread that comes to need it
+
+
+def check_features(model: Model, source: Source) -> None:
+    """Raise ValueError where the features of a source are not those of a model, in its order."""
+    ours = getattr(model, "feature_names_in_", None)
+    theirs = source.feature_names
+    if source.n_features is not None and source.n_features != model.n_features_in_:
+        raise ValueError(
+            f"{source!r} has {source.n_features} features, the model was fitted to {model.n_features_in_}; "
+            "name them where it is scanned"
+            + ("" if ours is None else f", such as features={[str(name) for name in ours[:5]]}")
+        )
+    if ours is None or theirs is None:
+        return
+    for here, there in zip(theirs, ours, strict=True):
+        if here != there:
+            raise ValueError(
+                f"{source!r} has feature {here!r} where the model was fitted to {there!r}; scan it with "
+                "features=list(model.feature_names_in_)"
+            )

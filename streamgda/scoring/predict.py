@@ -1,0 +1,296 @@
+"""Score a dataset of any size, and write what comes of it part by part."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from streamgda.blocks.block import Block
+from streamgda.estimators.lazy import is_dask
+from streamgda.passes.blas import single_blas_thread
+from streamgda.passes.plan import add_up, compute_plan, plan_fold
+from streamgda.passes.schedulers import scheduler_for
+from streamgda.scoring.columns import Column, Questions
+from streamgda.scoring.inference import Model, check_features, check_model
+from streamgda.scoring.lazy import lazy_answers
+from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of
+from streamgda.scoring.outputs.parquet import PartFolder
+from streamgda.sources.base import Source, SourceToScore
+from streamgda.sources.parquet import scan_parquet
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `predict_dataset` did.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the predictions.
+    n_parts : int
+        Files, or runs of Zarr chunks, that they are in.
+    n_found : int
+        How many of these were there already, from a run that did not end.
+    n_dropped : int
+        Rows that the source left out because something was missing.
+    """
+
+    n_rows: int = 0
+    n_parts: int = 0
+    n_found: int = 0
+    n_dropped: int = 0
+
+    def __add__(self, other: Written) -> Written:
+        return Written(
+            self.n_rows + other.n_rows,
+            self.n_parts + other.n_parts,
+            self.n_found + other.n_found,
+            self.n_dropped + other.n_dropped,
+        )
+
+
+@overload
+def predict_dataset(
+    model: Model,
+    source: Any,
+    out: str | PathLike[str],
+    *,
+    columns: Sequence[Column] = ...,
+    keep: Sequence[str] = ...,
+    filesystem: Any = ...,
+    scheduler: Any = ...,
+    progress: bool = ...,
+) -> Written: ...
+
+
+@overload
+def predict_dataset(
+    model: Model, source: Any, out: None = None, *, columns: Sequence[Column] = ..., keep: Sequence[str] = ...
+) -> Any: ...
+
+
+def predict_dataset(
+    model: Model,
+    source: Any,
+    out: str | PathLike[str] | None = None,
+    *,
+    columns: Sequence[Column] = ("label", "probabilities"),
+    keep: Sequence[str] = (),
+    filesystem: Any = None,
+    scheduler: Any = None,
+    progress: bool = False,
+) -> Any:
+    """Score a dataset: Parquet or Zarr into Parquet or Zarr, or a Dask collection into a lazy one.
+
+    The rows and their order are those of the input; of Parquet files, when they are read in the order of
+    their names. Each task writes a part of its own: a file, which has another name until it is whole, or a
+    run of whole Zarr chunks. Started again after it was stopped, it leaves the parts that are there as they
+    are, if they come from the same model and the same input. A Zarr group cannot be opened as one until all
+    of it is written.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    source : source, path, URL, glob or list of them, dask DataFrame or dask array
+        Made by `scan_parquet` or `scan_zarr`, with or without a target. Of a path or a DataFrame, the columns
+        that are the features of the model are read; of a path that ends in ".zarr", the array "X".
+    out : path or URL, optional
+        A place for the predictions alone: a Zarr group, of format 3, if it ends in ".zarr", else a folder of
+        Parquet files; made, if there is none. Of a Dask collection, leave it out.
+    columns : sequence of str, default=("label", "probabilities")
+        What to tell of each row:
+
+        - "label": the class predicted, as `predicted_label`;
+        - "probabilities": p(k | x) of each class k, as `probability_k`; in Zarr, as one array
+          `probabilities` of shape (n_rows, n_classes), whose attribute `classes` names its columns;
+        - "log_density": ln p(x) under the mixture of the classes, as `log_density`;
+        - "distance": the Mahalanobis distance from the mean of the class predicted, as `distance`.
+    keep : sequence of str, optional
+        Columns of the input, keys of its partitions, or Zarr arrays of one dimension, to have beside these.
+        Zarr holds no nulls, but for NaN in floats and NaT in times, no decimals and no lists; times with a
+        zone are those of UTC.
+    filesystem : pyarrow or fsspec filesystem, optional
+        Where `out` is; found from `out` where not given.
+    scheduler : optional
+        What `dask.compute` takes, as in `accumulate`.
+    progress : bool, default=False
+        Show rows done, rows per second and the time left.
+
+    Returns
+    -------
+    Written, or a dask DataFrame
+        How many rows and parts there are now. Of a Dask collection, the columns, which are yet to be
+        computed, or written with its own `to_parquet`; with the index of a DataFrame.
+
+    Raises
+    ------
+    ValueError
+        If a feature or a column to keep is missing, a row cannot be scored, `out` holds something else, or
+        rows that may be left out (by a filter, or ``missing="drop"``) are to be written to Zarr, where each
+        has its place beforehand; the message says where. Parts that are finished stay.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile, zarr
+    >>> from streamgda import GaussianNB, predict_dataset, scan_parquet
+    >>> folder = tempfile.mkdtemp()
+    >>> table = pa.table({"id": [7, 8, 9, 10], "x": [1.0, 2.0, 6.0, 9.0], "kind": list("aabb")})
+    >>> pq.write_table(table, f"{folder}/1.parquet")
+    >>> source = scan_parquet(f"{folder}/1.parquet", "kind", features=["x"])
+    >>> model = GaussianNB().fit(source)
+    >>> predict_dataset(model, source, f"{folder}/scored", columns=["label"], keep=["id"])
+    Written(n_rows=4, n_parts=1, n_found=0, n_dropped=0)
+    >>> pq.read_table(f"{folder}/scored").to_pydict()
+    {'id': [7, 8, 9, 10], 'predicted_label': ['a', 'a', 'b', 'b']}
+    >>> _ = predict_dataset(model, source, f"{folder}/scored.zarr")
+    >>> group = zarr.open_group(f"{folder}/scored.zarr", mode="r")
+    >>> group["probabilities"].shape, group["probabilities"].attrs["classes"]
+    ((4, 2), ['a', 'b'])
+    """
+    check_model(model)
+    questions = Questions.checked(model, columns)
+    kept = tuple(dict.fromkeys(keep))
+    _check_apart(questions, kept)
+    if is_dask(source):
+        _refuse_on_dask(out, filesystem, scheduler, progress)
+        return lazy_answers(questions, source, kept)
+    if out is None:
+        raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
+    source = _as_source(model, source)
+    check_features(model, source)
+    scheduler = scheduler_for(source, scheduler)
+    splits = source.to_score(kept)
+    if not splits:
+        raise ValueError(f"there is nothing to predict: {source!r} has no rows")
+    fields = [
+        *(Field(name, (name,), kind) for name, kind in source.kept_types(kept).items()),
+        *questions.fields,
+    ]
+    output = _output_at(out, filesystem, fields)
+    if output.would_feed(source):
+        raise ValueError(
+            f"{os.fspath(out)} lies in the folder of the input, where predictions would be taken for data; "
+            "choose another place"
+        )
+    parts = output.parts(splits, _made_by(questions, kept))
+    done = output.prepare(parts)
+    written = Written(sum(done.values()), len(done), len(done))
+    groups = [[part] for part in parts if part.name not in done]
+    if groups:
+        plan = plan_fold(groups, write_parts, add_up, _Job(questions, output))
+        written += compute_plan(plan, scheduler, progress)
+    output.finish(parts)
+    return written
+
+
+# ---------------------------------------------------------------------- what is to be done
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What all the tasks have in common."""
+
+    questions: Questions
+    output: Output[Any]
+
+
+def _as_source(model: Model, source: Any) -> SourceToScore:
+    if _is_zarr(source):
+        from streamgda.sources.zarr import scan_zarr
+
+        source = scan_zarr(os.fspath(source), None)
+    elif not isinstance(source, Source):
+        names = getattr(model, "feature_names_in_", None)
+        source = scan_parquet(source, features=None if names is None else [str(name) for name in names])
+    if not isinstance(source, SourceToScore):
+        raise TypeError(
+            f"{source!r} cannot be scored part by part; scan Parquet or Zarr, or give a Dask collection "
+            "itself"
+        )
+    return source
+
+
+def _is_zarr(place: Any) -> bool:
+    return isinstance(place, str | PathLike) and os.fspath(place).rstrip("/").endswith(".zarr")
+
+
+def _output_at(out: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Output[Any]:
+    if not _is_zarr(out):
+        return PartFolder.at(out, filesystem, fields)
+    from streamgda.scoring.outputs.zarr import ChunkedGroup
+
+    return ChunkedGroup.at(out, filesystem, fields)
+
+
+def _check_apart(questions: Questions, keep: Sequence[str]) -> None:
+    for name in keep:
+        if name in questions.names:
+            raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
+
+
+def _made_by(questions: Questions, keep: Sequence[str]) -> list[Any]:
+    return [_FORMAT, _digest(questions.model), questions.columns, keep]
+
+
+def _digest(model: Model) -> str:
+    """What tells models apart: their parameters, and the sums that they were learnt from."""
+    statistics, params = model.statistics_, model.get_params(deep=False)
+    digest = hashlib.sha256(fingerprint_of([type(model).__name__, params, statistics.classes]).encode())
+    for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
+        digest.update(np.ascontiguousarray(sums).tobytes())
+    return digest.hexdigest()
+
+
+def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -> None:
+    if out is not None:
+        raise ValueError(
+            "what comes of a Dask collection is one too: leave out out, and write what is returned with its "
+            "to_parquet(...)"
+        )
+    if filesystem is not None or scheduler is not None or progress:
+        raise ValueError(
+            "filesystem, scheduler and progress are for what is written at once; of a Dask collection, give "
+            "them to compute() or to_parquet()"
+        )
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def write_parts(parts: Sequence[Part], job: _Job) -> Written:
+    """One task: score parts of the input, and write them."""
+    with single_blas_thread:
+        return add_up([_write(part, job) for part in parts])
+
+
+def _write(part: Part, job: _Job) -> Written:
+    n_dropped = 0
+
+    def tables() -> Iterator[pa.Table]:
+        nonlocal n_dropped
+        for block, kept in part.split.unlabelled():
+            n_dropped += block.n_dropped
+            yield _table(job, block, kept)
+
+    n_rows = job.output.write(part, tables())
+    return Written(n_rows, 1, 0, n_dropped)
+
+
+def _table(job: _Job, block: Block, kept: Mapping[str, Any]) -> pa.Table:
+    classes = pa.array(job.questions.model.classes_)
+    answers = job.questions.answers(block, lambda codes: classes.take(pa.array(codes)))
+    table = pa.table({**kept, **answers})
+    try:
+        return job.output.checked(table)
+    except ValueError as error:
+        raise ValueError(f"counted from {block.row_name(0)}: {error}") from error

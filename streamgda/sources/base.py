@@ -1,0 +1,170 @@
+"""What every source of rows is: a lazy, re-iterable description that can be cut into splits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from streamgda.blocks.block import Block
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+    from dask.delayed import Delayed
+
+    from streamgda.storage.filesystems import Version
+
+ROWS_PER_TASK = 1 << 18
+
+READ_ELEMENTS = 1 << 23
+
+T = TypeVar("T")
+
+
+class Split(ABC):
+    """A part of a source that one task reads, once in a pass.
+
+    Its number of rows is None where only reading it would tell.
+    """
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int | None:
+        """How many rows there are to read."""
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+
+
+class SplitToScore(Split):
+    """A part of a source whose rows can be read with no labels, and with other columns beside them."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> Any:
+        """What tells which rows of which version of the data these are, as plain values."""
+
+    @property
+    @abstractmethod
+    def keeps_all_rows(self) -> bool:
+        """Whether all the `n_rows` come out, since neither a filter nor ``missing="drop"`` takes any away."""
+
+    @abstractmethod
+    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read the rows, in order: all as if of one class, and the other columns by name."""
+
+    def around(self, start: int, stop: int) -> tuple[SplitToScore, int]:
+        """The least that can be read with rows `start` to `stop` in it, and how many rows come before it."""
+        return self, 0
+
+
+class Source(ABC):
+    """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
+
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def n_features(self) -> int | None:
+        """How many features a row has, where that is known before it is read."""
+        return None if self.feature_names is None else len(self.feature_names)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it can be read in this process only, as a stream can."""
+        return False
+
+    @abstractmethod
+    def splits(self) -> Sequence[Split | Delayed]:
+        """The parts of the source, in order: a pure function of the data, whoever reads them.
+
+        Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows. What Dask has yet
+        to compute is a Delayed that becomes a split.
+        """
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file of a source: its path in the dataset, where it lies, its version and its partition keys."""
+
+    path: str
+    location: str
+    version: Version
+    partition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """What is to be read of a file, and a fingerprint of the names and types of the columns to read."""
+
+    file: InputFile
+    splits: Sequence[Split]
+    schema: str
+
+
+class FileSource(Source):
+    """A source of files that come, change and go: what a `StatisticsLedger` can keep up with."""
+
+    @abstractmethod
+    def rescanned(self) -> Self:
+        """The same source with the files that are there now."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> dict[str, Any]:
+        """What is read of each file, as plain values: two sources that read alike have the same."""
+
+    @abstractmethod
+    def files(self) -> list[InputFile]:
+        """The files and their versions, in order; no file is opened."""
+
+    @abstractmethod
+    def would_find(self, filesystem: pafs.FileSystem, path: str) -> bool:
+        """Whether a Parquet file written to a path would be one of the files from then on."""
+
+    @abstractmethod
+    def reads_from(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+        """Whether one of the files lies in a folder, or one written there would be one from then on."""
+
+    @abstractmethod
+    def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
+        """What is to be read of some of the files; of each the version that was listed, or an error."""
+
+
+class SourceToScore(Source):
+    """A source that `predict_dataset` can read."""
+
+    @abstractmethod
+    def to_score(self, keep: Sequence[str]) -> Sequence[SplitToScore]:
+        """The same parts to read: the features, and the columns to keep beside them.
+
+        Raises
+        ------
+        ValueError
+            If one of these is missing.
+        """
+
+    @abstractmethod
+    def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
+        """The types of columns to keep."""
+
+
+def runs(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:
+    """Consecutive parts that together are worth a task: up to `ROWS_PER_TASK` rows, but at least one part.
+
+    A part of unknown size is a task of its own.
+    """
+    run: list[T] = []
+    rows = 0
+    for part in parts:
+        known = n_rows(part)
+        size = ROWS_PER_TASK if known is None else known
+        if run and rows + size > ROWS_PER_TASK:
+            yield run
+            run, rows = [], 0
+        run.append(part)
+        rows += size
+    if run:
+        yield run

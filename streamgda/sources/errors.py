@@ -1,0 +1,76 @@
+"""Why a read failed: what is stored makes no sense, or the storage did not give it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from gzip import BadGzipFile
+
+import pyarrow as pa
+
+# Arrow raises a bare OSError both for bytes that it cannot decode and for an object store that gives
+# none. Only the text tells which it was; these are the words of its clients of S3, Azure and GCS.
+_OBJECT_STORES = ("AWS Error", "Azure Error", "google::cloud::Status")
+
+_OF_ARROW_ITSELF = (MemoryError, KeyboardInterrupt)
+
+
+@contextmanager
+def opening(path: str) -> Iterator[None]:
+    """Say which file it was that the storage did not give.
+
+    Raises
+    ------
+    OSError
+        Of the kind that it was: FileNotFoundError, PermissionError and so on.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} is gone") from error
+    except OSError as error:
+        add_place(error, path)
+        raise
+
+
+@contextmanager
+def decoding(
+    path: str, written_as: str = "Parquet", reasons: str = "it is damaged or something else"
+) -> Iterator[None]:
+    """Say which file it was that could not be read, or was read and is not what it should be.
+
+    Raises
+    ------
+    ValueError
+        For a file that is damaged or something else.
+    OSError
+        For a file that the storage did not give, as `opening` does.
+    """
+    with opening(path):
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, _OF_ARROW_ITSELF) or is_of_storage(error):
+                raise
+            raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
+
+
+def is_of_storage(error: Exception) -> bool:
+    """Whether the storage failed; bytes that came and make no sense are no such error."""
+    if not isinstance(error, OSError) or isinstance(error, BadGzipFile):
+        return False
+    return (
+        type(error) is not OSError
+        or error.errno is not None
+        or any(client in str(error) for client in _OBJECT_STORES)
+    )
+
+
+def add_place(error: OSError, place: str) -> None:
+    """Put a place into the message of an error, which stays of its kind."""
+    if place in str(error):
+        return
+    if error.errno is None:
+        error.args = (f"{place}: {error}",)
+    else:
+        error.filename = place

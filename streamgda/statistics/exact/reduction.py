@@ -1,0 +1,241 @@
+"""The exact kernel: the sums and products of the rows of a block, as integers on a binary grid.
+
+Most rows of a block hold together in few slices. A few others (a value next to zero, whose last bit is far
+below those of the rest; an outlier far above) would cost all of them more: they are cut by themselves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
+from streamgda.statistics.covariances import Array
+from streamgda.statistics.exact.numbers import ExactArray, Integers
+from streamgda.statistics.exact.products import ExactScatter, Segments, Terms
+from streamgda.statistics.exact.slices import LOW_BITS, TILE_ROWS, WIDTH, Indices, Slicer, Slices, Values
+from streamgda.statistics.exact.sums import Sums
+from streamgda.statistics.gather import Workspace, gather
+
+_SAMPLE_ROWS = 512  # which tell what size of values is usual
+
+_USUAL = 0.98  # the quantile of them that counts as the largest usual one
+
+_SPARE_BITS = 2  # by so much the largest of all may exceed it, and nothing is set aside
+
+_MOST_LEFT = 1 / 16  # of the rows; to cut more of them by themselves costs more than one slice more for all
+
+_LOW = (1 << LOW_BITS) - 1
+
+
+def reduce_block(block: Block, scatter: ExactScatter, workspace: Workspace) -> Sums:
+    """The sums of the classes of a block.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite, or a weight is not a whole number; the message says where.
+    """
+    order = np.argsort(block.codes, kind="stable")
+    sums = Sums.zeros(scatter, len(block.classes), block.n_features)
+    for exponent, rows in _repetitions(block, order):
+        bounds = _bounds(block.codes[rows], len(block.classes))
+        sums += _sums_of(_gather(block, rows, workspace), bounds, scatter, exponent)
+    return sums
+
+
+def _sums_of(values: Values, bounds: Indices, scatter: ExactScatter, exponent: int) -> Sums:
+    """The sums of rows that count 2^exponent times, where class k holds rows bounds[k]:bounds[k + 1]."""
+    tops, beyond = _usual_tops(values)
+    units = tops - (WIDTH - 1)
+    rows = _RowSums(scatter, units, len(bounds) - 1)
+    left = rows.add_but_few(values, bounds, beyond)
+    if left.any():
+        codes = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[left]
+        rows.add_all(values.take(left), _bounds(codes, len(bounds) - 1))
+    return rows.sums(np.diff(bounds), exponent)
+
+
+def _bounds(codes: NDArray[np.integer], n_classes: int) -> Indices:
+    return np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=n_classes))))
+
+
+def _repetitions(block: Block, order: Indices) -> Iterator[tuple[int, Indices]]:
+    """The rows that count 2^e times, for each e: a weight is the sum of the powers of two in it."""
+    if block.weights is None:
+        yield 0, order
+        return
+    whole = (block.weights == np.floor(block.weights)) & (block.weights < INTEGERS_OF_FLOATS)
+    if not whole.all():
+        row = int(np.argmin(whole))
+        raise ValueError(
+            f"{block.row_name(row)} has weight {block.weights[row]!s}; exact statistics take whole numbers "
+            "below 2^53, repetitions of a row. Use ClassStatistics for others, or scale them to be whole"
+        )
+    weights = block.weights.astype(np.int64)[order]
+    for exponent in range(int(weights.max()).bit_length()):
+        rows = order[(weights >> exponent) & 1 == 1]
+        if len(rows):
+            yield exponent, rows
+
+
+class _RowSums:
+    """Sums and products of rows, by the numbers of the slices that they are of.
+
+    Parameters
+    ----------
+    scatter : ExactScatter
+        Which products are kept.
+    units : ndarray of int of shape (d,)
+        The exponents of slices of number 0, for each feature.
+    n_classes : int
+        How many classes there are.
+    """
+
+    def __init__(self, scatter: ExactScatter, units: Indices, n_classes: int) -> None:
+        self._scatter, self._units, self._n_classes = scatter, units, n_classes
+        self._totals: Terms = defaultdict(lambda: np.zeros((n_classes, len(units)), dtype=np.int64))
+        self._products: Terms = defaultdict(partial(scatter.zeros, n_classes, len(units)))
+
+    def add_but_few(
+        self, values: Values, bounds: Indices, beyond: NDArray[np.bool_] | None
+    ) -> NDArray[np.bool_]:
+        """Add the rows that hold in as many slices as most do; return which are left."""
+        left = np.zeros(values.n_rows, dtype=np.bool_) if beyond is None else beyond
+        slicer = Slicer(self._units)
+        for start, tile in _tiles(values):
+            here = left[start : start + tile.n_rows]
+            usual = Values(np.where(here, 0.0, tile.high)) if here.any() else tile
+            slices, rest = slicer.cut(usual, _MOST_LEFT * tile.n_rows)
+            here |= rest
+            self._add_slices(slices, Segments.within(bounds, start, start + tile.n_rows))
+        return left
+
+    def add_all(self, values: Values, bounds: Indices) -> None:
+        """Add rows, in as many slices as it takes."""
+        above = int((_exponents_above(values.largest) - (self._units + (WIDTH - 1))).max())
+        slicer = Slicer(self._units, max(0, -(-above // WIDTH)))
+        for start, tile in _tiles(values):
+            slices, _ = slicer.cut(tile)
+            self._add_slices(slices, Segments.within(bounds, start, start + tile.n_rows))
+
+    def sums(self, counts: Integers, exponent: int) -> Sums:
+        """All together, times 2^exponent."""
+        n_features = len(self._units)
+        first, second = self._scatter.pairs(n_features)
+        totals = [(exponent - WIDTH * number, term) for number, term in self._totals.items()]
+        products = [
+            (exponent - WIDTH * number, self._scatter.packed(term)) for number, term in self._products.items()
+        ]
+        shape = self._scatter.n_matrices(self._n_classes), len(first)
+        return Sums(
+            self._scatter,
+            ExactArray.of_terms([(exponent, counts)], (self._n_classes,)),
+            ExactArray.of_terms(totals, (self._n_classes, n_features), self._units),
+            ExactArray.of_terms(products, shape, self._units[first] + self._units[second]),
+        )
+
+    def _add_slices(self, slices: Slices, segments: Segments) -> None:
+        n_slices, n_features, n_rows = slices.values.shape
+        flat = slices.values.reshape(n_slices * n_features, n_rows)
+        sums = segments.sums(flat)
+        held = _nonzero(flat, sums).reshape(n_slices, n_features)
+        for i in np.flatnonzero(held.any(axis=1)).tolist():
+            of_slice = sums[:, i * n_features : (i + 1) * n_features]
+            self._totals[slices.first + i][segments.classes] += of_slice
+        self._scatter.add_products(self._products, slices, held, segments)
+
+
+def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:
+    """Which rows are not all zero; those are not whose sums are not."""
+    nonzero = np.asarray(sums.any(axis=0))
+    doubtful = np.flatnonzero(~nonzero)
+    nonzero[doubtful] = rows[doubtful].any(axis=1)
+    return nonzero
+
+
+def _tiles(values: Values) -> Iterator[tuple[int, Values]]:
+    for start in range(0, values.n_rows, TILE_ROWS):
+        yield start, values.take(slice(start, start + TILE_ROWS))
+
+
+def _usual_tops(values: Values) -> tuple[Indices, NDArray[np.bool_] | None]:
+    """Exponents t such that all values of a feature but those of few rows are below 2^t; and those rows."""
+    highest = _exponents_above(values.largest)
+    if values.low is not None:
+        return highest, None
+    sample = np.abs(values.high[:, :: max(1, values.n_rows // _SAMPLE_ROWS)])
+    large = np.quantile(sample, _USUAL, axis=1)
+    usual = np.where(large > 0, _exponents_above(large) + 1, highest)
+    tops = np.where(highest <= usual + _SPARE_BITS, highest, usual)
+    if (tops == highest).all():
+        return highest, None
+    beyond = np.asarray((np.abs(values.high) >= np.ldexp(1.0, tops)[:, None]).any(axis=0))
+    return (highest, None) if beyond.mean() > _MOST_LEFT else (tops, beyond)
+
+
+def _exponents_above(values: Array) -> Indices:
+    """The least exponents t with values < 2^t."""
+    return np.frexp(values)[1].astype(np.intp)
+
+
+def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
+    """The features as feature-major floats in the order of the rows: two each, where one cannot hold them."""
+    features, remainders = _halves(block.features)
+    high = workspace.rows(block.n_features, len(rows))
+    with np.errstate(over="ignore"):
+        gather(features, rows, high, workspace)
+    values = Values(high)
+    if not np.isfinite(values.largest).all():
+        block.refuse_values()
+    if remainders is None:
+        return values
+    low = np.empty_like(high)
+    gather(remainders, rows, low, workspace)
+    return Values(high, low)
+
+
+def _halves(features: Features) -> tuple[Features, Features | None]:
+    """The features and None; or, of integers that float64 would round, multiples of 2^11 and the rest."""
+    features = _integral(features) if isinstance(features, np.ndarray) else list(map(_integral, features))
+    parts = [features] if isinstance(features, np.ndarray) else features
+    if not any(_is_rounded(part) for part in parts):
+        return features, None
+    wide = [_is_rounded(part) for part in parts]
+    high = [part >> LOW_BITS << LOW_BITS if w else part for part, w in zip(parts, wide, strict=True)]
+    low = [part & _LOW if w else np.zeros(part.shape) for part, w in zip(parts, wide, strict=True)]
+    return (high[0], low[0]) if isinstance(features, np.ndarray) else (high, low)
+
+
+def _integral(values: Matrix) -> Matrix:
+    """Whole numbers of 64 bits as integers, where a longer float holds them, as it does beside nulls."""
+    if not _is_longer(values):
+        return values
+    for integers in (np.int64, np.uint64):
+        limits = np.iinfo(integers)
+        if ((values >= limits.min) & (values <= limits.max) & (values == np.floor(values))).all():
+            return values.astype(integers)
+    return values
+
+
+def _is_longer(values: Matrix) -> bool:
+    """Whether these are floats of more bits than float64."""
+    return values.dtype.kind == "f" and values.dtype.itemsize > 8
+
+
+def _is_rounded(values: Column) -> bool:
+    """Whether float64 may not hold some of these numbers."""
+    if _is_longer(values):
+        with np.errstate(over="ignore"):
+            rounded = values.astype(np.float64) != values
+        if rounded.any() and np.isfinite(values).all():  # what is not finite is refused by name
+            raise ValueError(
+                f"exact statistics take float64 and less; some values of type {values.dtype} need more"
+            )
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
+        return False
+    return bool(values.max() > INTEGERS_OF_FLOATS or values.min() < -INTEGERS_OF_FLOATS)

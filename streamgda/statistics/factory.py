@@ -1,0 +1,38 @@
+"""The state to begin with, of the kind that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceType
+from streamgda.statistics.exact.state import ExactClassStatistics, refuse_fourth_moments
+from streamgda.statistics.floating.state import ClassStatistics
+
+
+def empty_statistics(
+    covariance_type: CovarianceType,
+    *,
+    fourth_moments: bool = False,
+    exact: bool = False,
+    feature_names: Sequence[str] | None = None,
+) -> Statistics:
+    """The state that has seen nothing.
+
+    Parameters
+    ----------
+    covariance_type, fourth_moments, feature_names
+        As for `ClassStatistics`.
+    exact : bool, default=False
+        Whether sums are to be exact, as those of `ExactClassStatistics`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind: exact sums come without fourth moments.
+    """
+    if not exact:
+        return ClassStatistics(covariance_type, fourth_moments=fourth_moments, feature_names=feature_names)
+    if fourth_moments:
+        refuse_fourth_moments()
+    return ExactClassStatistics(covariance_type, feature_names=feature_names)

@@ -1,0 +1,82 @@
+"""The floating kernel: a block is centred by its own class means and multiplied with itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamgda.blocks.block import Block
+from streamgda.statistics.covariances import Array, Bounds, CovarianceKind
+from streamgda.statistics.floating.fourth_moments import FourthMoments
+from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.gather import Workspace, gather
+
+_SHORT_CLASS = 32
+
+_NEGLIGIBLE_TAIL = 1e-9
+
+
+def reduce_block(
+    block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool = False
+) -> Moments:
+    """The moments of the rows of a block, one row of each array for each of its classes."""
+    order = np.argsort(block.codes, kind="stable")
+    rows = workspace.rows(block.n_features, len(order))
+    weights = np.ones(len(order)) if block.weights is None else block.weights[order]
+    with np.errstate(over="ignore", invalid="ignore"):
+        gather(block.features, order, rows, workspace)
+        if len(order) == len(block.classes):
+            return _moments_of_single_rows(rows, weights, kind, fourth=fourth)
+        bounds = np.concatenate(([0], np.cumsum(np.bincount(block.codes))))
+        totals = np.add.reduceat(weights, bounds[:-1])
+        means, tails = _centre(rows, weights, totals, bounds, twice=fourth or block.weights is not None)
+        if block.weights is not None:
+            rows *= np.sqrt(weights)
+        scatter = kind.products(rows, bounds)
+        powers = FourthMoments.of_rows(rows, weights, bounds) if fourth else None
+    return Moments(kind, totals, means, tails, scatter, powers)
+
+
+def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *, fourth: bool) -> Moments:
+    """A row alone in its class is the mean, and there is no scatter; a stream is mostly such blocks."""
+    moments = Moments.zeros(kind, len(weights), len(rows), fourth=fourth)
+    moments.weights[:] = weights
+    moments.means[:] = rows.T
+    return moments
+
+
+def _centre(
+    rows: Array, weights: Array, totals: Array, bounds: Bounds, *, twice: bool
+) -> tuple[Array, Array]:
+    """Subtract from each class its mean, in place; return the means and what rounding left of them.
+
+    What is left is subtracted too where it could tell: for fourth moments, with weights, where a heavy row
+    may hide it, or where it is not far below the deviation of a row, as in a constant feature or at a huge
+    offset. (With equal weights, what is neglected of n rows is below n × 10⁻¹⁸ of the scatter.)
+    """
+    if len(weights) < _SHORT_CLASS * len(totals):
+        return _centre_short(rows, weights, totals, bounds)
+    means = np.empty((len(totals), len(rows)))
+    tails = np.empty_like(means)
+    for k, total in enumerate(totals):
+        of_class = slice(bounds[k], bounds[k + 1])
+        centred, weight = rows[:, of_class], weights[of_class]
+        means[k] = centred @ weight / total
+        centred -= means[k][:, None]
+        tails[k] = centred @ weight / total
+        if twice or (np.abs(tails[k]) > _NEGLIGIBLE_TAIL * np.abs(centred[:, 0])).any():
+            centred -= tails[k][:, None]
+    return means, tails
+
+
+def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) -> tuple[Array, Array]:
+    """The same for classes of few rows, where a call for each class would cost more than its rows."""
+    counts = np.diff(bounds)
+
+    def mean() -> Array:
+        return np.add.reduceat(rows * weights, bounds[:-1], axis=1) / totals
+
+    means = mean()
+    rows -= np.repeat(means, counts, axis=1)
+    tails = mean()
+    rows -= np.repeat(tails, counts, axis=1)
+    return means.T, tails.T

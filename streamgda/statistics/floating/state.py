@@ -1,0 +1,418 @@
+"""The state: per class count, weight, mean and scatter, which add up to a whole dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamgda.blocks import labels
+from streamgda.blocks.block import Block
+from streamgda.statistics.base import Statistics, check_names
+from streamgda.statistics.covariances import Array, CovarianceType, kind_named
+from streamgda.statistics.floating import columns as tabular
+from streamgda.statistics.floating import moments
+from streamgda.statistics.floating.labelled import LabelledMoments
+from streamgda.statistics.gather import Workspace
+from streamgda.statistics.validation import names, natural
+
+
+class ClassStatistics(Statistics):
+    """Sufficient statistics of labelled rows under Gaussian class densities.
+
+    The statistics of two sets of rows merge into the statistics of their union, so those of a
+    dataset of any size come from one pass over its parts, in any order. They hold no divisor,
+    prior or smoothing: all of that belongs to the model made from them.
+
+    Labels are integers, strings or bools, and may appear at any time. A sample weight of w counts
+    as w repetitions of the row; a row of weight zero is no row at all.
+
+    Parameters
+    ----------
+    covariance_type : {"full", "tied", "diag"}, default="full"
+        What is kept of the scatter within the classes: a matrix for each class, one matrix pooled
+        over the classes, or the variance of each feature in each class.
+    feature_names : sequence of str, optional
+        The names of the features. Later batches that carry names must carry these, in this order.
+    fourth_moments : bool, default=False
+        Whether to keep `third_moments` and `fourth_moments` too, which ``shrinkage="auto"`` is worked
+        out from. They triple the size of the state, and need "full". Deviations must then lie between
+        about 1e-75 and 1e75, so that their fourth powers are numbers.
+
+    References
+    ----------
+    Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance", eq. 2.1;
+    Schubert & Gertz (2018), "Numerically stable parallel computation of (co-)variance", eq. 22;
+    Pébay (2008), "Formulas for robust, one-pass parallel computation of covariances and
+    arbitrary-order statistical moments", SAND2008-6212.
+
+    Examples
+    --------
+    >>> from streamgda import ClassStatistics
+    >>> morning = ClassStatistics().update([[1.0, 2.0], [3.0, 5.0]], ["a", "a"])
+    >>> evening = ClassStatistics().update([[5.0, 5.0], [0.0, 1.0]], ["a", "b"])
+    >>> day = morning + evening
+    >>> day
+    ClassStatistics(covariance_type='full', classes=2, features=2, rows=4)
+    >>> day.means
+    array([[3., 4.],
+           [0., 1.]])
+    >>> day.covariance()[0]
+    array([[2.66666667, 2.        ],
+           [2.        , 2.        ]])
+    """
+
+    exact: ClassVar[bool] = False
+
+    _held: LabelledMoments
+
+    def __init__(
+        self,
+        covariance_type: CovarianceType = "full",
+        *,
+        feature_names: Sequence[str] | None = None,
+        fourth_moments: bool = False,
+    ) -> None:
+        check_fourth_moments(covariance_type, fourth_moments)
+        self._names = None if feature_names is None else tuple(feature_names)
+        self._n_dropped = 0
+        kind = kind_named(covariance_type)
+        self._take(LabelledMoments.empty(kind, len(self._names or ()), fourth=fourth_moments))
+
+    # ------------------------------------------------------------------ what is held
+
+    @property
+    def weights(self) -> Array:
+        """Sum of the sample weights of each class; shape (n_classes,)."""
+        return self._held.moments.weights.copy()
+
+    @property
+    def means(self) -> Array:
+        """Weighted mean of each class; shape (n_classes, n_features)."""
+        return self._held.moments.means + self._held.moments.tails
+
+    @property
+    def scatter(self) -> Array:
+        """Σ w (x − mean)(x − mean)ᵀ within the classes.
+
+        Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
+        (n_classes, n_features) for "diag".
+        """
+        return self._held.moments.scatter.copy()
+
+    @property
+    def third_moments(self) -> Array | None:
+        """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
+        fourth = self._held.moments.fourth
+        return None if fourth is None else fourth.third.copy()
+
+    @property
+    def has_fourth_moments(self) -> bool:
+        """Whether third and fourth moments are kept."""
+        return self._held.has_fourth
+
+    @property
+    def fourth_moments(self) -> Array | None:
+        """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
+        fourth = self._held.moments.fourth
+        return None if fourth is None else fourth.fourth.copy()
+
+    @property
+    def sums(self) -> Array:
+        """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
+        weights = self._held.moments.weights[:, None]
+        return weights * self._held.moments.means + weights * self._held.moments.tails
+
+    @property
+    def outer_sums(self) -> Array:
+        """Σ w x xᵀ in the shape of `scatter`, for exchange with SQL engines.
+
+        It loses the digits that `scatter` keeps where means are large beside deviations.
+        """
+        roots = np.sqrt(self._held.moments.weights)[:, None]
+        return self._held.moments.scatter + self._held.kind.outer(roots * self._held.moments.means)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays of the state."""
+        arrays = (self._held.classes, self._held.counts, *self._held.moments.arrays)
+        return sum(array.nbytes for array in arrays)
+
+    def covariance(self, ddof: float = 0) -> Array:
+        """The covariance within the classes: the scatter over the weight less `ddof`.
+
+        Parameters
+        ----------
+        ddof : float, default=0
+            Subtracted from the weight of each class. 0 gives the maximum-likelihood estimate, 1
+            the unbiased one. For "tied", where the scatter is pooled, it counts once per class.
+
+        Returns
+        -------
+        ndarray
+            In the shape of `scatter`.
+
+        Raises
+        ------
+        ValueError
+            If a class (for "tied", the whole) has no more weight than `ddof` takes away.
+        """
+        freedom = self._held.kind.freedom(self._held.moments.weights, ddof)
+        if not (freedom > 0).all():
+            raise ValueError(f"a covariance with ddof={ddof} needs more weight than there is in {self!r}")
+        return self._held.moments.scatter / freedom
+
+    def overall_mean(self) -> Array:
+        """Weighted mean of all rows together; shape (n_features,)."""
+        mean, _ = self._between_classes()
+        return mean
+
+    def total_variance(self) -> Array:
+        """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
+        _, between = self._between_classes()
+        within = self._held.moments.diagonal.sum(axis=0)
+        total: Array = (within + between) / self._held.moments.weights.sum()
+        return total
+
+    def _between_classes(self) -> tuple[Array, Array]:
+        self._need_rows()
+        return moments.between_classes(self._held.moments)
+
+    # ------------------------------------------------------------------ rows go in
+
+    def _of_rows(self, block: Block, workspace: Workspace) -> LabelledMoments:
+        return LabelledMoments.of_block(block, self._held.kind, workspace, fourth=self._held.has_fourth)
+
+    @classmethod
+    def from_sums(
+        cls,
+        classes: ArrayLike,
+        counts: ArrayLike,
+        sums: ArrayLike,
+        outer_sums: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        covariance_type: CovarianceType = "full",
+        feature_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Statistics from the raw sums that an SQL engine can give.
+
+        The scatter is then a difference, Σ w x xᵀ − Σ w x (Σ w x)ᵀ / Σ w, and no better than the
+        sums: where a mean is m deviations large, m² × 10⁻¹⁶ of it is rounding.
+
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,)
+            Labels, each once, in any order.
+        counts : array-like of shape (n_classes,)
+            Rows of each class.
+        sums : array-like of shape (n_classes, n_features)
+            Σ w x.
+        outer_sums : array-like
+            Σ w x xᵀ, in the shape of `scatter` for this kind of covariance.
+        weights : array-like of shape (n_classes,), optional
+            Σ w; the counts where not given.
+        covariance_type, feature_names
+            As for the class.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree, a class stands twice or is empty, or a variance would be
+            negative by more than rounding.
+
+        Examples
+        --------
+        >>> s = ClassStatistics.from_sums(["b", "a"], [2, 1], [[4.0], [1.0]], [[[10.0]], [[1.0]]])
+        >>> s.classes, s.means.ravel(), s.covariance().ravel()
+        (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
+        """
+        state = cls(covariance_type, feature_names=feature_names)
+        state._fill(LabelledMoments.from_sums, classes, counts, weights, sums, outer_sums)
+        return state
+
+    @classmethod
+    def from_moments(
+        cls,
+        classes: ArrayLike,
+        counts: ArrayLike,
+        means: ArrayLike,
+        scatter: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        covariance_type: CovarianceType = "full",
+        feature_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Statistics from means and scatters that something else has worked out.
+
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,)
+            Labels, each once, in any order.
+        counts : array-like of shape (n_classes,)
+            Rows of each class.
+        means : array-like of shape (n_classes, n_features)
+            Weighted means.
+        scatter : array-like
+            Σ w (x − mean)(x − mean)ᵀ in the shape of `scatter` for this kind of covariance.
+        weights : array-like of shape (n_classes,), optional
+            Σ w; the counts where not given.
+        covariance_type, feature_names
+            As for the class.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree, a class stands twice or is empty, or a variance is negative.
+
+        Examples
+        --------
+        >>> ClassStatistics.from_moments(["a"], [4], [[1.0]], [[[8.0]]]).covariance()
+        array([[[2.]]])
+        """
+        state = cls(covariance_type, feature_names=feature_names)
+        state._fill(LabelledMoments.from_moments, classes, counts, weights, means, scatter)
+        return state
+
+    def _fill(
+        self,
+        make: Callable[..., LabelledMoments],
+        classes: ArrayLike,
+        counts: ArrayLike,
+        weights: ArrayLike | None,
+        *arrays: ArrayLike,
+    ) -> None:
+        """Hold what is made of numbers from outside."""
+        weight = np.asarray(counts if weights is None else weights, dtype=np.float64)
+        numbers = (np.asarray(array, dtype=np.float64) for array in arrays)
+        labelled = labels.as_labels(classes)
+        self._take(make(self._held.kind, labelled, np.atleast_1d(counts), np.atleast_1d(weight), *numbers))
+        check_names(self._names, self.n_features)
+
+    # ------------------------------------------------------------------ states are saved
+
+    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
+        definite = self._held.kind.is_semidefinite(self._held.moments.scatter)
+        metadata = {**self._described(), "definite": definite}
+        return tabular.to_columns(self._held), metadata
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
+        """The state whose `to_columns` these are.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be those of any rows; the message says why.
+        """
+        n_features = natural(metadata["n_features"], "n_features")
+        state = cls(metadata["covariance_type"], feature_names=names(metadata["feature_names"]))
+        state._n_dropped = natural(metadata["n_dropped"], "n_dropped")
+        state._held = tabular.from_columns(state._held.kind, columns, n_features)
+        check_names(state.feature_names, n_features)
+        scatter = state._held.moments.scatter
+        if metadata["definite"] and state.n_rows and not state._held.kind.is_semidefinite(scatter):
+            raise ValueError("a scatter is not positive semidefinite: no rows have it")
+        return state
+
+    # ------------------------------------------------------------------ states add up
+
+    def _absorb(self, other: LabelledMoments) -> None:
+        self._held.absorb(other)
+
+    def _without(self, other: LabelledMoments) -> LabelledMoments:
+        return self._held.without(other)
+
+    def decay(self, factor: float) -> Self:
+        """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
+
+        Called before each batch, it forgets exponentially; ``0.5 ** (days / half_life)`` halves the
+        influence of a row in so many days. Counts go on counting rows. A class that has decayed to a
+        weight below 1e-200 is gone.
+
+        Raises
+        ------
+        ValueError
+            If the factor is not above 0 and at most 1.
+        """
+        if not 0 < factor <= 1:
+            raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
+        self._held.decay(factor)
+        self._revision = object()
+        return self
+
+    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
+        """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
+
+        Raises
+        ------
+        ValueError
+            If this state holds less than that: "full" gives all the others, and they only themselves.
+        """
+        check_fourth_moments(covariance_type, fourth_moments)
+        return self._twin(self._held.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+
+    # ------------------------------------------------------------------ states compare
+
+    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
+        """Whether two states agree in what they count and, up to rounding, in the rest.
+
+        Parameters
+        ----------
+        other : ClassStatistics or ExactClassStatistics
+            The state to compare with.
+        rtol : float, default=1e-10
+            Allowed difference: of a weight, relative to it; of a mean, relative to it and to its
+            feature's deviation; of a scatter, relative to those of its two features.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        TypeError
+            If the other is no state.
+        """
+        if not isinstance(other, ClassStatistics):
+            if not isinstance(other, Statistics):
+                raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
+            return other.allclose(self, rtol)  # exact ones, which know the floating ones of the same rows
+        ours, theirs = self._held, other._held
+        if self._names and other._names and self._names != other._names:
+            return False
+        return ours.counts_as(theirs) and moments.close(ours.moments, theirs.moments, rtol)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two states are the same to the last bit."""
+        if not isinstance(other, ClassStatistics):
+            return NotImplemented
+        return (
+            (self.feature_names, self.n_dropped) == (other.feature_names, other.n_dropped)
+            and self._held.counts_as(other._held)
+            and all(map(np.array_equal, self._held.moments.arrays, other._held.moments.arrays))
+        )
+
+    def __repr__(self) -> str:
+        fourth = "fourth_moments=True, " if self._held.has_fourth else ""
+        return (
+            f"ClassStatistics(covariance_type={self.covariance_type!r}, {fourth}"
+            f"classes={len(self._held.classes)}, features={self.n_features}, rows={self.n_rows})"
+        )
+
+
+def check_fourth_moments(covariance_type: CovarianceType, fourth_moments: bool) -> None:
+    """See that fourth moments are asked for only where they can be kept.
+
+    Raises
+    ------
+    ValueError
+        If they are, beside another covariance type than "full".
+    """
+    if fourth_moments and kind_named(covariance_type) is not kind_named("full"):
+        raise ValueError(
+            f"fourth moments are kept beside covariance type 'full' alone, not {covariance_type!r}"
+        )

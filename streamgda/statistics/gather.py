@@ -1,0 +1,73 @@
+"""The feature-major buffer that the rows of a block are gathered into, class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.block import Column, Features
+from streamgda.statistics.covariances import Array
+
+_ELEMENTS_PER_PAGE = 512
+
+_ELEMENTS_PER_CACHE_LINE = 8
+
+_TILE_ROWS = 256
+
+
+class Workspace:
+    """The feature-major buffer that blocks are gathered into, kept from one block to the next."""
+
+    def __init__(self) -> None:
+        self._buffer: Array = np.empty((0, 0))
+        self._column: Array = np.empty(0)
+
+    def rows(self, n_features: int, n_rows: int) -> Array:
+        """Room for (n_features, n_rows).
+
+        Long rows are a whole number of pages and one cache line apart: at a power of two, the same
+        class of different features would fall on the same cache sets.
+        """
+        n_features_held, stride = self._buffer.shape
+        if n_features_held != n_features or stride < n_rows:
+            stride = n_rows
+            if n_rows >= _ELEMENTS_PER_PAGE:
+                pages = -(-n_rows // _ELEMENTS_PER_PAGE)
+                stride = pages * _ELEMENTS_PER_PAGE + _ELEMENTS_PER_CACHE_LINE
+            self._buffer = np.empty((n_features, stride))
+        return self._buffer[:, :n_rows]
+
+    def column(self, n_rows: int) -> Array:
+        """Room for one feature."""
+        if len(self._column) < n_rows:
+            self._column = np.empty(n_rows)
+        return self._column[:n_rows]
+
+
+def gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: Workspace) -> None:
+    """Copy the features, class by class, as float64 into the feature-major buffer."""
+    if not isinstance(features, np.ndarray):
+        _gather_columns(features, order, rows, workspace)
+    elif features.strides[0] < features.strides[1]:
+        _gather_columns(list(features.T), order, rows, workspace)
+    else:
+        _gather_row_major(features, order, rows)
+
+
+def _gather_columns(
+    columns: Sequence[Column], order: NDArray[np.intp], rows: Array, workspace: Workspace
+) -> None:
+    column = workspace.column(len(columns[0]))  # of which `order` may take a part
+    for source, row in zip(columns, rows, strict=True):
+        # The copy converts, and it brings the column into the cache in one straight run: the
+        # gather jumps, and would wait for memory at every jump.
+        np.copyto(column, source, casting="unsafe")
+        column.take(order, out=row, mode="wrap")
+
+
+def _gather_row_major(features: NDArray[np.generic], order: NDArray[np.intp], rows: Array) -> None:
+    for start in range(0, len(order), _TILE_ROWS):
+        tile = order[start : start + _TILE_ROWS]
+        rows[:, start : start + len(tile)] = features.take(tile, axis=0, mode="wrap").T

@@ -1,0 +1,61 @@
+"""Numbers and names from outside, such as a file or an SQL engine gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TOO_MANY = 2.0**63  # which int64 does not hold
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+def require(needed: Iterable[str], columns: Columns) -> None:
+    """Raise ValueError if a column is missing."""
+    for name in needed:
+        if name not in columns:
+            raise ValueError(f"there is no column {name!r}")
+
+
+def as_counts(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Numbers of rows from outside, such as an SQL engine may give as floats, in an array of their own.
+
+    Raises
+    ------
+    ValueError
+        If one is no whole number, or beyond 63 bits.
+    """
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"counts are {values.dtype} where whole numbers are due")
+    for value in values[~((values == np.floor(values)) & (np.abs(values.astype(np.float64)) < _TOO_MANY))]:
+        raise ValueError(f"a count is {value}, which is no whole number of rows")
+    return values.astype(np.int64)
+
+
+def natural(value: Any, name: str) -> int:
+    """A count from outside, which may be anything.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number of at least 0.
+    """
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{name} is {value!r} where a whole number is due")
+    return value
+
+
+def names(value: Any) -> list[str] | None:
+    """Feature names from outside, which may be anything.
+
+    Raises
+    ------
+    ValueError
+        If they are no list of strings.
+    """
+    if value is not None and not (isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)):
+        raise ValueError(f"feature_names is {value!r} where a list of strings is due")
+    return None if value is None else list(value)
