@@ -25,7 +25,7 @@ import numpy as np
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, scan_parquet
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.entries import EntryFolder
-from streamgda.ledger.manifest import Holding, Manifest
+from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.sources.base import InputFile
 from streamgda.storage.filesystems import Version
 
@@ -95,7 +95,7 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
     for i in range(entries):
         name = f"{i:05}.parquet"
         file = InputFile(f"{i:05}", f"{i:05}", Version(1, i), {})
-        holding = Holding.of(file, rows=20 * classes, dropped=0, schema="", entry=name)
+        holding = FileRecord.of(file, rows=20 * classes, dropped=0, schema="", entry=name)
         if i < DISTINCT:
             y = np.arange(20 * classes) % classes
             state = ClassStatistics().update(rng.normal(size=(len(y), features)), y)

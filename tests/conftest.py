@@ -12,7 +12,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not show
 settings.register_profile(
     "default", deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-settings.load_profile("default")
+settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(scope="session")

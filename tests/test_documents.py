@@ -52,7 +52,7 @@ def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
     assert "['setosa' 'virginica']" in printed
     assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
     assert printed.count("True") == 7
-    assert "Written(n_rows=15000, n_parts=3, n_found=0, n_dropped=0)" in printed
+    assert "PredictionSummary(n_rows=15000, n_parts=3, n_found=0, n_dropped=0)" in printed
 
 
 def test_the_quickstart_reports_three_models(tmp_path):
@@ -97,7 +97,7 @@ def test_a_cluster_fits_judges_and_scores_parquet(tmp_path):
     printed = run(ROOT / "examples" / "cluster_scoring.py", tmp_path).splitlines()
     assert printed[0] == "400000 rows learnt, of 4 classes, by 2 worker processes"
     assert float(printed[1].split()[-1].rstrip("%")) > 90
-    assert "Written(n_rows=500000, n_parts=10, n_found=0, n_dropped=0)" in printed[2]
+    assert "PredictionSummary(n_rows=500000, n_parts=10, n_found=0, n_dropped=0)" in printed[2]
     assert printed[-1] == "rows in the order of the input: True"
 
 

@@ -697,6 +697,6 @@ def test_a_null_does_not_round_the_integers_beside_it(tmp_path):
     assert state.n_dropped == 1
     assert state.sums.tolist() == of("full", kept, ["a"] * 4).sums.tolist()
     assert state.scatter.tobytes() == of("full", kept, ["a"] * 4).scatter.tobytes()
-    assert state._held.equals(of("full", kept, ["a"] * 4)._held)
+    assert state._labelled.equals(of("full", kept, ["a"] * 4)._labelled)
     with pytest.raises(ValueError, match="row 2: feature 'x' is NaN or null"):
         accumulate(scan_parquet(tmp_path, "y"), exact=True)

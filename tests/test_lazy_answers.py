@@ -21,7 +21,7 @@ ALL = ("label", "probabilities", "log_density", "distance")
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask on pandas 3.1
 
 
-def rows_of(n_rows=200, seed=0):
+def n_rows_of(n_rows=200, seed=0):
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, n_rows)
     frame = pd.DataFrame(rng.normal(size=(n_rows, 3)) + kind[:, None], columns=NAMES)
@@ -31,7 +31,7 @@ def rows_of(n_rows=200, seed=0):
 
 @pytest.fixture
 def rows():
-    return rows_of()
+    return n_rows_of()
 
 
 @pytest.fixture

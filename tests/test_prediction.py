@@ -283,16 +283,16 @@ def test_parts_of_another_model_or_input_are_written_anew(model, source, folder,
 SCRIPT = """
 import sys
 from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parquet
-from streamgda.scoring.outputs.parquet import PartFolder
+from streamgda.scoring.outputs.parquet import ParquetOutput
 import time
 
-slow = PartFolder._write_file
+slow = ParquetOutput._write_file
 
 def write(*arguments):
     time.sleep(0.1)
     return slow(*arguments)
 
-PartFolder._write_file = write
+ParquetOutput._write_file = write
 source = scan_parquet(sys.argv[1], "kind", features=["u", "v", "w"])
 model = QuadraticDiscriminantAnalysis().fit(source)
 predict_dataset(model, source, sys.argv[2], keep=["row"], scheduler="threads")

@@ -209,7 +209,7 @@ def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeyp
         return predict_dataset(model, source, out, keep=["y"], filesystem=elsewhere, scheduler="synchronous")
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(chunks.ChunkedGroup, "write", _interrupted_after_the_first())
+        patched.setattr(chunks.ZarrOutput, "write", _interrupted_after_the_first())
         predict()
     with pytest.raises(FileNotFoundError):
         zarr.open_group("s3://rows/scored.zarr", mode="r")
@@ -221,7 +221,7 @@ def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeyp
 
 
 def _interrupted_after_the_first():
-    write, written = chunks.ChunkedGroup.write, []
+    write, written = chunks.ZarrOutput.write, []
 
     def once(*arguments):
         if written:

@@ -33,7 +33,7 @@ from streamgda import (
 )
 from streamgda.scoring.outputs import zarr as chunks_module
 from streamgda.scoring.outputs.alignment import aligned, chunk_length
-from streamgda.scoring.outputs.zarr import ChunkedGroup
+from streamgda.scoring.outputs.zarr import ZarrOutput
 
 NAMES = ["u", "v", "w"]
 ALL = ("label", "probabilities", "log_density", "distance")
@@ -250,7 +250,7 @@ def test_parts_begin_where_chunks_do_and_hold_each_row_once(sizes, chunk):
     table.create_array("X", data=X, chunks=(max(sizes), 1))
     (rows,) = scan_zarr(table, None).to_score([])
     bounds = np.cumsum([0, *sizes])
-    splits = [rows.around(start, stop)[0] for start, stop in pairwise(bounds)]
+    splits = [rows.enclosing(start, stop)[0] for start, stop in pairwise(bounds)]
     parts = aligned(splits, sizes, chunk)
     starts = np.cumsum([0, *(part.n_rows for part in parts)])
     assert starts[-1] == sum(sizes)
@@ -301,13 +301,13 @@ import streamgda.scoring.outputs.zarr as chunks
 from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parquet
 
 chunks._MOST_ROWS_OF_CHUNK = 64
-quick = chunks.ChunkedGroup.write
+quick = chunks.ZarrOutput.write
 
 def write(self, part, tables):
     time.sleep(0.1)
     return quick(self, part, tables)
 
-chunks.ChunkedGroup.write = write
+chunks.ZarrOutput.write = write
 source = scan_parquet(sys.argv[1], "kind", features=["u", "v", "w"])
 model = QuadraticDiscriminantAnalysis().fit(source)
 predict_dataset(model, source, sys.argv[2], keep=["row"], scheduler="threads")
@@ -393,7 +393,7 @@ class Stopper:
     def __init__(self, monkeypatch):
         self.left = 0
         for name in ("_write_note", "_remove", "_create", "write", "finish"):
-            monkeypatch.setattr(ChunkedGroup, name, self._counted(getattr(ChunkedGroup, name)))
+            monkeypatch.setattr(ZarrOutput, name, self._counted(getattr(ZarrOutput, name)))
 
     def _counted(self, step):
         def counted(*arguments, **options):

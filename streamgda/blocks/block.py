@@ -201,7 +201,7 @@ def cut_into_blocks(
         rows = slice(start, start + size)
         block = Block(
             _rows(features, rows),
-            *labels.present(classes, codes[rows]),
+            *labels.drop_unused(classes, codes[rows]),
             weights=None if weights is None else weights[rows],
             feature_names=feature_names,
             row_name=partial(_name_after, row_name, start),
@@ -257,7 +257,7 @@ def _checked_weights(
 
 
 def _select(block: Block, rows: NDArray[np.intp]) -> Block:
-    classes, codes = labels.present(block.classes, block.codes[rows])
+    classes, codes = labels.drop_unused(block.classes, block.codes[rows])
     return replace(
         block,
         features=_rows(block.features, rows),

@@ -70,9 +70,9 @@ def _encode(values: Labels) -> tuple[Labels, Codes]:
 def _encode_by_lookup(values: NDArray[np.int64], span: int) -> tuple[Labels, Codes]:
     lowest = values.min()
     offsets = (values - lowest).astype(np.uint16)
-    present = np.bincount(offsets, minlength=span) > 0
-    classes = np.flatnonzero(present) + lowest
-    code_of = np.cumsum(present) - 1
+    seen = np.bincount(offsets, minlength=span) > 0
+    classes = np.flatnonzero(seen) + lowest
+    code_of = np.cumsum(seen) - 1
     return classes, code_of.astype(code_dtype(len(classes)))[offsets]
 
 
@@ -188,7 +188,7 @@ _CONVERSIONS = {
 }
 
 
-def present(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
+def drop_unused(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
     """Leave out the classes that no code refers to, and number the others anew."""
     used = np.bincount(codes, minlength=len(classes)) > 0
     if used.all():
@@ -197,7 +197,7 @@ def present(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
     return classes[used], renumbered[codes]
 
 
-def unite(ours: Labels, theirs: Labels) -> Labels:
+def union(ours: Labels, theirs: Labels) -> Labels:
     """The sorted union of two label sets.
 
     Raises

@@ -33,9 +33,9 @@ def evaluate(model: str, data: Data, run: Running) -> None:
 
     trained = loaded_model(model, data)
     source = data.labelled(trained.statistics_.feature_names)
-    with run.anywhere() as where:
+    with run.scheduler_options() as where:
         evaluation = judge(trained, source, **where)
-    run.show(_document(evaluation), str(evaluation))
+    run.output(_document(evaluation), str(evaluation))
 
 
 def _document(evaluation: Evaluation) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from streamgda.cli.options import Data, Wanted, model_options, to_learn
+from streamgda.cli.options import Data, ModelOptions, model_options, to_learn
 from streamgda.cli.outputs import check_apart, check_replaceable
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import document_of, summary_of
@@ -21,7 +21,7 @@ from streamgda.cli.saved import document_of, summary_of
 )
 @click.option("--out", required=True, metavar="FILE", help="Where to save: a file or a URL.")
 @running_options
-def fit(data: Data, wanted: Wanted, exact: bool, statistics: bool, out: str, run: Running) -> None:
+def fit(data: Data, wanted: ModelOptions, exact: bool, statistics: bool, out: str, run: Running) -> None:
     """Learn a model from labelled data.
 
     It takes one read and bounded memory, whatever the size of the data.
@@ -41,9 +41,9 @@ def fit(data: Data, wanted: Wanted, exact: bool, statistics: bool, out: str, run
     check_replaceable(out)
     source = data.labelled()
     check_apart(out, source)
-    needed = wanted.kind(**wanted.params)._needed()
-    with run.anywhere() as where:
+    needed = wanted.kind(**wanted.params).required_statistics()
+    with run.scheduler_options() as where:
         counted = accumulate(source, exact=exact, **needed, **where)
-    saved = counted if statistics else wanted.made_of(counted)
+    saved = counted if statistics else wanted.build(counted)
     saved.save(out)
-    run.tell({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")
+    run.report({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")

@@ -35,7 +35,7 @@ def inspect(path: str, run: Reporting) -> None:
         for model, fault in verdicts_on(saved).items()
     ]
     document = {"path": path, **about, **document_of(saved), "verdicts": verdicts}
-    run.show(document, "\n".join([text_of(saved), "", *_lines(about), *map(_line, verdicts)]))
+    run.output(document, "\n".join([text_of(saved), "", *_lines(about), *map(_line, verdicts)]))
 
 
 def _file(path: str, where: Any, name: str) -> tuple[Any, dict[str, Any]]:
@@ -56,7 +56,7 @@ def _ledger(path: str, where: Any, name: str) -> tuple[Any, dict[str, Any]]:
     about = {
         "bytes": sum(version.size or 0 for version in files.values()),
         "files": ledger.files.num_rows,
-        "reads": ledger.reads,
+        "reads": ledger.read_options,
     }
     return ledger.statistics(), about
 
@@ -65,10 +65,10 @@ def _lines(about: dict[str, Any]) -> list[str]:
     lines = [f"{about['bytes']:,} bytes"]
     if "files" in about:
         lines[0] += f", {counted(about['files'], 'file')}"
-        reads = [
+        options = [
             f"{name}={value!r}" for name, value in about["reads"].items() if value and name != "features"
         ]
-        lines.append(f"reads {', '.join(reads)}")
+        lines.append(f"reads {', '.join(options)}")
     return lines
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streamgda.cli.options import Wanted, model_options
+from streamgda.cli.options import ModelOptions, model_options
 from streamgda.cli.outputs import check_replaceable
 from streamgda.cli.running import Reporting, reporting_options
 from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_faults
@@ -17,7 +17,7 @@ from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_
 @model_options(default=None)
 @click.option("--out", required=True, metavar="FILE", help="Where to save: a file or a URL.")
 @reporting_options
-def merge(files: tuple[str, ...], wanted: Wanted, out: str, run: Reporting) -> None:
+def merge(files: tuple[str, ...], wanted: ModelOptions, out: str, run: Reporting) -> None:
     """Add up models or statistics of different data.
 
     FILE is what fit, update, merge or refresh have saved. The sum is of the kind of the files, with the
@@ -32,10 +32,10 @@ def merge(files: tuple[str, ...], wanted: Wanted, out: str, run: Reporting) -> N
     wanted.check()
     check_replaceable(out)
     total = _sum_of(files, as_statistics=wanted.model is not None)
-    saved = total if wanted.model is None else wanted.made_of(total)
+    saved = total if wanted.model is None else wanted.build(total)
     saved.save(out)
     warn_of_faults(saved)
-    run.tell({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")
+    run.report({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")
 
 
 def _sum_of(files: tuple[str, ...], *, as_statistics: bool) -> Any:

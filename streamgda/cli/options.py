@@ -188,7 +188,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ModelOptions:
     """A kind of model and its parameters; those that are not given are those of the library."""
 
     model: str | None
@@ -219,7 +219,7 @@ class Wanted:
 
         return getattr(streamgda, NAMES[self.model or "qda"])
 
-    def made_of(self, statistics: Any) -> Any:
+    def build(self, statistics: Any) -> Any:
         """The model that statistics make."""
         return self.kind.from_statistics(statistics, **self.params)
 
@@ -250,7 +250,7 @@ def model_options(*, default: str | None) -> Option:
     """The options of the argument ``wanted``."""
     return bundled(
         "wanted",
-        Wanted,
+        ModelOptions,
         [
             click.option(
                 "--model",

@@ -53,7 +53,7 @@ def check_apart(path: str, source: Any) -> None:
     from streamgda.sources.base import FileSource
     from streamgda.storage.filesystems import resolve
 
-    if isinstance(source, FileSource) and source.would_find(*resolve(path)):
+    if isinstance(source, FileSource) and source.includes(*resolve(path)):
         raise ValueError(
             f"{path} lies in the folder of the data, where it would be read as data; choose another"
         )

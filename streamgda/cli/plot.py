@@ -150,11 +150,11 @@ def plot(kind: str, model: str, data: Data, show: list[str] | None, out: str, ru
         buffer, format=Path(out).suffix[1:].lower(), dpi=150, bbox_inches="tight"
     )
     write_atomically(out, buffer.getvalue())
-    run.tell({"kind": kind, "out": out}, f"drawn to {out}")
+    run.report({"kind": kind, "out": out}, f"drawn to {out}")
 
 
 def _evaluation(model: Any, data: Data, run: Running) -> Evaluation:
     from streamgda import evaluate
 
-    with run.anywhere() as where:
+    with run.scheduler_options() as where:
         return evaluate(model, data.labelled(model.statistics_.feature_names), **where)

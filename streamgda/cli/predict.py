@@ -59,11 +59,11 @@ def predict(
     source = data.unlabelled(trained.statistics_.feature_names)
     check_apart(out if out.rstrip("/").endswith(".zarr") else f"{out}/part.parquet", source)
     remains = f"what is finished stays in {out}, and the same command goes on"
-    with interruptible(remains), run.anywhere() as where:
+    with interruptible(remains), run.scheduler_options() as where:
         written = predict_dataset(trained, source, out, columns=columns, keep=keep or (), **where)
     dropped = f" ({written.n_dropped:,} dropped)" if written.n_dropped else ""
     found = f", {written.n_found:,} of them from before" if written.n_found else ""
-    run.tell(
+    run.report(
         {**asdict(written), "out": out},
         f"{written.n_rows:,} rows{dropped} in {counted(written.n_parts, 'part')}{found}\nwritten to {out}",
     )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streamgda.cli.errors import interruptible
-from streamgda.cli.options import Data, Wanted, bad_usage, model_options, to_learn
+from streamgda.cli.options import Data, ModelOptions, bad_usage, model_options, to_learn
 from streamgda.cli.outputs import check_apart, check_ledger, check_replaceable
 from streamgda.cli.running import Running, running_options
 
@@ -30,7 +30,7 @@ from streamgda.cli.running import Running, running_options
 @model_options(default=None)
 @running_options
 def refresh(
-    ledger: str, data: Data, wanted: Wanted, dry_run: bool, out: str | None, run: Running, **kept: Any
+    ledger: str, data: Data, wanted: ModelOptions, dry_run: bool, out: str | None, run: Running, **kept: Any
 ) -> None:
     """Keep up with a dataset whose files come, change and go.
 
@@ -54,9 +54,12 @@ def refresh(
         check_replaceable(out)
         check_apart(out, source)
     statistics = StatisticsLedger(ledger, **kept)
-    with interruptible("the ledger is as it was, and the next refresh goes on"), run.anywhere() as where:
+    with (
+        interruptible("the ledger is as it was, and the next refresh goes on"),
+        run.scheduler_options() as where,
+    ):
         report = statistics.refresh(source, dry_run=dry_run, **where)
-    run.show({**asdict(report), "read": report.read, "out": out}, str(report))
+    run.output({**asdict(report), "read": report.read, "out": out}, str(report))
     if out is not None:
-        wanted.made_of(statistics.statistics()).save(out)
-        run.say(f"saved in {out}")
+        wanted.build(statistics.statistics()).save(out)
+        run.note(f"saved in {out}")

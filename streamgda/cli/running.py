@@ -27,19 +27,19 @@ class Reporting:
     as_json: bool
     quiet: bool
 
-    def show(self, document: Mapping[str, Any], text: str) -> None:
+    def output(self, document: Mapping[str, Any], text: str) -> None:
         """Say what the command is for."""
         click.echo(json.dumps(_plain(document), indent=2, allow_nan=False) if self.as_json else text)
 
-    def say(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Say what the command did besides, to people."""
         if not (self.as_json or self.quiet):
             click.echo(text)
 
-    def tell(self, document: Mapping[str, Any], text: str) -> None:
+    def report(self, document: Mapping[str, Any], text: str) -> None:
         """Say what the command did; the text of it not where quiet is asked for."""
         if self.as_json or not self.quiet:
-            self.show(document, text)
+            self.output(document, text)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Running(Reporting):
     progress: bool | None
 
     @contextmanager
-    def anywhere(self) -> Iterator[dict[str, Any]]:
+    def scheduler_options(self) -> Iterator[dict[str, Any]]:
         """What the library's functions take: the scheduler, or the client of a cluster; and progress."""
         shown = sys.stderr.isatty() if self.progress is None else self.progress
         options = {"scheduler": self.scheduler, "progress": shown and not self.quiet}

@@ -35,13 +35,13 @@ def update(saved_in: str, data: Data, out: str | None, run: Running) -> None:
     source = data.labelled(statistics.feature_names)
     check_apart(out, source)
     kind = {"fourth_moments": statistics.has_fourth_moments, "exact": statistics.exact}
-    with run.anywhere() as where:
+    with run.scheduler_options() as where:
         new = accumulate(source, statistics.covariance_type, **kind, **where)
     statistics.merge(new)
     saved.save(out)
     warn_of_faults(saved)
     learnt = {"rows_learnt": new.n_rows, "rows_dropped": new.n_dropped}
-    run.tell(
+    run.report(
         {**document_of(saved), **learnt, "out": out},
         f"{new.n_rows:,} rows learnt\n{summary_of(saved)}\nsaved in {out}",
     )

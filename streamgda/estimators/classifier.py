@@ -27,7 +27,7 @@ from streamgda.statistics.covariances import Array
 
 G = TypeVar("G", bound=Gaussians)
 
-Score = Literal["log_density", "discriminants", "contrasts"]
+Score = Literal["log_density", "discriminants", "posterior_scores"]
 
 MissingAtPrediction = Literal["raise", "marginal"]
 
@@ -184,7 +184,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If a value is infinite or (but for "marginal") NaN, the features are not those of the model, or a
             row is too far from all classes to tell them apart.
         """
-        best = self._by_block(X, "contrasts", lambda scores: scores.argmax(axis=1))
+        best = self._by_block(X, "posterior_scores", lambda scores: scores.argmax(axis=1))
         labels: Labels = self.classes_[best]
         return labels
 
@@ -218,7 +218,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Rows and errors are as for `predict`. No digit is lost where a class is all but sure, or impossible.
         """
-        return self._by_block(X, "contrasts", posteriors.log_posteriors)
+        return self._by_block(X, "posterior_scores", posteriors.log_posteriors)
 
     @lazy_on_dask(columns=classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -226,7 +226,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Rows and errors are as for `predict`.
         """
-        return self._by_block(X, "contrasts", posteriors.posteriors)
+        return self._by_block(X, "posterior_scores", posteriors.posteriors)
 
     @lazy_on_dask(columns=classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
@@ -321,7 +321,7 @@ def judge(
                 of_block = gaussians.discriminants(block)
             else:
                 squared = gaussians.squared_distances(block)
-                of_block = gaussians.contrasts_at(block, squared)
+                of_block = gaussians.posterior_scores_from(block, squared)
             of_block += log_priors
             refuse_lost(of_block, where)
             scores[where] = of_block

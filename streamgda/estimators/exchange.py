@@ -19,7 +19,7 @@ def check_kind(peer: Any, kind: type) -> None:
     check_is_fitted(peer)
 
 
-def counted(peer: Any, class_count: ArrayLike | None) -> Array:
+def class_counts(peer: Any, class_count: ArrayLike | None) -> Array:
     """How many rows of each class a peer of scikit-learn's has seen, which most of them do not know.
 
     Raises

@@ -72,7 +72,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         X = np.empty((len(codes), self.n_features_in_))
         for k in np.unique(codes):
             of_class = np.flatnonzero(codes == k)
-            X[of_class] = gaussians.draw(k, len(of_class), random)
+            X[of_class] = gaussians.sample(k, len(of_class), random)
         return X, self.classes_[codes]
 
     def _drawn_classes(self, n: int, label: Any, random: np.random.RandomState) -> NDArray[np.intp]:
@@ -137,7 +137,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
                     continue
                 missing = np.isnan(rows[where[0]])
                 shares = self._shares(where, marginal, values)
-                expected = self._gaussians.expected(~missing, marginal, values, shares)
+                expected = self._gaussians.conditional_mean(~missing, marginal, values, shares)
                 completed[np.ix_(where, np.flatnonzero(missing))] = expected
         return completed
 

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction
-from streamgda.estimators.exchange import check_kind, counted, refuse_shrunk, shrinkage_for_peer
+from streamgda.estimators.exchange import check_kind, class_counts, refuse_shrunk, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.shrinkage import (
@@ -133,8 +133,11 @@ class LinearDiscriminantAnalysis(
         self.missing = missing
         self.exact = exact
 
-    def _needed(self) -> dict[str, Any]:
-        return needed_for(self.shrinkage) if isinstance(self.shrinkage, str) else super()._needed()
+    def required_statistics(self) -> dict[str, Any]:
+        """Parameters of the statistics that this model needs."""
+        return (
+            needed_for(self.shrinkage) if isinstance(self.shrinkage, str) else super().required_statistics()
+        )
 
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk."""
@@ -298,7 +301,7 @@ class LinearDiscriminantAnalysis(
             If it does not hold enough.
         """
         check_kind(estimator, discriminant_analysis.LinearDiscriminantAnalysis)
-        counts = counted(estimator, class_count)
+        counts = class_counts(estimator, class_count)
         refuse_shrunk(estimator)
         if not hasattr(estimator, "covariance_"):
             raise ValueError("the estimator holds no covariance; fit it with store_covariance=True")

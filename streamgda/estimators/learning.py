@@ -37,7 +37,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     statistics_: Statistics
     n_features_in_: int
 
-    def _needed(self) -> dict[str, Any]:
+    def required_statistics(self) -> dict[str, Any]:
         """What the statistics must hold: parameters of `ClassStatistics` and `accumulate`."""
         return {"covariance_type": self._covariance_type}
 
@@ -82,14 +82,14 @@ class StatisticsLearner(BaseEstimator, ABC):
         if isinstance(X, Source):
             if y is not None or sample_weight is not None:
                 raise ValueError("a source brings its own target and weights; name them where it is scanned")
-            return self._adopt(accumulate(X, exact=self.exact, **self._needed()))
+            return self._set_fitted(accumulate(X, exact=self.exact, **self.required_statistics()))
         if is_dask(X):
             from streamgda.sources.dask import scan_dask
 
             source = scan_dask(X, y, weight=sample_weight)
-            return self._adopt(accumulate(source, exact=self.exact, **self._needed()))
+            return self._set_fitted(accumulate(source, exact=self.exact, **self.required_statistics()))
         with self._features_kept_on_error():
-            return self._adopt(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
+            return self._set_fitted(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
     def partial_fit(
         self,
@@ -194,7 +194,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         if estimator.exact != statistics.exact:
             held, asked = ("exact", "floating") if statistics.exact else ("floating", "exact")
             raise ValueError(f"exact={estimator.exact} asks for {asked} statistics; these are {held}")
-        return estimator._adopt(statistics.to_covariance_type(**estimator._needed()))
+        return estimator._set_fitted(statistics.to_covariance_type(**estimator.required_statistics()))
 
     def save(self, path: str | PathLike[str], *, filesystem: Any = None) -> None:
         """Write the model as a Parquet table, which `streamgda.load` reads back to the last bit.
@@ -226,14 +226,14 @@ class StatisticsLearner(BaseEstimator, ABC):
         model = {"name": name, "params": self.get_params(deep=False)}
         tables.write(path, tables.to_arrow(columns), {**metadata, "model": model}, filesystem)
 
-    def _continue_from(self, statistics: Statistics) -> Self:
+    def _restore(self, statistics: Statistics) -> Self:
         """Take statistics for one's own, even if they do not yet suffice for a prediction."""
         self._validate_params()
         held = {
             "covariance_type": statistics.covariance_type,
             "fourth_moments": statistics.has_fourth_moments,
         }
-        if statistics.exact != self.exact or held != {"fourth_moments": False, **self._needed()}:
+        if statistics.exact != self.exact or held != {"fourth_moments": False, **self.required_statistics()}:
             raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
         self._describe_features(statistics)
         self.statistics_ = statistics
@@ -293,13 +293,13 @@ class StatisticsLearner(BaseEstimator, ABC):
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
     def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
-        statistics = empty_statistics(exact=self.exact, **self._needed())
+        statistics = empty_statistics(exact=self.exact, **self.required_statistics())
         statistics.update_blocks(blocks)
         if not statistics.n_rows:
             raise ValueError("every sample weight is zero, so there is no row to learn from")
         return statistics
 
-    def _adopt(self, statistics: Statistics) -> Self:
+    def _set_fitted(self, statistics: Statistics) -> Self:
         finalised = self._finalised(statistics)
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
@@ -353,7 +353,7 @@ def refuse_what_is_no_batch(X: Any) -> None:
 
 def _refuse_other_classes(y: ArrayLike, classes: ArrayLike) -> None:
     seen, given = labels.encode(y)[0], labels.as_labels(classes)
-    labels.unite(seen, given)  # which refuses labels of different kinds
+    labels.union(seen, given)  # which refuses labels of different kinds
     other = np.setdiff1d(seen, given)
     if len(other):
         raise ValueError(f"label {other[0]!s} is not among the classes given: {given.tolist()}")

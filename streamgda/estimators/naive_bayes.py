@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, classes_of
-from streamgda.estimators.exchange import check_kind, counted
+from streamgda.estimators.exchange import check_kind, class_counts
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.gaussians.densities import DiagonalGaussians
@@ -172,7 +172,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
             If `class_count` has not one entry for each of its classes.
         """
         check_kind(estimator, naive_bayes.GaussianNB)
-        counts = counted(estimator, estimator.class_count_ if class_count is None else class_count)
+        counts = class_counts(estimator, estimator.class_count_ if class_count is None else class_count)
         seen = counts > 0
         classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
         scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]

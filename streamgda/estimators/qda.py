@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction
-from streamgda.estimators.exchange import check_kind, counted, refuse_shrunk, shrinkage_for_peer
+from streamgda.estimators.exchange import check_kind, class_counts, refuse_shrunk, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, needed_for
 from streamgda.gaussians.densities import SeparateGaussians
@@ -149,7 +149,8 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         self.missing = missing
         self.exact = exact
 
-    def _needed(self) -> dict[str, Any]:
+    def required_statistics(self) -> dict[str, Any]:
+        """Parameters of the statistics that this model needs."""
         return needed_for(self.shrinkage)
 
     def _covariances(self, statistics: Statistics) -> Array:
@@ -248,7 +249,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
             If it does not hold enough.
         """
         check_kind(estimator, discriminant_analysis.QuadraticDiscriminantAnalysis)
-        counts = counted(estimator, class_count)
+        counts = class_counts(estimator, class_count)
         share = estimator.reg_param if estimator.solver == "svd" else 0.0
         refuse_shrunk(estimator, more=share == 1)
         spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)

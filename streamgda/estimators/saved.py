@@ -111,7 +111,7 @@ def load(path: str | PathLike[str], *, filesystem: Any = None) -> Any:
         return statistics
     name, params = _model_of(metadata["model"], os.fspath(path))
     try:
-        return _MODELS[name](**params)._continue_from(statistics)
+        return _MODELS[name](**params)._restore(statistics)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)}: this is no {name}: {error}") from error
 

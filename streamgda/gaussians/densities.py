@@ -51,7 +51,7 @@ class Gaussians(ABC):
         """The densities of some of the features, marked in a mask (d,), whatever the others are."""
 
     @abstractmethod
-    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """The mean of the features that are not observed, given those that are: (n, d − d').
 
         Σ_k p(k | x) (μ_k + Σ_k,missing,observed Σ_k,observed⁻¹ (x − μ_k,observed)).
@@ -73,7 +73,7 @@ class Gaussians(ABC):
         """
 
     @abstractmethod
-    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         """Random rows of class k: (n, d)."""
 
     @abstractmethod
@@ -97,11 +97,11 @@ class Gaussians(ABC):
         """The log density, up to what all classes have in common: (n, K)."""
         return self.log_density(X)
 
-    def contrasts(self, X: Array) -> Array:
+    def posterior_scores(self, X: Array) -> Array:
         """The same, up to what may differ from row to row: all that a posterior needs, to its last digit."""
         return self.discriminants(X)
 
-    def contrasts_at(self, X: Array, squared: Array) -> Array:
+    def posterior_scores_from(self, X: Array, squared: Array) -> Array:
         """The same, to the last bit, for rows whose squared distances are known."""
         return self.log_density_at(squared)
 
@@ -115,7 +115,7 @@ class SeparateGaussians(Gaussians):
 
     @cached_property
     def log_normalisers(self) -> Array:
-        return np.array([w.rank * _LOG_2PI + w.log_determinant for w in self.whitenings])
+        return np.array([w.rank * _LOG_2PI + w.log_pdet for w in self.whitenings])
 
     @property
     def ranks(self) -> NDArray[np.int64]:
@@ -131,22 +131,22 @@ class SeparateGaussians(Gaussians):
 
     def discriminants(self, X: Array) -> Array:
         """The log density without what the number of features alone adds to it, as scikit-learn has it."""
-        return self.contrasts_at(X, self.squared_distances(X))
+        return self.posterior_scores_from(X, self.squared_distances(X))
 
-    def contrasts_at(self, X: Array, squared: Array) -> Array:
+    def posterior_scores_from(self, X: Array, squared: Array) -> Array:
         discriminants: Array = -0.5 * (squared + self._log_determinants)
         return discriminants
 
     @cached_property
     def _log_determinants(self) -> Array:
-        return np.array([whitening.log_determinant for whitening in self.whitenings])
+        return np.array([whitening.log_pdet for whitening in self.whitenings])
 
     def marginal(self, observed: Observed) -> SeparateGaussians:
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
         return SeparateGaussians(means, whitenings)
 
-    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
             whitened = (X - marginal.means[k]) @ part.matrix
@@ -154,7 +154,7 @@ class SeparateGaussians(Gaussians):
             expected += whitened @ _regression(whole, part, observed).T
         return expected
 
-    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         return _drawn(self.means[k], self.whitenings[k], n, random)
 
     def covariance(self, k: int) -> Array:
@@ -178,7 +178,7 @@ class SharedGaussians(Gaussians):
 
     @cached_property
     def log_normalisers(self) -> Array:
-        normaliser = self.whitening.rank * _LOG_2PI + self.whitening.log_determinant
+        normaliser = self.whitening.rank * _LOG_2PI + self.whitening.log_pdet
         return np.full(len(self.means), normaliser)
 
     @property
@@ -206,8 +206,8 @@ class SharedGaussians(Gaussians):
         log_density -= 0.5 * self.log_normalisers
         return log_density
 
-    def contrasts_at(self, X: Array, squared: Array) -> Array:
-        return self.contrasts(X)
+    def posterior_scores_from(self, X: Array, squared: Array) -> Array:
+        return self.posterior_scores(X)
 
     def discriminants(self, X: Array) -> Array:
         """Linear in x, since the squared term is common to all classes."""
@@ -215,7 +215,7 @@ class SharedGaussians(Gaussians):
         linear += self.intercepts
         return linear
 
-    def contrasts(self, X: Array) -> Array:
+    def posterior_scores(self, X: Array) -> Array:
         """Taken from the class nearest to each row, where some class is so far that `centre` would be too."""
         contrasts = self.discriminants(X)
         if self._is_compact:
@@ -258,14 +258,14 @@ class SharedGaussians(Gaussians):
         means = self.means[:, observed]
         return SharedGaussians(means, self.centre[observed], self.whitening.marginal(observed, means))
 
-    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         means = posteriors @ (self.means - self.centre)
         whitened = (X - self.centre[observed] - means[:, observed]) @ marginal.whitening.matrix
         expected: Array = self.centre[~observed] + means[:, ~observed]
         expected += whitened @ _regression(self.whitening, marginal.whitening, observed).T
         return expected
 
-    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         return _drawn(self.means[k], self.whitening, n, random)
 
     def covariance(self, k: int) -> Array:
@@ -306,11 +306,11 @@ class DiagonalGaussians(Gaussians):
     def marginal(self, observed: Observed) -> DiagonalGaussians:
         return DiagonalGaussians(self.means[:, observed], self.variances[:, observed])
 
-    def expected(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected: Array = posteriors @ self.means[:, ~observed]
         return expected
 
-    def draw(self, k: int, n: int, random: np.random.RandomState) -> Array:
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         rows = random.standard_normal((n, self.means.shape[1]))
         rows *= np.sqrt(self.variances[k])
         rows += self.means[k]
@@ -330,6 +330,6 @@ def _regression(whole: Whitening, part: Whitening, observed: Observed) -> Array:
 
 
 def _drawn(mean: Array, whitening: Whitening, n: int, random: np.random.RandomState) -> Array:
-    rows: Array = random.standard_normal((n, whitening.rank)) @ whitening.root.T
+    rows: Array = random.standard_normal((n, whitening.rank)) @ whitening.colorizer.T
     rows += mean
     return rows

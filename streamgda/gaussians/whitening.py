@@ -89,7 +89,7 @@ class Whitening:
     covariance: Array
     tol: float
     matrix: Array
-    log_determinant: float
+    log_pdet: float
 
     @classmethod
     def of(cls, covariance: Array, means: Array, tol: float) -> Self:
@@ -127,10 +127,10 @@ class Whitening:
         return precision
 
     @cached_property
-    def root(self) -> Array:
+    def colorizer(self) -> Array:
         """Σ W, for which root rootᵀ = Σ, and rootᵀ W = I: (d, r)."""
-        root: Array = self.covariance @ self.matrix
-        return root
+        colorizer: Array = self.covariance @ self.matrix
+        return colorizer
 
     @cached_property
     def triangle(self) -> Array:
@@ -160,8 +160,8 @@ class TriangularWhitening(Whitening):
         scale = np.sqrt(np.diag(covariance))
         factor = scipy.linalg.cholesky(covariance / scale / scale[:, None], lower=True, check_finite=False)
         inverse, _ = dtrtri(factor, lower=True)
-        log_determinant = float(2 * np.log(np.diag(factor) * scale).sum())
-        return cls(covariance, tol, inverse.T / scale[:, None], log_determinant)
+        log_pdet = float(2 * np.log(np.diag(factor) * scale).sum())
+        return cls(covariance, tol, inverse.T / scale[:, None], log_pdet)
 
     @property
     def triangle(self) -> Array:
@@ -169,9 +169,9 @@ class TriangularWhitening(Whitening):
         return self.matrix.T
 
 
-def _log_determinant(root: Array, scale: Array) -> float:
+def _log_determinant(colorizer: Array, scale: Array) -> float:
     """Log of the product of the positive eigenvalues of D R Rᵀ D, where R is `root` and D holds `scale`."""
-    if root.shape[0] == root.shape[1]:  # not mixing scales keeps the digits of the small ones
-        _, log_determinant = np.linalg.slogdet(root)
-        return float(2 * (log_determinant + np.log(scale).sum()))
-    return float(2 * np.log(np.linalg.svd(root * scale[:, None], compute_uv=False)).sum())
+    if colorizer.shape[0] == colorizer.shape[1]:  # not mixing scales keeps the digits of the small ones
+        _, log_pdet = np.linalg.slogdet(colorizer)
+        return float(2 * (log_pdet + np.log(scale).sum()))
+    return float(2 * np.log(np.linalg.svd(colorizer * scale[:, None], compute_uv=False)).sum())

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.ledger.manifest import Holding
+from streamgda.ledger.manifest import FileRecord
 from streamgda.sources.base import InputFile
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.saved import state_of
@@ -29,9 +29,12 @@ _READERS = 16  # an object store answers many requests in the time of one
 _READ_AHEAD = 64  # entries in memory at once
 
 
-def entry_name(file: InputFile, reads: Mapping[str, Any]) -> str:
+def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
     """The name of the entry of a file in its present version."""
-    return "-".join((digest(file.path, 16), digest(file.version.identity, 8), digest(reads, 4))) + ".parquet"
+    return (
+        "-".join((digest(file.path, 16), digest(file.version.identity, 8), digest(read_options, 4)))
+        + ".parquet"
+    )
 
 
 def fold_name(entries: Iterable[str]) -> str:
@@ -63,10 +66,10 @@ class EntryFolder:
             seen = listing(self.filesystem, self.path)
         return {path.rsplit("/", 1)[-1]: version for path, version in seen.items()}
 
-    def write(self, name: str, statistics: Statistics, holdings: Sequence[Holding]) -> None:
+    def write(self, name: str, statistics: Statistics, records: Sequence[FileRecord]) -> None:
         """Write an entry, with the list of the files that it holds."""
         columns, metadata = statistics.to_columns()
-        held = [asdict(holding) for holding in holdings]
+        held = [asdict(record) for record in records]
         tables.write(
             self._at(name), tables.to_arrow(columns), {**metadata, "holdings": held}, self.filesystem
         )
@@ -85,14 +88,14 @@ class EntryFolder:
             # Its pages carry checksums, and it was checked when it was written.
             yield state_of(table, {**metadata, "definite": False}, self._at(name))
 
-    def holdings(self, names: Sequence[str]) -> Iterator[Holding]:
+    def records(self, names: Sequence[str]) -> Iterator[FileRecord]:
         """What some entries, of one file each, say that they hold."""
         for name, _, metadata in self._read(names):
             if "holdings" not in metadata:
                 raise ValueError(
                     f"{self._at(name)} is no entry of a ledger; delete the file, and refresh the ledger"
                 )
-            yield Holding(**metadata["holdings"][0])
+            yield FileRecord(**metadata["holdings"][0])
 
     def _read(self, names: Sequence[str]) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
         with ThreadPoolExecutor(_READERS) as readers:
@@ -122,7 +125,7 @@ class EntryFolder:
 
 
 @dataclass(frozen=True)
-class Total:
+class MergedCache:
     """A state, and of which entries it is: only ever what they add up to, so it may be missing."""
 
     filesystem: pafs.FileSystem

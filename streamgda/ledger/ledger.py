@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.drift import drift
-from streamgda.ledger.entries import EntryFolder, Total, fold_name
-from streamgda.ledger.manifest import Holding, Manifest
+from streamgda.ledger.entries import EntryFolder, MergedCache, fold_name
+from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.plan import RefreshPlan, plan_refresh
 from streamgda.ledger.reading import read_files
 from streamgda.ledger.report import RefreshReport
@@ -96,7 +96,7 @@ class StatisticsLedger:
         self._folder = self._folder.rstrip("/")
         self._entries = EntryFolder(self._filesystem, f"{self._folder}/entries")
         self._manifest_path = f"{self._folder}/{manifests.NAME}"
-        self._total = Total(self._filesystem, f"{self._folder}/total.parquet")
+        self._total = MergedCache(self._filesystem, f"{self._folder}/total.parquet")
 
     def __repr__(self) -> str:
         options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
@@ -143,7 +143,7 @@ class StatisticsLedger:
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
             )
-        if source.would_find(self._filesystem, self._manifest_path):
+        if source.includes(self._filesystem, self._manifest_path):
             raise ValueError(
                 f"{self!r} lies in the folder of the dataset, where its own files would be taken for data; "
                 'put it elsewhere, or into a subfolder whose name begins with "_"'
@@ -157,25 +157,25 @@ class StatisticsLedger:
         # The entries are listed first: what another refresh adds from now on is then never taken for gone.
         entries = self._entries.listing()
         kept = {name: getattr(self, name) for name in ("covariance_type", "fourth_moments", "exact")}
-        reads = {**source.reads, **kept}
-        held = self._read_manifest() or Manifest(reads, {})
-        _check_reads_alike(held.reads, reads)
-        return held, plan_refresh(source.files(), held, entries, reads)
+        read_options = {**source.read_options, **kept}
+        held = self._read_manifest() or Manifest(read_options, {})
+        _check_reads_alike(held.read_options, read_options)
+        return held, plan_refresh(source.files(), held, entries, read_options)
 
     def _refresh(self, source: FileSource, scheduler: Any, progress: bool) -> RefreshReport:
         held, plan = self._plan(source)
         fresh = [
-            *self._entries.holdings(list(plan.found)),
+            *self._entries.records(list(plan.found)),
             *read_files(source, plan.missing, self._entries, self._empty, scheduler, progress),
         ]
-        now = Manifest(held.reads, {**plan.reused, **{holding.path: holding for holding in fresh}})
+        now = Manifest(held.read_options, {**plan.reused, **{record.path: record for record in fresh}})
         there = self._entries.listing()
         self._check_present(now.entries.keys() - there.keys())
-        outcome = self._compare(held, now, sorted(holding.entry for holding in fresh), there)
+        outcome = self._compare(held, now, sorted(record.entry for record in fresh), there)
         if now != held:
             manifests.write(self._filesystem, self._manifest_path, now)
         self._tidy(held, now, there)
-        return plan.report(dry_run=False, rows_held=sum(h.rows for h in now.holdings.values()), **outcome)
+        return plan.report(dry_run=False, rows_held=sum(h.rows for h in now.records.values()), **outcome)
 
     def _compare(
         self, held: Manifest, now: Manifest, fresh: list[str], there: Container[str]
@@ -217,9 +217,9 @@ class StatisticsLedger:
     # ------------------------------------------------------------------ what comes out
 
     @property
-    def reads(self) -> dict[str, Any]:
+    def read_options(self) -> dict[str, Any]:
         """What is read of each file, and what is kept of it, as plain values."""
-        return dict(self._require_manifest().reads)
+        return dict(self._require_manifest().read_options)
 
     @property
     def files(self) -> pa.Table:
@@ -272,7 +272,7 @@ class StatisticsLedger:
     ) -> Statistics:
         chosen = select(manifest, where, since)
         if not chosen:
-            raise ValueError(f"{self!r} holds no file that is chosen, of {len(manifest.holdings)} in all")
+            raise ValueError(f"{self!r} holds no file that is chosen, of {len(manifest.records)} in all")
         if half_life is None:
             return self._merged(list(chosen))
         if not half_life > timedelta(0):
@@ -327,11 +327,15 @@ class StatisticsLedger:
             self._fold(manifest, folded)
             return len(folded)
 
-    def _fold(self, manifest: Manifest, folded: dict[str, list[Holding]]) -> None:
+    def _fold(self, manifest: Manifest, folded: dict[str, list[FileRecord]]) -> None:
         name = fold_name(folded)
-        held = [Holding(**{**vars(holding), "entry": name}) for group in folded.values() for holding in group]
+        held = [
+            FileRecord(**{**vars(record), "entry": name}) for group in folded.values() for record in group
+        ]
         self._entries.write(name, self._merged(list(folded)), held)
-        now = Manifest(manifest.reads, {**manifest.holdings, **{holding.path: holding for holding in held}})
+        now = Manifest(
+            manifest.read_options, {**manifest.records, **{record.path: record for record in held}}
+        )
         manifests.write(self._filesystem, self._manifest_path, now)
         self._tidy(manifest, now, self._entries.listing())
 

@@ -38,7 +38,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Holding:
+class FileRecord:
     """An input file whose statistics the ledger has; `entry` names the file that they are in."""
 
     path: str
@@ -52,7 +52,7 @@ class Holding:
     entry: str
 
     @classmethod
-    def of(cls, file: InputFile, *, rows: int, dropped: int, schema: str, entry: str) -> Holding:
+    def of(cls, file: InputFile, *, rows: int, dropped: int, schema: str, entry: str) -> FileRecord:
         """The holding of a file that has been read."""
         version, partition = file.version, json.dumps(dict(file.partition), default=str)
         return cls(
@@ -75,20 +75,20 @@ class Holding:
 class Manifest:
     """The holdings by path, and what is read of each file: the same of all."""
 
-    reads: Mapping[str, Any]
-    holdings: Mapping[str, Holding]
+    read_options: Mapping[str, Any]
+    records: Mapping[str, FileRecord]
 
     @property
-    def entries(self) -> dict[str, list[Holding]]:
+    def entries(self) -> dict[str, list[FileRecord]]:
         """The holdings of each entry, in the order of their paths."""
-        held: dict[str, list[Holding]] = {}
-        for path in sorted(self.holdings):
-            held.setdefault(self.holdings[path].entry, []).append(self.holdings[path])
+        held: dict[str, list[FileRecord]] = {}
+        for path in sorted(self.records):
+            held.setdefault(self.records[path].entry, []).append(self.records[path])
         return held
 
     def to_arrow(self) -> pa.Table:
         """The holdings, in the order of their paths."""
-        rows = [vars(self.holdings[path]) for path in sorted(self.holdings)]
+        rows = [vars(self.records[path]) for path in sorted(self.records)]
         columns = {name: [row[name] for row in rows] for name in _SCHEMA.names}
         columns["modified"] = pa.array(columns["modified"], pa.int64()).cast(_SCHEMA.field("modified").type)
         return pa.table(columns, _SCHEMA)
@@ -114,12 +114,12 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
         rows = columns.set_column(columns.column_names.index("modified"), "modified", times).to_pylist()
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
-    return Manifest(metadata["reads"], {row["path"]: Holding(**row) for row in rows})
+    return Manifest(metadata["reads"], {row["path"]: FileRecord(**row) for row in rows})
 
 
 def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
     """Put a manifest in place of the one that stands there."""
-    tables.write(path, manifest.to_arrow(), {"kind": _KIND, "reads": dict(manifest.reads)}, filesystem)
+    tables.write(path, manifest.to_arrow(), {"kind": _KIND, "reads": dict(manifest.read_options)}, filesystem)
 
 
-assert _SCHEMA.names == [field.name for field in fields(Holding)]
+assert _SCHEMA.names == [field.name for field in fields(FileRecord)]

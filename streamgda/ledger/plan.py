@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamgda.ledger.entries import entry_name
-from streamgda.ledger.manifest import Holding, Manifest
+from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.report import RefreshReport
 from streamgda.sources.base import InputFile
 
@@ -32,10 +32,10 @@ class RefreshPlan:
         The paths of those whose files are gone.
     """
 
-    reused: Mapping[str, Holding]
+    reused: Mapping[str, FileRecord]
     found: Mapping[str, InputFile]
     missing: Mapping[str, InputFile]
-    held: Mapping[str, Holding]
+    held: Mapping[str, FileRecord]
     dropped: Sequence[str]
 
     def report(self, *, dry_run: bool, **outcome: Any) -> RefreshReport:
@@ -55,7 +55,7 @@ class RefreshPlan:
 
 
 def plan_refresh(
-    files: Sequence[InputFile], manifest: Manifest, entries: Collection[str], reads: Mapping[str, Any]
+    files: Sequence[InputFile], manifest: Manifest, entries: Collection[str], read_options: Mapping[str, Any]
 ) -> RefreshPlan:
     """Compare the files of a source with what a ledger holds, and with the entries that are there.
 
@@ -72,19 +72,19 @@ def plan_refresh(
         raise ValueError(f"{twice} is listed more than once; a ledger counts each file once, so list it once")
     whole = {
         entry
-        for entry, holdings in manifest.entries.items()
-        if entry in entries and all(_is_unchanged(holding, present) for holding in holdings)
+        for entry, records in manifest.entries.items()
+        if entry in entries and all(_is_unchanged(record, present) for record in records)
     }
-    reused = {path: holding for path, holding in manifest.holdings.items() if holding.entry in whole}
+    reused = {path: record for path, record in manifest.records.items() if record.entry in whole}
     found: dict[str, InputFile] = {}
     missing: dict[str, InputFile] = {}
     for path, file in present.items():
         if path not in reused:
-            name = entry_name(file, reads)
+            name = entry_name(file, read_options)
             (found if name in entries else missing)[name] = file
-    dropped = [path for path in manifest.holdings if path not in present]
-    return RefreshPlan(reused, found, missing, manifest.holdings, dropped)
+    dropped = [path for path in manifest.records if path not in present]
+    return RefreshPlan(reused, found, missing, manifest.records, dropped)
 
 
-def _is_unchanged(holding: Holding, present: Mapping[str, InputFile]) -> bool:
-    return holding.path in present and present[holding.path].version == holding.version
+def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile]) -> bool:
+    return record.path in present and present[record.path].version == record.version

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streamgda.ledger.manifest import Holding, Manifest
+from streamgda.ledger.manifest import FileRecord, Manifest
 
 
 def to_table(manifest: Manifest) -> pa.Table:
     """The holdings as a table, with a column for each partition key."""
     table = manifest.to_arrow()
-    keys = [manifest.holdings[path].partition_keys for path in sorted(manifest.holdings)]
+    keys = [manifest.records[path].partition_keys for path in sorted(manifest.records)]
     for name in dict.fromkeys(name for partition in keys for name in partition):
         if name not in table.column_names:
             table = table.append_column(name, _column([partition.get(name) for partition in keys]))
@@ -33,7 +33,7 @@ def _column(values: list[Any]) -> pa.Array:
 
 def select(
     manifest: Manifest, where: Any = None, since: datetime | None = None, before: datetime | None = None
-) -> dict[str, list[Holding]]:
+) -> dict[str, list[FileRecord]]:
     """The entries of the files that are meant, with their holdings.
 
     Raises
@@ -43,28 +43,28 @@ def select(
     """
     meant = set(_paths(manifest, where))
     if since is not None:
-        meant = {path for path in meant if _modified(manifest.holdings[path]) >= _nanoseconds(since)}
+        meant = {path for path in meant if _modified(manifest.records[path]) >= _nanoseconds(since)}
     if before is not None:
-        meant = {path for path in meant if _modified(manifest.holdings[path]) < _nanoseconds(before)}
+        meant = {path for path in meant if _modified(manifest.records[path]) < _nanoseconds(before)}
     chosen = {}
-    for entry, holdings in manifest.entries.items():
-        inside = [holding.path for holding in holdings if holding.path in meant]
-        if 0 < len(inside) < len(holdings):
-            outside = next(holding.path for holding in holdings if holding.path not in meant)
+    for entry, records in manifest.entries.items():
+        inside = [record.path for record in records if record.path in meant]
+        if 0 < len(inside) < len(records):
+            outside = next(record.path for record in records if record.path not in meant)
             raise ValueError(
                 f"{inside[0]} is meant and {outside} is not, but the two have been folded into one entry; "
                 "choose both or neither, or refresh a ledger anew"
             )
         if inside:
-            chosen[entry] = holdings
+            chosen[entry] = records
     return chosen
 
 
 def _paths(manifest: Manifest, where: Any) -> list[str]:
     if where is None:
-        return list(manifest.holdings)
+        return list(manifest.records)
     if isinstance(where, str):
-        return fnmatch.filter(manifest.holdings, where)
+        return fnmatch.filter(manifest.records, where)
     try:
         expression = where if isinstance(where, pc.Expression) else pq.filters_to_expression(where)
         paths: list[str] = to_table(manifest).filter(expression).column("path").to_pylist()
@@ -75,7 +75,7 @@ def _paths(manifest: Manifest, where: Any) -> list[str]:
     return paths
 
 
-def ages(entries: Mapping[str, list[Holding]]) -> Iterator[timedelta]:
+def ages(entries: Mapping[str, list[FileRecord]]) -> Iterator[timedelta]:
     """How much older each entry is than the newest.
 
     Raises
@@ -83,7 +83,7 @@ def ages(entries: Mapping[str, list[Holding]]) -> Iterator[timedelta]:
     ValueError
         If an entry holds files of different age, or the time of a file is not known.
     """
-    times = {entry: {_modified(holding) for holding in holdings} for entry, holdings in entries.items()}
+    times = {entry: {_modified(record) for record in records} for entry, records in entries.items()}
     newest = max(time for times_of_entry in times.values() for time in times_of_entry)
     for entry, times_of_entry in times.items():
         if len(times_of_entry) > 1:
@@ -94,10 +94,10 @@ def ages(entries: Mapping[str, list[Holding]]) -> Iterator[timedelta]:
         yield timedelta(microseconds=(newest - min(times_of_entry)) / 1000)
 
 
-def _modified(holding: Holding) -> int:
-    if holding.modified is None:
-        raise ValueError(f"{holding.path}: its filesystem does not tell when a file was modified")
-    return holding.modified
+def _modified(record: FileRecord) -> int:
+    if record.modified is None:
+        raise ValueError(f"{record.path}: its filesystem does not tell when a file was modified")
+    return record.modified
 
 
 def _nanoseconds(time: datetime) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.plan import FAN_IN, Plan, compute_plan, plan_fold, rows_of
+from streamgda.passes.plan import FAN_IN, Plan, compute_plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import scheduler_for
-from streamgda.sources.base import Source, Split, runs
+from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -84,7 +84,7 @@ def accumulate(
         )
     empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
     scheduler = scheduler_for(source, scheduler)
-    groups = list(runs(source.splits(), rows_of))
+    groups = list(group_into_tasks(source.splits(), n_rows_of))
     if not groups:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"

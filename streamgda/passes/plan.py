@@ -77,7 +77,7 @@ def plan_fold(
     level = parts
     while len(level) > 1:
         level = [delayed(merge, pure=False)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
-    return Plan(level[0], parts, [_total(map(rows_of, group)) for group in groups])
+    return Plan(level[0], parts, [_total(map(n_rows_of, group)) for group in groups])
 
 
 def _part(
@@ -98,7 +98,7 @@ def add_up(parts: Sequence[S]) -> S:
     return reduce(add, parts)
 
 
-def rows_of(split: Split | Delayed) -> int | None:
+def n_rows_of(split: Split | Delayed) -> int | None:
     """How many rows a split has, where that is known before it is read."""
     return split.n_rows if isinstance(split, Split) else None
 

@@ -279,7 +279,7 @@ class _Plane:
         rows = np.empty((len(x0), len(self.shown) + len(self.fixed)))
         rows[:, self.shown] = np.column_stack([x0, x1])
         rows[:, self.fixed] = list(self.values.values())
-        return self.gaussians.contrasts(rows)
+        return self.gaussians.posterior_scores(rows)
 
     def conditional(self) -> tuple[Array, Array]:
         """The means (K, 2) and covariances (K, 2, 2) of the features shown, given those fixed."""

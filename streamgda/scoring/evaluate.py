@@ -12,11 +12,11 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.lazy import is_dask
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.plan import add_up, compute_plan, plan_fold, rows_of
+from streamgda.passes.plan import add_up, compute_plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model, check_features, check_model, judged_pieces
-from streamgda.sources.base import Source, Split, runs
+from streamgda.sources.base import Source, Split, group_into_tasks
 
 Batch = Sequence[Any]
 
@@ -79,7 +79,7 @@ def evaluate(
         source = _as_source(source, y, sample_weight)
         check_features(model, source)
         scheduler = scheduler_for(source, scheduler)
-        groups = list(runs(source.splits(), rows_of))
+        groups = list(group_into_tasks(source.splits(), n_rows_of))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
         plan = plan_fold(groups, evaluate_splits, add_up, model)

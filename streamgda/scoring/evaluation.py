@@ -127,8 +127,8 @@ class Evaluation:
         self, seen: Labels, codes: Codes, scores: Array, known: Labels, weights: Array | None
     ) -> None:
         """Add rows with labels coded as those of a block are; `update`, or else the caller, checks them."""
-        classes = labels.unite(self.classes, labels.unite(known, seen))
-        self._spread_over(classes)
+        classes = labels.union(self.classes, labels.union(known, seen))
+        self._reindexed(classes)
         if not len(codes):
             return
         truth = np.searchsorted(classes, seen)[codes]
@@ -157,7 +157,7 @@ class Evaluation:
         probabilities[rows, truth] -= 1.0
         self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
 
-    def _spread_over(self, classes: Labels) -> None:
+    def _reindexed(self, classes: Labels) -> None:
         """Make room for more classes: none of the rows so far, and of probability 0 in all of them."""
         if len(classes) == len(self.classes):
             self.classes = classes
@@ -179,10 +179,10 @@ class Evaluation:
         ValueError
             If the labels of the two are of different kinds.
         """
-        classes = labels.unite(self.classes, other.classes)
+        classes = labels.union(self.classes, other.classes)
         other = other._copy()
         for evaluation in (self, other):
-            evaluation._spread_over(classes)
+            evaluation._reindexed(classes)
         self._confusion += other._confusion
         self._scores += other._scores
         self._calibration += other._calibration

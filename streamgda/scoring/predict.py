@@ -21,15 +21,15 @@ from streamgda.scoring.columns import Column, Questions
 from streamgda.scoring.inference import Model, check_features, check_model
 from streamgda.scoring.lazy import lazy_answers
 from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of
-from streamgda.scoring.outputs.parquet import PartFolder
-from streamgda.sources.base import Source, SourceToScore
+from streamgda.scoring.outputs.parquet import ParquetOutput
+from streamgda.sources.base import ScorableSource, Source
 from streamgda.sources.parquet import scan_parquet
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Written:
+class PredictionSummary:
     """What `predict_dataset` did.
 
     Attributes
@@ -49,8 +49,8 @@ class Written:
     n_found: int = 0
     n_dropped: int = 0
 
-    def __add__(self, other: Written) -> Written:
-        return Written(
+    def __add__(self, other: PredictionSummary) -> PredictionSummary:
+        return PredictionSummary(
             self.n_rows + other.n_rows,
             self.n_parts + other.n_parts,
             self.n_found + other.n_found,
@@ -69,7 +69,7 @@ def predict_dataset(
     filesystem: Any = ...,
     scheduler: Any = ...,
     progress: bool = ...,
-) -> Written: ...
+) -> PredictionSummary: ...
 
 
 @overload
@@ -177,14 +177,14 @@ def predict_dataset(
         *questions.fields,
     ]
     output = _output_at(out, filesystem, fields)
-    if output.would_feed(source):
+    if output.feeds(source):
         raise ValueError(
             f"{os.fspath(out)} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
     parts = output.parts(splits, _made_by(questions, kept))
     done = output.prepare(parts)
-    written = Written(sum(done.values()), len(done), len(done))
+    written = PredictionSummary(sum(done.values()), len(done), len(done))
     groups = [[part] for part in parts if part.name not in done]
     if groups:
         plan = plan_fold(groups, write_parts, add_up, _Job(questions, output))
@@ -204,7 +204,7 @@ class _Job:
     output: Output[Any]
 
 
-def _as_source(model: Model, source: Any) -> SourceToScore:
+def _as_source(model: Model, source: Any) -> ScorableSource:
     if _is_zarr(source):
         from streamgda.sources.zarr import scan_zarr
 
@@ -212,7 +212,7 @@ def _as_source(model: Model, source: Any) -> SourceToScore:
     elif not isinstance(source, Source):
         names = getattr(model, "feature_names_in_", None)
         source = scan_parquet(source, features=None if names is None else [str(name) for name in names])
-    if not isinstance(source, SourceToScore):
+    if not isinstance(source, ScorableSource):
         raise TypeError(
             f"{source!r} cannot be scored part by part; scan Parquet or Zarr, or give a Dask collection "
             "itself"
@@ -226,10 +226,10 @@ def _is_zarr(place: Any) -> bool:
 
 def _output_at(out: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Output[Any]:
     if not _is_zarr(out):
-        return PartFolder.at(out, filesystem, fields)
-    from streamgda.scoring.outputs.zarr import ChunkedGroup
+        return ParquetOutput.at(out, filesystem, fields)
+    from streamgda.scoring.outputs.zarr import ZarrOutput
 
-    return ChunkedGroup.at(out, filesystem, fields)
+    return ZarrOutput.at(out, filesystem, fields)
 
 
 def _check_apart(questions: Questions, keep: Sequence[str]) -> None:
@@ -267,23 +267,23 @@ def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -
 # ---------------------------------------------------------------------- tasks
 
 
-def write_parts(parts: Sequence[Part], job: _Job) -> Written:
+def write_parts(parts: Sequence[Part], job: _Job) -> PredictionSummary:
     """One task: score parts of the input, and write them."""
     with single_blas_thread:
         return add_up([_write(part, job) for part in parts])
 
 
-def _write(part: Part, job: _Job) -> Written:
+def _write(part: Part, job: _Job) -> PredictionSummary:
     n_dropped = 0
 
     def tables() -> Iterator[pa.Table]:
         nonlocal n_dropped
-        for block, kept in part.split.unlabelled():
+        for block, kept in part.split.features():
             n_dropped += block.n_dropped
             yield _table(job, block, kept)
 
     n_rows = job.output.write(part, tables())
-    return Written(n_rows, 1, 0, n_dropped)
+    return PredictionSummary(n_rows, 1, 0, n_dropped)
 
 
 def _table(job: _Job, block: Block, kept: Mapping[str, Any]) -> pa.Table:

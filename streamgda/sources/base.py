@@ -39,7 +39,7 @@ class Split(ABC):
         """Read the rows, in order."""
 
 
-class SplitToScore(Split):
+class ScorableSplit(Split):
     """A part of a source whose rows can be read with no labels, and with other columns beside them."""
 
     @property
@@ -53,10 +53,10 @@ class SplitToScore(Split):
         """Whether all the `n_rows` come out, since neither a filter nor ``missing="drop"`` takes any away."""
 
     @abstractmethod
-    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows, in order: all as if of one class, and the other columns by name."""
 
-    def around(self, start: int, stop: int) -> tuple[SplitToScore, int]:
+    def enclosing(self, start: int, stop: int) -> tuple[ScorableSplit, int]:
         """The least that can be read with rows `start` to `stop` in it, and how many rows come before it."""
         return self, 0
 
@@ -113,7 +113,7 @@ class FileSource(Source):
 
     @property
     @abstractmethod
-    def reads(self) -> dict[str, Any]:
+    def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values: two sources that read alike have the same."""
 
     @abstractmethod
@@ -121,11 +121,11 @@ class FileSource(Source):
         """The files and their versions, in order; no file is opened."""
 
     @abstractmethod
-    def would_find(self, filesystem: pafs.FileSystem, path: str) -> bool:
+    def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
         """Whether a Parquet file written to a path would be one of the files from then on."""
 
     @abstractmethod
-    def reads_from(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether one of the files lies in a folder, or one written there would be one from then on."""
 
     @abstractmethod
@@ -133,11 +133,11 @@ class FileSource(Source):
         """What is to be read of some of the files; of each the version that was listed, or an error."""
 
 
-class SourceToScore(Source):
+class ScorableSource(Source):
     """A source that `predict_dataset` can read."""
 
     @abstractmethod
-    def to_score(self, keep: Sequence[str]) -> Sequence[SplitToScore]:
+    def to_score(self, keep: Sequence[str]) -> Sequence[ScorableSplit]:
         """The same parts to read: the features, and the columns to keep beside them.
 
         Raises
@@ -151,7 +151,7 @@ class SourceToScore(Source):
         """The types of columns to keep."""
 
 
-def runs(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:
+def group_into_tasks(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:
     """Consecutive parts that together are worth a task: up to `ROWS_PER_TASK` rows, but at least one part.
 
     A part of unknown size is a task of its own.

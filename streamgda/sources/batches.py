@@ -58,7 +58,7 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     code_of[np.flatnonzero(used)] = seen
     if no_label is not None:
         null = null | _spread(no_label, used)[positions]
-    return *labels.present(classes, code_of[positions]), null if null.any() else None
+    return *labels.drop_unused(classes, code_of[positions]), null if null.any() else None
 
 
 def _spread(of_used: NDArray[np.bool_], used: NDArray[np.bool_]) -> NDArray[np.bool_]:

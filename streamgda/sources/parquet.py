@@ -20,11 +20,11 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.blocks.block import Missing
-from streamgda.sources.base import FilePlan, FileSource, InputFile, SourceToScore, runs
+from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource, group_into_tasks
 from streamgda.sources.discovery import find_files, lists
 from streamgda.sources.errors import decoding
 from streamgda.sources.roles import Roles, besides_index, check_known, label_kind
-from streamgda.sources.row_groups import Layout, RowGroups
+from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.storage.filesystems import Version, current_version, listing
 
 _FOOTER_READERS = 16
@@ -123,7 +123,7 @@ def _dataset(files: Sequence[str], filesystem: pafs.FileSystem, base: str) -> ds
     )
 
 
-class ParquetSource(FileSource, SourceToScore):
+class ParquetSource(FileSource, ScorableSource):
     """A Parquet dataset with the roles of its columns; made by `scan_parquet`.
 
     Attributes
@@ -158,7 +158,7 @@ class ParquetSource(FileSource, SourceToScore):
         )
         self.feature_names, self.target = roles.features, roles.target
         self._filter = _expression(filters)
-        self._layout = Layout(
+        self._read_options = ReadOptions(
             dataset.filesystem, roles, self._filter, _referenced(self._filter, dataset.schema)
         )
         roles.check_types(stored, dataset.files[0])
@@ -166,9 +166,7 @@ class ParquetSource(FileSource, SourceToScore):
     def __repr__(self) -> str:
         files = self._dataset.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        return (
-            f"<Parquet {files[0]}{more}: {len(self._layout.roles.features)} features, target {self.target!r}>"
-        )
+        return f"<Parquet {files[0]}{more}: {self.n_features} features, target {self.target!r}>"
 
     def splits(self) -> list[RowGroups]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
@@ -180,9 +178,9 @@ class ParquetSource(FileSource, SourceToScore):
         """The same parts to read: the features, and the columns to keep beside them."""
         for name in keep:
             check_known(name, self._dataset.schema.names, self._dataset.files[0])
-        roles = replace(self._layout.roles, target=None, weight=None)
-        layout = replace(self._layout, roles=roles, kept=tuple(keep))
-        return [replace(split, layout=layout) for split in self.splits()]
+        roles = replace(self._read_options.roles, target=None, weight=None)
+        read_options = replace(self._read_options, roles=roles, kept=tuple(keep))
+        return [replace(split, read_options=read_options) for split in self.splits()]
 
     def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
         """The types of columns to keep, as the dataset has them."""
@@ -190,7 +188,7 @@ class ParquetSource(FileSource, SourceToScore):
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
-        roles = self._layout.roles
+        roles = self._read_options.roles
         dataset, folder = (self._dataset, self._folder) if self._find is None else self._find()
         return type(self)(
             dataset,
@@ -204,9 +202,9 @@ class ParquetSource(FileSource, SourceToScore):
         )
 
     @property
-    def reads(self) -> dict[str, Any]:
+    def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles = self._layout.roles
+        roles = self._read_options.roles
         return {
             "target": roles.target,
             "features": list(roles.features),
@@ -234,14 +232,14 @@ class ParquetSource(FileSource, SourceToScore):
             for fragment in fragments
         ]
 
-    def would_find(self, filesystem: pafs.FileSystem, path: str) -> bool:
+    def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
         """Whether a Parquet file written to a path would be one of the files from then on."""
         return bool(self._folder) and filesystem == self._dataset.filesystem and lists(self._folder, path)
 
-    def reads_from(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether one of the files lies in a folder, or one written there would be one from then on."""
         inside = f"{folder.rstrip('/')}/"
-        if self.would_find(filesystem, f"{inside}0.parquet"):
+        if self.includes(filesystem, f"{inside}0.parquet"):
             return True
         here = filesystem == self._dataset.filesystem
         return here and any(file.startswith(inside) for file in self._dataset.files)
@@ -274,8 +272,8 @@ class ParquetSource(FileSource, SourceToScore):
         self._check_file(fragment.path, schema, partition)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
         splits = [
-            RowGroups(self._layout, fragment.path, version, {i: rows[i] for i in run}, partition)
-            for run in runs(groups, rows.__getitem__)
+            RowGroups(self._read_options, fragment.path, version, {i: rows[i] for i in run}, partition)
+            for run in group_into_tasks(groups, rows.__getitem__)
         ]
         return splits, self._fingerprint(schema)
 
@@ -295,12 +293,14 @@ class ParquetSource(FileSource, SourceToScore):
         return fragment.subset(row_group_ids=wanted)
 
     def _fingerprint(self, schema: pa.Schema) -> str:
-        read = [f"{field.name}: {field.type}" for field in schema if field.name in self._layout.columns]
+        read = [f"{field.name}: {field.type}" for field in schema if field.name in self._read_options.columns]
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
     def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups whose statistics do not rule out that the filter lets rows through."""
-        if self._filter is None or (_may_keep_nan(self._filter) and _has_floats(self._layout.filter_columns)):
+        if self._filter is None or (
+            _may_keep_nan(self._filter) and _has_floats(self._read_options.filter_columns)
+        ):
             return [group.id for group in fragment.row_groups]
         kept = fragment.split_by_row_group(filter=self._filter, schema=self._dataset.schema)
         return [group.id for part in kept for group in part.row_groups]
@@ -308,12 +308,12 @@ class ParquetSource(FileSource, SourceToScore):
     def _check_file(self, path: str, schema: pa.Schema, partition: dict[str, Any]) -> None:
         if schema.equals(self._stored):
             return  # as in most files, and what could be wrong with the first one has been seen
-        for name in self._layout.columns:
+        for name in self._read_options.columns:
             if name not in partition and name not in schema.names:
                 raise ValueError(
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
-        self._layout.roles.check_types(schema, path)
+        self._read_options.roles.check_types(schema, path)
         if self.target is not None and self.target not in partition:
             kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
             if pa.types.is_null(kind) or pa.types.is_null(first):

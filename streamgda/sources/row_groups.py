@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block, RowName
-from streamgda.sources.base import READ_ELEMENTS, SplitToScore
+from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.roles import Roles
@@ -28,7 +28,7 @@ _ROW = "__row_in_group__"
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReadOptions:
     """What all the splits of a dataset have in common."""
 
     filesystem: pafs.FileSystem
@@ -44,10 +44,10 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class RowGroups(SplitToScore):
+class RowGroups(ScorableSplit):
     """Consecutive row groups of a file, with the partition keys that the file stands for."""
 
-    layout: Layout
+    read_options: ReadOptions
     path: str
     version: Version
     rows_of_group: Mapping[int, int]
@@ -61,31 +61,31 @@ class RowGroups(SplitToScore):
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
         for batch, row_name in self.batches():
-            yield from blocks_of_batch(batch, self.layout.roles, self.path, row_name, self.partition)
+            yield from blocks_of_batch(batch, self.read_options.roles, self.path, row_name, self.partition)
             del batch  # or it would be held while the next one is decoded
 
     @property
     def identity(self) -> list[Any]:
         """The file and its version, the row groups and the filter, as plain values."""
-        filtered = None if self.layout.filter is None else str(self.layout.filter)
+        filtered = None if self.read_options.filter is None else str(self.read_options.filter)
         return [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
 
     @property
     def keeps_all_rows(self) -> bool:
         """Whether all rows come out; a filter of partition keys alone lets through all or none of a file."""
-        by_partition = all(name in self.partition for name in self.layout.filter_columns.names)
-        return self.layout.roles.missing == "raise" and by_partition
+        by_partition = all(name in self.partition for name in self.read_options.filter_columns.names)
+        return self.read_options.roles.missing == "raise" and by_partition
 
-    def around(self, start: int, stop: int) -> tuple[RowGroups, int]:
+    def enclosing(self, start: int, stop: int) -> tuple[RowGroups, int]:
         """The row groups that hold some rows, and how many rows come before them."""
         ends = dict(zip(self.rows_of_group, accumulate(self.rows_of_group.values()), strict=True))
         held = {i: n for i, n in self.rows_of_group.items() if ends[i] > start and ends[i] - n < stop}
         first = next(iter(held))
         return replace(self, rows_of_group=held), ends[first] - held[first]
 
-    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
+    def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the features, each row group once, and the columns kept beside them."""
-        roles, kept = self.layout.roles, self.layout.kept
+        roles, kept = self.read_options.roles, self.read_options.kept
         for batch, row_name in self.batches():
             yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
             del batch
@@ -94,7 +94,7 @@ class RowGroups(SplitToScore):
         """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
         self._check_unchanged()
         with opening(self.path):
-            file = self.layout.filesystem.open_input_file(self.path)
+            file = self.read_options.filesystem.open_input_file(self.path)
         with file:
             with decoding(self.path):
                 parquet = pq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False)
@@ -118,27 +118,27 @@ class RowGroups(SplitToScore):
 
     def _decoded(self, parquet: pq.ParquetFile, index: int) -> Iterator[pa.RecordBatch]:
         """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""
-        stored = [name for name in self.layout.columns if name not in self.partition]
-        size = max(1, READ_ELEMENTS // len(self.layout.columns))
+        stored = [name for name in self.read_options.columns if name not in self.partition]
+        size = max(1, READ_ELEMENTS // len(self.read_options.columns))
         with decoding(self.path):
             yield from parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
 
     def _check_unchanged(self) -> None:
-        if current_version(self.layout.filesystem, self.path) != self.version:
+        if current_version(self.read_options.filesystem, self.path) != self.version:
             raise ValueError(f"{self.path} has changed since the pass was planned; start the pass again")
 
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
-        if self.layout.filter is None:
+        if self.read_options.filter is None:
             return batch, rows
         table = pa.Table.from_batches([batch]).append_column(_ROW, pa.array(rows))
-        for field in self.layout.filter_columns:
+        for field in self.read_options.filter_columns:
             if field.name in self.partition:
                 values = pa.array([self.partition[field.name]] * len(rows), field.type)
                 table = table.append_column(field, values)
         try:
-            left = table.filter(self.layout.filter).select([*batch.schema.names, _ROW]).combine_chunks()
+            left = table.filter(self.read_options.filter).select([*batch.schema.names, _ROW]).combine_chunks()
         except (pa.ArrowException, TypeError) as error:
             raise ValueError(f"{self.path}: filters: {error}") from error
         kept = left.column(_ROW).to_numpy()

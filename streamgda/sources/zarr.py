@@ -22,7 +22,7 @@ from zarr.storage import LocalStore, StoreLike, WrapperStore
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing, rows_of, without_missing
-from streamgda.sources.base import READ_ELEMENTS, ROWS_PER_TASK, SourceToScore, SplitToScore
+from streamgda.sources.base import READ_ELEMENTS, ROWS_PER_TASK, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
 
 Version = tuple[int, int]
@@ -110,7 +110,7 @@ def _group_of(store: Any) -> zarr.Group:
 
 
 @dataclass(frozen=True)
-class ZarrSource(SourceToScore):
+class ZarrSource(ScorableSource):
     """A Zarr group with the roles of its arrays; made by `scan_zarr`.
 
     Attributes
@@ -222,7 +222,7 @@ class ZarrSource(SourceToScore):
 
 
 @dataclass(frozen=True)
-class ZarrRows(SplitToScore):
+class ZarrRows(ScorableSplit):
     """A range of rows, and the stored chunks as they were when the pass was planned.
 
     Zarr reads a chunk that is not there as the fill value, so one that has vanished must be told from
@@ -257,7 +257,7 @@ class ZarrRows(SplitToScore):
         """Whether all rows come out."""
         return self.source.missing == "raise"
 
-    def around(self, start: int, stop: int) -> tuple[ZarrRows, int]:
+    def enclosing(self, start: int, stop: int) -> tuple[ZarrRows, int]:
         """Just these rows."""
         return replace(self, start=self.start + start, stop=self.start + stop), start
 
@@ -266,7 +266,7 @@ class ZarrRows(SplitToScore):
         """The group, the rows, and the chunks that they are stored in, with their versions where known."""
         return [self.source.where, self.source.names, self.start, self.stop, sorted(self.stored.items())]
 
-    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
+    def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""
         for start, (rows, *others) in self._slabs():
             row_name = rows_of(self.source.where, start)

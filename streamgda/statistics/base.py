@@ -43,7 +43,7 @@ class Statistics(ABC):
 
     exact: ClassVar[bool]
 
-    _held: Held
+    _labelled: Held
     _names: tuple[str, ...] | None
     _n_dropped: int
     _revision: object
@@ -119,20 +119,20 @@ class Statistics(ABC):
         """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
 
     @abstractmethod
-    def _of_rows(self, block: Block, workspace: Workspace) -> Any:
+    def _from_rows(self, block: Block, workspace: Workspace) -> Any:
         """What this kind holds of the rows of a block."""
 
     @abstractmethod
-    def _absorb(self, other: Any) -> None:
+    def _merge(self, other: Any) -> None:
         """Add what another state of this kind holds: wholly, or, where it raises, not at all."""
 
     @abstractmethod
-    def _without(self, other: Any) -> Any:
+    def _subtract(self, other: Any) -> Any:
         """What is held less what another state of this kind holds."""
 
     def _take(self, held: Any) -> None:
         """Hold this from now on."""
-        self._held = held
+        self._labelled = held
         self._revision = object()
 
     # ------------------------------------------------------------------ what is held
@@ -140,7 +140,7 @@ class Statistics(ABC):
     @property
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return self._held.kind.name
+        return self._labelled.kind.name
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -160,22 +160,22 @@ class Statistics(ABC):
     @property
     def classes(self) -> Labels:
         """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
-        return self._held.classes.copy()
+        return self._labelled.classes.copy()
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """Rows seen of each class, whatever their weight; shape (n_classes,)."""
-        return self._held.counts.copy()
+        return self._labelled.counts.copy()
 
     @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
-        return self._held.n_features
+        return self._labelled.n_features
 
     @property
     def n_rows(self) -> int:
         """How many rows went in, whatever their weight."""
-        return int(self._held.counts.sum())
+        return int(self._labelled.counts.sum())
 
     def _need_rows(self) -> None:
         if not self.n_rows:
@@ -220,7 +220,7 @@ class Statistics(ABC):
             self.merge(together)
 
     def _of_block(self, block: Block, workspace: Workspace) -> Self:
-        part = self._twin(self._of_rows(block, workspace))
+        part = self._twin(self._from_rows(block, workspace))
         part._names, part._n_dropped = block.feature_names, block.n_dropped
         return part
 
@@ -246,7 +246,7 @@ class Statistics(ABC):
             name = type(self).__name__
             raise TypeError(f"only {name} merge with {name}; got {type(other).__name__}")
         check_compatible(self, other)
-        self._absorb(other._held.copy() if other is self else other._held)
+        self._merge(other._labelled.copy() if other is self else other._labelled)
         self._n_dropped += other.n_dropped
         self._names = self._names or other._names
         self._revision = object()
@@ -280,7 +280,7 @@ class Statistics(ABC):
         check_compatible(self, other)
         if other.n_dropped > self.n_dropped:
             raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-        rest = self._twin(self._without(other._held))
+        rest = self._twin(self._subtract(other._labelled))
         rest._n_dropped -= other.n_dropped
         return rest
 
@@ -294,11 +294,11 @@ class Statistics(ABC):
         """
         if self.covariance_type == "tied":
             raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
-        return self._twin(self._held.as_one_class())
+        return self._twin(self._labelled.as_one_class())
 
     def copy(self) -> Self:
         """A state of its own with the same rows."""
-        return self._twin(self._held.copy())
+        return self._twin(self._labelled.copy())
 
     def _twin(self, held: Any) -> Self:
         twin = type(self).__new__(type(self))

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from streamgda.blocks.block import Block
-from streamgda.sources.base import SplitToScore
+from streamgda.sources.base import ScorableSplit
 
 _LEAST_SHARE = 8
 
@@ -19,15 +19,15 @@ _LEAST_SHARE = 8
 class Piece:
     """Rows `start` to `stop` of a split, counted within it."""
 
-    split: SplitToScore
+    split: ScorableSplit
     start: int
     stop: int
 
-    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read these rows, in order, and the columns beside them."""
-        around, before = self.split.around(self.start, self.stop)
+        enclosing, before = self.split.enclosing(self.start, self.stop)
         position = before
-        for block, beside in around.unlabelled():
+        for block, beside in enclosing.features():
             first, last = max(self.start - position, 0), min(self.stop - position, len(block.codes))
             position += len(block.codes)
             if first < last:
@@ -38,7 +38,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Aligned(SplitToScore):
+class Aligned(ScorableSplit):
     """Consecutive pieces of splits."""
 
     pieces: tuple[Piece, ...]
@@ -60,15 +60,15 @@ class Aligned(SplitToScore):
 
     def blocks(self) -> Iterator[Block]:
         """Read the rows alone."""
-        return (block for block, _ in self.unlabelled())
+        return (block for block, _ in self.features())
 
-    def unlabelled(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows, in order, and the columns beside them."""
         for piece in self.pieces:
-            yield from piece.unlabelled()
+            yield from piece.features()
 
 
-def aligned(splits: Sequence[SplitToScore], sizes: Sequence[int], chunk: int) -> list[Aligned]:
+def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -> list[Aligned]:
     """The same rows in parts that begin at multiples of `chunk`, and not far from where the splits do.
 
     Parameters

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from streamgda.blocks.block import Block
-from streamgda.sources.base import Source, Split, SplitToScore
+from streamgda.sources.base import ScorableSplit, Source, Split
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def schema_of(fields: Iterable[Field]) -> pa.Schema:
 class Part(Split):
     """A part of the input, and what becomes of it: its name, and what it is known by later."""
 
-    split: SplitToScore
+    split: ScorableSplit
     name: str
     fingerprint: str
 
@@ -66,12 +66,12 @@ P = TypeVar("P", bound=Part)
 class Output(ABC, Generic[P]):
     """A place for predictions, which is written part by part, each wholly or not at all."""
 
-    def would_feed(self, source: Source) -> bool:
+    def feeds(self, source: Source) -> bool:
         """Whether the source reads what is here, or would read what is written here."""
         return False
 
     @abstractmethod
-    def parts(self, splits: Sequence[SplitToScore], made_by: Any) -> list[P]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[P]:
         """The parts to write, in the order of the rows.
 
         Parameters

@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of, schema_of
-from streamgda.sources.base import FileSource, Source, SplitToScore
+from streamgda.sources.base import FileSource, ScorableSplit, Source
 from streamgda.storage.filesystems import fsspec_of, resolve
 from streamgda.storage.tables import TEMPORARY
 
@@ -26,7 +26,7 @@ _FOOTER_READERS = 16
 
 
 @dataclass(frozen=True)
-class PartFolder(Output[Part]):
+class ParquetOutput(Output[Part]):
     """The folder, on any filesystem of pyarrow's or fsspec's."""
 
     filesystem: pafs.FileSystem
@@ -38,11 +38,11 @@ class PartFolder(Output[Part]):
         """The folder at a path or URL."""
         return cls(*resolve(path, filesystem), schema_of(fields))
 
-    def would_feed(self, source: Source) -> bool:
+    def feeds(self, source: Source) -> bool:
         """Whether the source reads files of this folder, or would."""
-        return isinstance(source, FileSource) and source.reads_from(self.filesystem, self.path)
+        return isinstance(source, FileSource) and source.overlaps(self.filesystem, self.path)
 
-    def parts(self, splits: Sequence[SplitToScore], made_by: Any) -> list[Part]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[Part]:
         """A file for each split."""
         width = max(5, len(str(len(splits) - 1)))
         return [

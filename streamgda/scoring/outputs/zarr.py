@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from streamgda.scoring.outputs.alignment import aligned, chunk_length
 from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of, schema_of
-from streamgda.sources.base import READ_ELEMENTS, SplitToScore
+from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
 from streamgda.storage.filesystems import fsspec_of
 
 _KEY = "streamgda.prediction"
@@ -44,7 +44,7 @@ _MOST_ROWS_OF_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class Run(Part):
+class ChunkRange(Part):
     """A part that is a run of whole chunks: which one, its rows, and the rows of a chunk."""
 
     index: int
@@ -54,7 +54,7 @@ class Run(Part):
 
 
 @dataclass(frozen=True)
-class ChunkedGroup(Output[Run]):
+class ZarrOutput(Output[ChunkRange]):
     """The group, on any filesystem of fsspec's."""
 
     filesystem: AbstractFileSystem
@@ -85,7 +85,7 @@ class ChunkedGroup(Output[Run]):
 
     # ------------------------------------------------------------------ what is to be written
 
-    def parts(self, splits: Sequence[SplitToScore], made_by: Any) -> list[Run]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[ChunkRange]:
         """Runs of whole chunks, which begin near to where the splits do."""
         sizes = [_known_rows(split) for split in splits]
         if not sum(sizes):
@@ -96,7 +96,7 @@ class ChunkedGroup(Output[Run]):
         mark = fingerprint_of([made_by, chunk, [run.identity for run in runs]])
         bounds = pairwise(accumulate((run.n_rows for run in runs), initial=0))
         return [
-            Run(run, str(i), mark, i, start, stop, chunk)
+            ChunkRange(run, str(i), mark, i, start, stop, chunk)
             for i, (run, (start, stop)) in enumerate(zip(runs, bounds, strict=True))
         ]
 
@@ -121,7 +121,7 @@ class ChunkedGroup(Output[Run]):
 
     # ------------------------------------------------------------------ what is there
 
-    def prepare(self, parts: Sequence[Run]) -> dict[str, int]:
+    def prepare(self, parts: Sequence[ChunkRange]) -> dict[str, int]:
         """Find what is finished of the same parts; make room for the arrays where they are not the same."""
         mark = parts[0].fingerprint
         names = self._names()
@@ -163,7 +163,7 @@ class ChunkedGroup(Output[Run]):
                 f"{self.path} holds {name}, which is no part of predictions; choose a group of their own"
             )
 
-    def _begin(self, runs: Sequence[Run], names: set[str]) -> None:
+    def _begin(self, runs: Sequence[ChunkRange], names: set[str]) -> None:
         """Make empty arrays; at each moment, what is there is known to have been written here."""
         arrays = sorted({field.name for field in self.fields} | names - {_METADATA, _UNFINISHED})
         self._write_note(_UNFINISHED, "", arrays)
@@ -202,7 +202,7 @@ class ChunkedGroup(Output[Run]):
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, part: Run, tables: Iterable[pa.Table]) -> int:
+    def write(self, part: ChunkRange, tables: Iterable[pa.Table]) -> int:
         """Write the chunks of a run, and then note that it is finished."""
         arrays = [self._array(field.name) for field in self.fields]
         position = part.start
@@ -219,7 +219,7 @@ class ChunkedGroup(Output[Run]):
         self._array(_FINISHED_ROWS)[part.index] = n_rows
         return n_rows
 
-    def finish(self, parts: Sequence[Run]) -> None:
+    def finish(self, parts: Sequence[ChunkRange]) -> None:
         """Make it a group."""
         self._write_note("", parts[0].fingerprint, [field.name for field in self.fields])
         self._remove(_UNFINISHED)
@@ -255,7 +255,7 @@ class ChunkedGroup(Output[Run]):
 # ---------------------------------------------------------------------- rows and chunks
 
 
-def _known_rows(split: SplitToScore) -> int:
+def _known_rows(split: ScorableSplit) -> int:
     if split.n_rows is None or not split.keeps_all_rows:
         raise ValueError(
             "a Zarr array has its rows in places that are known beforehand; how many a filter or "

@@ -74,9 +74,9 @@ class LabelledSums:
 
     def plus(self, other: LabelledSums) -> LabelledSums:
         """The state of the rows of both."""
-        classes = labels.unite(self.classes, other.classes)
+        classes = labels.union(self.classes, other.classes)
         n_features = max(self.n_features, other.n_features)
-        ours, theirs = self.spread_over(classes, n_features), other.spread_over(classes, n_features)
+        ours, theirs = self.reindexed(classes, n_features), other.reindexed(classes, n_features)
         return replace(ours, counts=ours.counts + theirs.counts, sums=ours.sums + theirs.sums)
 
     def minus(self, other: LabelledSums) -> LabelledSums:
@@ -88,10 +88,10 @@ class LabelledSums:
             If the other has a class that this one has not, more rows or weight of a class, or the sums
             that would be left are of no rows.
         """
-        unseen = np.setdiff1d(labels.unite(self.classes, other.classes), self.classes)
+        unseen = np.setdiff1d(labels.union(self.classes, other.classes), self.classes)
         if len(unseen):
             raise ValueError(f"class {unseen[0]!s} cannot be removed: the state never saw it")
-        removed = other.spread_over(self.classes, self.n_features)
+        removed = other.reindexed(self.classes, self.n_features)
         rest = replace(self, counts=self.counts - removed.counts, sums=self.sums - removed.sums)
         _check_counts(self, removed, rest)
         _check_emptied(rest)
@@ -100,7 +100,7 @@ class LabelledSums:
             raise ValueError("a variance would be negative: these rows never went into the state")
         return rest
 
-    def spread_over(self, classes: Labels, n_features: int) -> LabelledSums:
+    def reindexed(self, classes: Labels, n_features: int) -> LabelledSums:
         """The state with a place for each of these classes; itself, where it has them all."""
         if (len(classes), n_features) == self.sums.totals.shape:
             return self
@@ -148,7 +148,7 @@ class LabelledSums:
         parts = [replace(self, classes=label, counts=self.counts[k], sums=self.sums.take(k)) for k in classes]
         return reduce(LabelledSums.plus, parts, self.empty(self.kind, self.n_features))
 
-    def counts_as(self, other: LabelledSums) -> bool:
+    def same_counts(self, other: LabelledSums) -> bool:
         """Whether the two have the same kind of covariance, features, classes and counts."""
         return (
             self.kind is other.kind
@@ -160,7 +160,7 @@ class LabelledSums:
 
     def equals(self, other: LabelledSums) -> bool:
         """Whether the two are the same to the last bit."""
-        return self.counts_as(other) and all(
+        return self.same_counts(other) and all(
             a.equals(b) for a, b in zip(self.sums.arrays, other.sums.arrays, strict=True)
         )
 

@@ -76,7 +76,7 @@ class ExactClassStatistics(Statistics):
 
     exact: ClassVar[bool] = True
 
-    _held: LabelledSums
+    _labelled: LabelledSums
 
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
@@ -95,7 +95,7 @@ class ExactClassStatistics(Statistics):
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the state."""
-        return self._held.nbytes
+        return self._labelled.nbytes
 
     # ------------------------------------------------------------------ what is read off
 
@@ -184,18 +184,18 @@ class ExactClassStatistics(Statistics):
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
         state._n_dropped = self._n_dropped
-        held, exact = self._held, ExactMoments(self._held.sums)
+        held, exact = self._labelled, ExactMoments(self._labelled.sums)
         rounded = Moments(held.kind, self.weights, self.means, exact.tails(), self.scatter)
         if not rounded.are_finite():
             raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
-        state._held = LabelledMoments(self.classes, self.counts, rounded)
+        state._labelled = LabelledMoments(self.classes, self.counts, rounded)
         return state
 
     def _rounded(self, view: Callable[..., Array], *arguments: Any) -> Array:
         """What a view of the exact moments gives, worked out once for a state."""
         key = (view.__name__, *arguments)
         if key not in self._read:
-            self._read[key] = view(ExactMoments(self._held.sums), *arguments)
+            self._read[key] = view(ExactMoments(self._labelled.sums), *arguments)
         return self._read[key].copy()
 
     # ------------------------------------------------------------------ rows go in
@@ -204,8 +204,8 @@ class ExactClassStatistics(Statistics):
         refuse_rounding(X)
         return super().update(X, y, sample_weight)
 
-    def _of_rows(self, block: Block, workspace: Workspace) -> LabelledSums:
-        return LabelledSums.of_block(block, self._held.kind, workspace)
+    def _from_rows(self, block: Block, workspace: Workspace) -> LabelledSums:
+        return LabelledSums.of_block(block, self._labelled.kind, workspace)
 
     @classmethod
     def from_sums(
@@ -250,7 +250,7 @@ class ExactClassStatistics(Statistics):
         """
         state = cls(covariance_type, feature_names=feature_names)
         held = LabelledSums.from_sums(
-            state._held.kind,
+            state._labelled.kind,
             labels.as_labels(classes),
             np.atleast_1d(counts),
             np.atleast_1d(counts if weights is None else weights),
@@ -263,11 +263,11 @@ class ExactClassStatistics(Statistics):
 
     # ------------------------------------------------------------------ states add up
 
-    def _absorb(self, other: LabelledSums) -> None:
-        self._take(self._held.plus(other))
+    def _merge(self, other: LabelledSums) -> None:
+        self._take(self._labelled.plus(other))
 
-    def _without(self, other: LabelledSums) -> LabelledSums:
-        left = self._held.minus(other)
+    def _subtract(self, other: LabelledSums) -> LabelledSums:
+        left = self._labelled.minus(other)
         return left if len(left.classes) else LabelledSums.empty(left.kind, len(self._names or ()))
 
     def decay(self, factor: float) -> Self:
@@ -294,7 +294,7 @@ class ExactClassStatistics(Statistics):
         """
         if fourth_moments:
             refuse_fourth_moments()
-        return self._twin(self._held.narrowed(kind_named(covariance_type)))
+        return self._twin(self._labelled.narrowed(kind_named(covariance_type)))
 
     # ------------------------------------------------------------------ states compare
 
@@ -322,13 +322,13 @@ class ExactClassStatistics(Statistics):
         return (
             self.feature_names == other.feature_names
             and self.n_dropped == other.n_dropped
-            and self._held.equals(other._held)
+            and self._labelled.equals(other._labelled)
         )
 
     def __repr__(self) -> str:
         return (
             f"ExactClassStatistics(covariance_type={self.covariance_type!r}, "
-            f"classes={len(self._held.classes)}, features={self.n_features}, rows={self.n_rows})"
+            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
         )
 
     # ------------------------------------------------------------------ states travel
@@ -355,7 +355,7 @@ class ExactClassStatistics(Statistics):
             Plain values: "kind", "covariance_type", "n_features", "feature_names", "n_dropped", and
             "positions", of the lowest plane of each sum in units of 32 bits.
         """
-        columns, positions = self._held.to_columns()
+        columns, positions = self._labelled.to_columns()
         return columns, {**self._described(), "positions": positions}
 
     @classmethod
@@ -370,7 +370,9 @@ class ExactClassStatistics(Statistics):
         n_features = natural(metadata["n_features"], "n_features")
         state = cls(metadata["covariance_type"], feature_names=names(metadata["feature_names"]))
         state._n_dropped = natural(metadata["n_dropped"], "n_dropped")
-        state._take(LabelledSums.from_columns(state._held.kind, n_features, columns, metadata["positions"]))
+        state._take(
+            LabelledSums.from_columns(state._labelled.kind, n_features, columns, metadata["positions"])
+        )
         check_names(state.feature_names, n_features)
         return state
 

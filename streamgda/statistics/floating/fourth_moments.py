@@ -74,7 +74,7 @@ class FourthMoments:
         self.third[classes] = part.third
         self.fourth[classes] = part.fourth
 
-    def weigh(self, factor: float) -> None:
+    def scale(self, factor: float) -> None:
         """Multiply every weight by a factor, in place."""
         self.third *= factor
         self.fourth *= factor
@@ -118,7 +118,7 @@ class FourthMoments:
         self.fourth -= other.fourth
         return self
 
-    def settle(self, weights: Array, scatter: Array, whole: FourthMoments) -> None:
+    def clip(self, weights: Array, scatter: Array, whole: FourthMoments) -> None:
         """Undo, in place, what rounding did to moments that were taken from a whole.
 
         Those of features that do not vary are zero, and by the inequality of Cauchy and Schwarz Σ w u_i² u_j²

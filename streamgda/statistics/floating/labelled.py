@@ -82,7 +82,7 @@ class LabelledMoments:
         outer_sums = kind.unpacked(kind.packed(kind.take(outer_sums, order)), *sums.shape)
         scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
         held = Moments(kind, weights, sums / weights[:, None], np.zeros_like(sums), scatter)
-        _settle_scatter(held, kind.diagonal(outer_sums), "these sums cannot be of any rows")
+        _clip_scatter(held, kind.diagonal(outer_sums), "these sums cannot be of any rows")
         return cls(classes[order], counts[order], held)
 
     @classmethod
@@ -107,7 +107,7 @@ class LabelledMoments:
         order = np.argsort(classes)
         scatter = kind.take(scatter, order).copy()
         held = Moments(kind, weights[order], means[order], np.zeros_like(means), scatter)
-        _settle_scatter(held, np.abs(held.diagonal), "this scatter cannot be of any rows")
+        _clip_scatter(held, np.abs(held.diagonal), "this scatter cannot be of any rows")
         return cls(classes[order], counts[order].astype(np.int64), held)
 
     @property
@@ -131,10 +131,10 @@ class LabelledMoments:
             self, classes=self.classes.copy(), counts=self.counts.copy(), moments=self.moments.copy()
         )
 
-    def absorb(self, other: LabelledMoments) -> None:
+    def merge(self, other: LabelledMoments) -> None:
         """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
-        classes = labels.unite(self.classes, other.classes)
-        united = self._spread_over(classes, max(self.n_features, other.n_features))
+        classes = labels.union(self.classes, other.classes)
+        united = self._reindexed(classes, max(self.n_features, other.n_features))
         if len(other.classes):
             united._add(np.searchsorted(classes, other.classes), other)
         self.classes, self.counts, self.moments = united.classes, united.counts, united.moments
@@ -150,7 +150,7 @@ class LabelledMoments:
         self.moments.put(here, merged)
         self.counts[here] += other.counts
 
-    def _spread_over(self, classes: Labels, n_features: int) -> LabelledMoments:
+    def _reindexed(self, classes: Labels, n_features: int) -> LabelledMoments:
         """The state with a place for each of these classes; itself, where it has them all."""
         if self.moments.means.shape == (len(classes), n_features):
             return self
@@ -164,7 +164,7 @@ class LabelledMoments:
 
     def decay(self, factor: float) -> None:
         """Weigh all by a factor, in place, and forget the classes of which nothing is left."""
-        self.moments.weigh(factor)
+        self.moments.scale(factor)
         kept = np.flatnonzero(self.moments.weights >= _NO_WEIGHT)
         if not len(kept):
             nothing = self.empty(self.kind, self.n_features, fourth=self.has_fourth)
@@ -173,7 +173,7 @@ class LabelledMoments:
             self.classes, self.counts = self.classes[kept], self.counts[kept]
             self.moments = self.moments.take(kept)
 
-    def without(self, other: LabelledMoments) -> LabelledMoments:
+    def subtract(self, other: LabelledMoments) -> LabelledMoments:
         """The state of the rows that are in this one but not in the other.
 
         Raises
@@ -190,17 +190,17 @@ class LabelledMoments:
             return self.empty(self.kind, self.n_features, fourth=self.has_fourth)
         whole = self.moments.take(kept)
         rest = moments.split_off(whole, removed.moments.take(kept))
-        _settle_scatter(rest, whole.diagonal, "these rows never went into the state")
+        _clip_scatter(rest, whole.diagonal, "these rows never went into the state")
         if rest.fourth and whole.fourth:
-            rest.fourth.settle(rest.weights, rest.scatter, whole.fourth)
+            rest.fourth.clip(rest.weights, rest.scatter, whole.fourth)
         return replace(self, classes=self.classes[kept], counts=counts[kept], moments=rest)
 
     def _aligned(self, other: LabelledMoments) -> LabelledMoments:
         """The other state with a place for each class of this one."""
-        unseen = np.setdiff1d(labels.unite(self.classes, other.classes), self.classes)
+        unseen = np.setdiff1d(labels.union(self.classes, other.classes), self.classes)
         if len(unseen):
             raise ValueError(f"class {unseen[0]!s} cannot be removed: the state never saw it")
-        return other._spread_over(self.classes, self.n_features)
+        return other._reindexed(self.classes, self.n_features)
 
     def _check_removable(self, removed: LabelledMoments, counts: NDArray[np.int64]) -> None:
         self._check_weights(removed, counts)
@@ -240,7 +240,7 @@ class LabelledMoments:
         together = reduce(moments.merge, of_class).copy()
         return replace(self, classes=np.array([0]), counts=self.counts.sum(keepdims=True), moments=together)
 
-    def counts_as(self, other: LabelledMoments) -> bool:
+    def same_counts(self, other: LabelledMoments) -> bool:
         """Whether the two have the same kind of covariance, features, classes and counts."""
         return (
             self.kind is other.kind
@@ -282,7 +282,7 @@ def _check_shapes(kind: CovarianceKind, n_classes: int, **arrays: Array) -> None
         raise ValueError(f"{products_name} must be symmetric")
 
 
-def _settle_scatter(moments: Moments, scale: Array, otherwise: str) -> None:
+def _clip_scatter(moments: Moments, scale: Array, otherwise: str) -> None:
     """Make zero the variances that rounding made negative, and refuse what rounding cannot explain."""
     diagonal = moments.diagonal
     if not (diagonal >= -_ROUNDING * scale).all():

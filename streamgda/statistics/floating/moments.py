@@ -95,12 +95,12 @@ class Moments:
         if self.fourth and part.fourth:
             self.fourth.put(classes, part.fourth)
 
-    def weigh(self, factor: float) -> None:
+    def scale(self, factor: float) -> None:
         """Multiply every weight by a factor, in place."""
         self.weights *= factor
         self.scatter *= factor
         if self.fourth:
-            self.fourth.weigh(factor)
+            self.fourth.scale(factor)
 
     def are_finite(self) -> bool:
         """Whether no value was NaN or infinite and no power of it exceeded float64."""

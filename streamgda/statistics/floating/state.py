@@ -66,7 +66,7 @@ class ClassStatistics(Statistics):
 
     exact: ClassVar[bool] = False
 
-    _held: LabelledMoments
+    _labelled: LabelledMoments
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class ClassStatistics(Statistics):
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
-        return self._held.moments.weights.copy()
+        return self._labelled.moments.weights.copy()
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
-        return self._held.moments.means + self._held.moments.tails
+        return self._labelled.moments.means + self._labelled.moments.tails
 
     @property
     def scatter(self) -> Array:
@@ -100,30 +100,30 @@ class ClassStatistics(Statistics):
         Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
         (n_classes, n_features) for "diag".
         """
-        return self._held.moments.scatter.copy()
+        return self._labelled.moments.scatter.copy()
 
     @property
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._held.moments.fourth
+        fourth = self._labelled.moments.fourth
         return None if fourth is None else fourth.third.copy()
 
     @property
     def has_fourth_moments(self) -> bool:
         """Whether third and fourth moments are kept."""
-        return self._held.has_fourth
+        return self._labelled.has_fourth
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._held.moments.fourth
+        fourth = self._labelled.moments.fourth
         return None if fourth is None else fourth.fourth.copy()
 
     @property
     def sums(self) -> Array:
         """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
-        weights = self._held.moments.weights[:, None]
-        return weights * self._held.moments.means + weights * self._held.moments.tails
+        weights = self._labelled.moments.weights[:, None]
+        return weights * self._labelled.moments.means + weights * self._labelled.moments.tails
 
     @property
     def outer_sums(self) -> Array:
@@ -131,13 +131,15 @@ class ClassStatistics(Statistics):
 
         It loses the digits that `scatter` keeps where means are large beside deviations.
         """
-        roots = np.sqrt(self._held.moments.weights)[:, None]
-        return self._held.moments.scatter + self._held.kind.outer(roots * self._held.moments.means)
+        roots = np.sqrt(self._labelled.moments.weights)[:, None]
+        return self._labelled.moments.scatter + self._labelled.kind.outer(
+            roots * self._labelled.moments.means
+        )
 
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the state."""
-        arrays = (self._held.classes, self._held.counts, *self._held.moments.arrays)
+        arrays = (self._labelled.classes, self._labelled.counts, *self._labelled.moments.arrays)
         return sum(array.nbytes for array in arrays)
 
     def covariance(self, ddof: float = 0) -> Array:
@@ -159,10 +161,10 @@ class ClassStatistics(Statistics):
         ValueError
             If a class (for "tied", the whole) has no more weight than `ddof` takes away.
         """
-        freedom = self._held.kind.freedom(self._held.moments.weights, ddof)
+        freedom = self._labelled.kind.freedom(self._labelled.moments.weights, ddof)
         if not (freedom > 0).all():
             raise ValueError(f"a covariance with ddof={ddof} needs more weight than there is in {self!r}")
-        return self._held.moments.scatter / freedom
+        return self._labelled.moments.scatter / freedom
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
@@ -172,18 +174,20 @@ class ClassStatistics(Statistics):
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
         _, between = self._between_classes()
-        within = self._held.moments.diagonal.sum(axis=0)
-        total: Array = (within + between) / self._held.moments.weights.sum()
+        within = self._labelled.moments.diagonal.sum(axis=0)
+        total: Array = (within + between) / self._labelled.moments.weights.sum()
         return total
 
     def _between_classes(self) -> tuple[Array, Array]:
         self._need_rows()
-        return moments.between_classes(self._held.moments)
+        return moments.between_classes(self._labelled.moments)
 
     # ------------------------------------------------------------------ rows go in
 
-    def _of_rows(self, block: Block, workspace: Workspace) -> LabelledMoments:
-        return LabelledMoments.of_block(block, self._held.kind, workspace, fourth=self._held.has_fourth)
+    def _from_rows(self, block: Block, workspace: Workspace) -> LabelledMoments:
+        return LabelledMoments.of_block(
+            block, self._labelled.kind, workspace, fourth=self._labelled.has_fourth
+        )
 
     @classmethod
     def from_sums(
@@ -288,16 +292,18 @@ class ClassStatistics(Statistics):
         weight = np.asarray(counts if weights is None else weights, dtype=np.float64)
         numbers = (np.asarray(array, dtype=np.float64) for array in arrays)
         labelled = labels.as_labels(classes)
-        self._take(make(self._held.kind, labelled, np.atleast_1d(counts), np.atleast_1d(weight), *numbers))
+        self._take(
+            make(self._labelled.kind, labelled, np.atleast_1d(counts), np.atleast_1d(weight), *numbers)
+        )
         check_names(self._names, self.n_features)
 
     # ------------------------------------------------------------------ states are saved
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
-        definite = self._held.kind.is_semidefinite(self._held.moments.scatter)
+        definite = self._labelled.kind.is_semidefinite(self._labelled.moments.scatter)
         metadata = {**self._described(), "definite": definite}
-        return tabular.to_columns(self._held), metadata
+        return tabular.to_columns(self._labelled), metadata
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
@@ -311,20 +317,20 @@ class ClassStatistics(Statistics):
         n_features = natural(metadata["n_features"], "n_features")
         state = cls(metadata["covariance_type"], feature_names=names(metadata["feature_names"]))
         state._n_dropped = natural(metadata["n_dropped"], "n_dropped")
-        state._held = tabular.from_columns(state._held.kind, columns, n_features)
+        state._labelled = tabular.from_columns(state._labelled.kind, columns, n_features)
         check_names(state.feature_names, n_features)
-        scatter = state._held.moments.scatter
-        if metadata["definite"] and state.n_rows and not state._held.kind.is_semidefinite(scatter):
+        scatter = state._labelled.moments.scatter
+        if metadata["definite"] and state.n_rows and not state._labelled.kind.is_semidefinite(scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return state
 
     # ------------------------------------------------------------------ states add up
 
-    def _absorb(self, other: LabelledMoments) -> None:
-        self._held.absorb(other)
+    def _merge(self, other: LabelledMoments) -> None:
+        self._labelled.merge(other)
 
-    def _without(self, other: LabelledMoments) -> LabelledMoments:
-        return self._held.without(other)
+    def _subtract(self, other: LabelledMoments) -> LabelledMoments:
+        return self._labelled.subtract(other)
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
@@ -340,7 +346,7 @@ class ClassStatistics(Statistics):
         """
         if not 0 < factor <= 1:
             raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
-        self._held.decay(factor)
+        self._labelled.decay(factor)
         self._revision = object()
         return self
 
@@ -353,7 +359,7 @@ class ClassStatistics(Statistics):
             If this state holds less than that: "full" gives all the others, and they only themselves.
         """
         check_fourth_moments(covariance_type, fourth_moments)
-        return self._twin(self._held.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+        return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 
     # ------------------------------------------------------------------ states compare
 
@@ -381,10 +387,10 @@ class ClassStatistics(Statistics):
             if not isinstance(other, Statistics):
                 raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
             return other.allclose(self, rtol)  # exact ones, which know the floating ones of the same rows
-        ours, theirs = self._held, other._held
+        ours, theirs = self._labelled, other._labelled
         if self._names and other._names and self._names != other._names:
             return False
-        return ours.counts_as(theirs) and moments.close(ours.moments, theirs.moments, rtol)
+        return ours.same_counts(theirs) and moments.close(ours.moments, theirs.moments, rtol)
 
     def __eq__(self, other: object) -> bool:
         """Whether two states are the same to the last bit."""
@@ -392,15 +398,15 @@ class ClassStatistics(Statistics):
             return NotImplemented
         return (
             (self.feature_names, self.n_dropped) == (other.feature_names, other.n_dropped)
-            and self._held.counts_as(other._held)
-            and all(map(np.array_equal, self._held.moments.arrays, other._held.moments.arrays))
+            and self._labelled.same_counts(other._labelled)
+            and all(map(np.array_equal, self._labelled.moments.arrays, other._labelled.moments.arrays))
         )
 
     def __repr__(self) -> str:
-        fourth = "fourth_moments=True, " if self._held.has_fourth else ""
+        fourth = "fourth_moments=True, " if self._labelled.has_fourth else ""
         return (
             f"ClassStatistics(covariance_type={self.covariance_type!r}, {fourth}"
-            f"classes={len(self._held.classes)}, features={self.n_features}, rows={self.n_rows})"
+            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
         )
 
 
