@@ -10,15 +10,11 @@ from typing import Any, TypeVar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.blocks.arrays import refuse_unreadable
+from streamgda.sources.conversion import is_dask
 
 R = TypeVar("R")
 
 Columns = Callable[[Any], Any]
-
-
-def is_dask(rows: Any) -> bool:
-    """Whether rows are a Dask collection."""
-    return hasattr(rows, "__dask_graph__")
 
 
 def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callable[[Any, Any], R]]:

@@ -18,9 +18,9 @@ from streamgda.blocks.arrays import array_blocks, refuse_rounding, refuse_unread
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.lazy import is_dask
 from streamgda.passes.accumulate import accumulate
 from streamgda.sources.base import Source
+from streamgda.sources.conversion import as_source, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -79,14 +79,8 @@ class StatisticsLearner(BaseEstimator, ABC):
             If the data holds NaN, infinity or a missing label, or fewer than two classes, or does
             not determine the model; the message says where, and what to do.
         """
-        if isinstance(X, Source):
-            if y is not None or sample_weight is not None:
-                raise ValueError("a source brings its own target and weights; name them where it is scanned")
-            return self._set_fitted(accumulate(X, exact=self.exact, **self.required_statistics()))
-        if is_dask(X):
-            from streamgda.sources.dask import scan_dask
-
-            source = scan_dask(X, y, weight=sample_weight)
+        if isinstance(X, Source) or is_dask(X):
+            source = as_source(X, y, sample_weight)
             return self._set_fitted(accumulate(source, exact=self.exact, **self.required_statistics()))
         with self._features_kept_on_error():
             return self._set_fitted(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))

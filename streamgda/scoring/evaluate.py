@@ -10,13 +10,13 @@ import numpy as np
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.lazy import is_dask
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.plan import add_up, compute_plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model, check_features, check_model, judged_pieces
 from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.sources.conversion import as_source, is_dask
 
 Batch = Sequence[Any]
 
@@ -76,7 +76,7 @@ def evaluate(
     """
     check_model(model)
     if isinstance(source, Source) or is_dask(source):
-        source = _as_source(source, y, sample_weight)
+        source = as_source(source, y, sample_weight)
         check_features(model, source)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.splits(), n_rows_of))
@@ -168,16 +168,6 @@ def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
             evaluation.add_coded(block.classes, block.codes[piece], verdicts.scores, model.classes_, weights)
     return evaluation
-
-
-def _as_source(source: Any, y: Any, sample_weight: Any) -> Source:
-    if not isinstance(source, Source):
-        from streamgda.sources.dask import scan_dask
-
-        return scan_dask(source, y, weight=sample_weight)
-    if y is not None or sample_weight is not None:
-        raise ValueError("a source brings its own target and weights; name them where it is scanned")
-    return source
 
 
 def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Block]:

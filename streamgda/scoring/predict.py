@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from streamgda.blocks.block import Block
-from streamgda.estimators.lazy import is_dask
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.plan import add_up, compute_plan, plan_fold
 from streamgda.passes.schedulers import scheduler_for
@@ -22,8 +21,8 @@ from streamgda.scoring.inference import Model, check_features, check_model
 from streamgda.scoring.lazy import lazy_answers
 from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of
 from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.sources.base import ScorableSource, Source
-from streamgda.sources.parquet import scan_parquet
+from streamgda.sources.base import ScorableSource
+from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 
 _FORMAT = 1
 
@@ -166,7 +165,7 @@ def predict_dataset(
         return lazy_answers(questions, source, kept)
     if out is None:
         raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
-    source = _as_source(model, source)
+    source = _scorable(model, source)
     check_features(model, source)
     scheduler = scheduler_for(source, scheduler)
     splits = source.to_score(kept)
@@ -204,14 +203,9 @@ class _Job:
     output: Output[Any]
 
 
-def _as_source(model: Model, source: Any) -> ScorableSource:
-    if _is_zarr(source):
-        from streamgda.sources.zarr import scan_zarr
-
-        source = scan_zarr(os.fspath(source), None)
-    elif not isinstance(source, Source):
-        names = getattr(model, "feature_names_in_", None)
-        source = scan_parquet(source, features=None if names is None else [str(name) for name in names])
+def _scorable(model: Model, source: Any) -> ScorableSource:
+    names = getattr(model, "feature_names_in_", None)
+    source = as_source(source, features=None if names is None else [str(name) for name in names])
     if not isinstance(source, ScorableSource):
         raise TypeError(
             f"{source!r} cannot be scored part by part; scan Parquet or Zarr, or give a Dask collection "
@@ -220,12 +214,8 @@ def _as_source(model: Model, source: Any) -> ScorableSource:
     return source
 
 
-def _is_zarr(place: Any) -> bool:
-    return isinstance(place, str | PathLike) and os.fspath(place).rstrip("/").endswith(".zarr")
-
-
 def _output_at(out: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Output[Any]:
-    if not _is_zarr(out):
+    if not is_zarr_path(out):
         return ParquetOutput.at(out, filesystem, fields)
     from streamgda.scoring.outputs.zarr import ZarrOutput
 

@@ -1,0 +1,57 @@
+"""A source from what a user gives: a source already, a Dask collection, or a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from streamgda.sources.base import Source
+
+
+def is_dask(data: Any) -> bool:
+    """Whether data is a Dask collection."""
+    return hasattr(data, "__dask_graph__")
+
+
+def is_zarr_path(data: Any) -> bool:
+    """Whether data is a path or URL that ends in ".zarr"."""
+    return isinstance(data, str | PathLike) and os.fspath(data).rstrip("/").endswith(".zarr")
+
+
+def as_source(
+    data: Any, target: Any = None, weight: Any = None, *, features: Sequence[str] | None = None
+) -> Source:
+    """Return a source as it is, and scan anything else.
+
+    Parameters
+    ----------
+    data : source, dask DataFrame or dask array, path, URL, glob or list of them
+        `scan_dask` reads a Dask collection, `scan_zarr` a path that ends in ".zarr", and `scan_parquet`
+        every other path.
+    target, weight : optional
+        As the function that scans takes them; not given with a source.
+    features : sequence of str, optional
+        The columns of a Parquet dataset that are features.
+
+    Raises
+    ------
+    ValueError
+        If a target or weight is given with a source.
+    """
+    if isinstance(data, Source):
+        if target is not None or weight is not None:
+            raise ValueError("a source brings its own target and weights; name them where it is scanned")
+        return data
+    if is_dask(data):
+        from streamgda.sources.dask import scan_dask
+
+        return scan_dask(data, target, weight=weight)
+    if is_zarr_path(data):
+        from streamgda.sources.zarr import scan_zarr
+
+        return scan_zarr(os.fspath(data), target, weight=weight)
+    from streamgda.sources.parquet import scan_parquet
+
+    return scan_parquet(data, target, features=features, weight=weight)
