@@ -1,6 +1,7 @@
 """predict_dataset as a user sees it: the same rows in the same order, whatever happens on the way."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from streamgda import (
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 NAMES = ["u", "v", "w"]
 ALL = ("label", "probabilities", "log_density", "distance")
+UNFINISHED = f"{'0' * 32}.unfinished"  # how the name of a file ends that is being written
 
 
 def frame_of(n_rows, seed=0):
@@ -246,7 +248,7 @@ def test_started_again_it_writes_what_is_not_there(model, source, tmp_path):
     predict_dataset(model, source, out, keep=["row"])
     whole, before = pq.read_table(out), stamps(out)
     (out / "part-00001.parquet").unlink()
-    (out / ".part-00003.parquet.123.unfinished").write_bytes(b"PAR1 and then the machine stopped")
+    (out / f".part-00003.parquet.{UNFINISHED}").write_bytes(b"PAR1 and then the machine stopped")
     written = predict_dataset(model, source, out, keep=["row"])
     assert (written.n_rows, written.n_parts, written.n_found) == (773, 4, 3)
     after = stamps(out)
@@ -379,6 +381,42 @@ def test_a_folder_with_other_files_is_left_alone(model, source, folder, tmp_path
     with pytest.raises(ValueError, match=r"holds 0\.parquet, which is no part of predictions"):
         predict_dataset(model, source, other)
     assert stamps(other) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["thesis.unfinished", "part-00000.parquet.unfinished", f"state.parquet.{UNFINISHED}"]
+)
+def test_a_file_of_others_is_left_alone_whatever_its_name_ends_in(model, source, tmp_path, name):
+    out = tmp_path / "out"
+    predict_dataset(model, source, out)
+    (out / name).write_text("years of work")
+    (out / f".part-00000.parquet.{UNFINISHED}").write_bytes(b"half a part")
+    before = stamps(out)
+    for options in ({}, {"columns": ["label"]}):
+        with pytest.raises(ValueError, match=rf"holds {re.escape(name)}, which is no part of predictions"):
+            predict_dataset(model, source, out, **options)
+        assert stamps(out) == before
+
+
+def test_hidden_files_of_others_are_left_alone(model, source, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    hidden = [out / name for name in (".thesis.unfinished", "_SUCCESS", f".state.parquet.{UNFINISHED}")]
+    for file in hidden:
+        file.write_text("years of work")
+    assert predict_dataset(model, source, out).n_found == 0
+    assert predict_dataset(model, source, out).n_found == 4
+    assert [file.read_text() for file in hidden] == ["years of work"] * 3
+
+
+def test_a_part_under_another_name_is_left_alone(model, source, tmp_path):
+    out = tmp_path / "out"
+    predict_dataset(model, source, out)
+    (out / "part-00000.parquet").rename(out / "kept.parquet")
+    before = stamps(out)
+    with pytest.raises(ValueError, match=r"holds kept\.parquet, which is no part of predictions"):
+        predict_dataset(model, source, out, columns=["label"])
+    assert stamps(out) == before
 
 
 def test_a_row_that_no_class_reaches_is_named(model, source, whole, tmp_path):

@@ -37,6 +37,7 @@ from streamgda.scoring.outputs.zarr import ZarrOutput
 
 NAMES = ["u", "v", "w"]
 ALL = ("label", "probabilities", "log_density", "distance")
+PARTIAL = f"zarr.{'0' * 32}.partial"  # what a killed Zarr leaves of a file
 KINDS = np.array(["ant", "bee", "coûteux"])
 
 
@@ -434,7 +435,7 @@ def test_stopped_at_any_step_it_is_whole_or_no_group(model, source, whole, tmp_p
 def test_killed_while_the_first_file_was_written(model, source, whole, tmp_path):
     hidden = tmp_path / "out.zarr" / ".unfinished"
     hidden.mkdir(parents=True)
-    (hidden / "zarr.123.partial").write_bytes(b"{")
+    (hidden / PARTIAL).write_bytes(b"{")
     assert predict_dataset(model, source, tmp_path / "out.zarr").n_found == 0
     check(tmp_path / "out.zarr", model, whole, ("label", "probabilities"))
     assert not hidden.exists()
@@ -458,6 +459,38 @@ def test_what_is_not_of_predictions_is_left_alone(model, source, tmp_path):
     with pytest.raises(ValueError, match=r"file\.zarr is a file"):
         predict_dataset(model, source, tmp_path / "file.zarr")
     assert (tmp_path / "file.zarr").read_bytes() == b"something else"
+
+
+@pytest.mark.parametrize("name", [".unfinished/thesis.txt", "notes.partial", f"notes/{PARTIAL}"])
+def test_files_of_others_are_left_alone_whatever_their_names(model, source, tmp_path, name):
+    out = tmp_path / "out.zarr"
+    for written in (False, True):
+        if written:
+            shutil.rmtree(out)
+            predict_dataset(model, source, out)
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("years of work")
+        before = stamps(out)
+        for options in ({}, {"columns": ["label"]}):
+            with pytest.raises(ValueError, match=rf"holds {name.split('/')[0]}.*no part of predictions"):
+                predict_dataset(model, source, out, **options)
+            assert stamps(out) == before
+
+
+def test_files_of_others_among_those_of_an_unfinished_group_stay(model, source, whole, tmp_path, monkeypatch):
+    out = tmp_path / "out.zarr"
+    with monkeypatch.context() as patched:
+        patched.setattr(ZarrOutput, "finish", lambda *_: None)
+        predict_dataset(model, source, out)
+    ours, theirs = out / "probabilities" / "c" / PARTIAL, out / "probabilities" / "thesis.partial"
+    for file in (ours, theirs):
+        file.write_text("years of work")
+    assert predict_dataset(model, source, out).n_found == 1
+    check(out, model, whole, ("label", "probabilities"))
+    assert (ours.exists(), theirs.exists()) == (False, True)
+    with pytest.raises(ValueError, match=r"holds probabilities/thesis\.partial, which is no part"):
+        predict_dataset(model, source, out, columns=["label"])
+    check(out, model, whole, ("label", "probabilities"))
 
 
 def test_arrays_that_a_user_added_are_left_alone(model, source, tmp_path):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from streamgda.storage.tables import TEMPORARY
 _KEY = b"streamgda.prediction"
 
 _FOOTER_READERS = 16
+
+_PART = re.compile(r"part-\d{5,}\.parquet")
+
+_UNFINISHED = re.compile(rf"\.{_PART.pattern}\.[0-9a-f]{{32}}{re.escape(TEMPORARY)}")
 
 
 @dataclass(frozen=True)
@@ -54,31 +59,30 @@ class ParquetOutput(Output[Part]):
         """Make the folder, and remove from it what is not one of these parts, or not whole."""
         fingerprints = {part.name: part.fingerprint for part in parts}
         self.filesystem.create_dir(self.path, recursive=True)
-        names = sorted(self._names())
+        names = self._names()
+        unfinished = [name for name in names if _UNFINISHED.fullmatch(name)]
+        visible = [name for name in names if not name.startswith((".", "_"))]
         with ThreadPoolExecutor(_FOOTER_READERS) as readers:
-            found = dict(zip(names, readers.map(self._look_at, names), strict=True))
+            found = dict(zip(visible, readers.map(self._look_at, visible), strict=True))
         for name in (name for name, part in found.items() if part is None):
             raise ValueError(
                 f"{self.path} holds {name}, which is no part of predictions; choose a folder of their own"
             )
         done = {name: part[1] for name, part in found.items() if part and fingerprints.get(name) == part[0]}
-        for name in names:
-            if name not in done:
-                self.filesystem.delete_file(f"{self.path}/{name}")
+        for name in (*unfinished, *(found.keys() - done.keys())):
+            self.filesystem.delete_file(f"{self.path}/{name}")
         return done
 
-    def _names(self) -> Iterator[str]:
-        """The files in the folder, but for hidden ones; what was left unfinished is removed."""
+    def _names(self) -> list[str]:
         if (behind := fsspec_of(self.filesystem)) is not None:
             behind.invalidate_cache()  # or it may tell what it saw when it last looked
-        for info in self.filesystem.get_file_info(pafs.FileSelector(self.path, allow_not_found=True)):
-            if info.base_name.endswith(TEMPORARY):
-                self.filesystem.delete_file(info.path)
-            elif not info.base_name.startswith((".", "_")):
-                yield info.base_name
+        found = self.filesystem.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
+        return sorted(info.base_name for info in found)
 
     def _look_at(self, name: str) -> tuple[str, int] | None:
         """The fingerprint and the rows of a part; None for what is not one."""
+        if not _PART.fullmatch(name):
+            return None
         try:
             with self.filesystem.open_input_file(f"{self.path}/{name}") as file:
                 footer = pq.read_metadata(file)

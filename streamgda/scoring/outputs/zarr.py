@@ -8,6 +8,7 @@ two tasks ever write to the same chunk.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,7 +39,11 @@ _FINISHED_ROWS = f"{_UNFINISHED}/rows"
 
 _METADATA = "zarr.json"
 
-_HALF_WRITTEN = ".partial"  # what Zarr writes a local file as, before it has its name
+_PARTIAL = r"\.[0-9a-f]{32}\.partial"  # what Zarr writes a local file as, before it has its name
+
+_HALF_WRITTEN = re.compile(rf".*(?:/zarr|/c(?:/\d+)+){_PARTIAL}")
+
+_FILE_OF_ARRAY = re.compile(rf"zarr(?:\.json|{_PARTIAL})|c(?:/\d+)+(?:{_PARTIAL})?")
 
 _MOST_ROWS_OF_CHUNK = 1 << 16
 
@@ -72,7 +77,7 @@ class ZarrOutput(Output[ChunkRange]):
         ValueError
             If something cannot be an array of it.
         """
-        _check_names([field.name for field in fields])
+        _check_array_names([field.name for field in fields])
         fields = [replace(field, type=_decoded(field.type)) for field in fields]
         for field in fields:
             _dtype_of(field)
@@ -126,7 +131,8 @@ class ZarrOutput(Output[ChunkRange]):
         mark = parts[0].fingerprint
         names = self._names()
         whole, begun = self._note(""), self._note(_UNFINISHED)
-        self._refuse_others(names, whole or begun)
+        self._check_names(names, whole or begun)
+        self._check_files(_UNFINISHED, within=("", "rows/"))
         if whole and whole["fingerprint"] == mark and {field.name for field in self.fields} <= names:
             self._remove(_UNFINISHED)
             return {run.name: run.stop - run.start for run in parts}
@@ -146,7 +152,7 @@ class ZarrOutput(Output[ChunkRange]):
         except FileNotFoundError:
             return set()
         names = {name.rstrip("/").rpartition("/")[2] for name in found}
-        return {name for name in names if not name.endswith(_HALF_WRITTEN)}
+        return {name for name in names if not _HALF_WRITTEN.fullmatch(f"/{name}")}
 
     def _note(self, where: str) -> dict[str, Any] | None:
         """What a group says of itself, if there is one and it was written here."""
@@ -156,18 +162,32 @@ class ZarrOutput(Output[ChunkRange]):
             return None
         return cast("dict[str, Any] | None", group.attrs.asdict().get(_KEY))
 
-    def _refuse_others(self, names: set[str], note: dict[str, Any] | None) -> None:
+    def _check_names(self, names: set[str], note: dict[str, Any] | None) -> None:
         ours = {_UNFINISHED, *((_METADATA, *note["arrays"]) if note else ())}
         for name in sorted(names - ours):
-            raise ValueError(
-                f"{self.path} holds {name}, which is no part of predictions; choose a group of their own"
-            )
+            raise self._not_ours(name)
+
+    def _check_files(self, folder: str, within: Sequence[str] = ("",)) -> None:
+        """Raise ValueError if a folder, or some folders within it, hold what no array of Zarr's does."""
+        root = f"{self.path}/{folder}/"
+        for path in self.filesystem.find(root):
+            file = path[path.index(root) + len(root) :]
+            if not any(_FILE_OF_ARRAY.fullmatch(file.removeprefix(prefix)) for prefix in within):
+                raise self._not_ours(f"{folder}/{file}")
+
+    def _not_ours(self, name: str) -> ValueError:
+        return ValueError(
+            f"{self.path} holds {name}, which is no part of predictions; choose a group of their own"
+        )
 
     def _begin(self, runs: Sequence[ChunkRange], names: set[str]) -> None:
         """Make empty arrays; at each moment, what is there is known to have been written here."""
-        arrays = sorted({field.name for field in self.fields} | names - {_METADATA, _UNFINISHED})
+        old = sorted(names - {_METADATA, _UNFINISHED})
+        for name in old:
+            self._check_files(name)
+        arrays = sorted({*old, *(field.name for field in self.fields)})
         self._write_note(_UNFINISHED, "", arrays)
-        for name in (_METADATA, *sorted(names - {_METADATA, _UNFINISHED})):
+        for name in (_METADATA, *old):
             self._remove(name)
         n_rows, chunk = runs[-1].stop, runs[0].chunk
         for field in self.fields:
@@ -244,7 +264,7 @@ class ZarrOutput(Output[ChunkRange]):
     def _sweep(self) -> None:
         """Remove files that a killed process has left; elsewhere than on a disk, there are none."""
         for name in self.filesystem.find(self.path) if self._is_local else ():
-            if name.endswith(_HALF_WRITTEN):
+            if _HALF_WRITTEN.fullmatch(name):
                 self.filesystem.rm_file(name)
 
     @property
@@ -305,7 +325,7 @@ def _of_fsspec(filesystem: Any) -> AbstractFileSystem:
     return behind
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _check_array_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
