@@ -26,6 +26,7 @@ from streamgda import ClassStatistics, StatisticsLedger, accumulate, scan_parque
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.ledger.names import entry_name
 from streamgda.sources.base import InputFile
 from streamgda.storage.filesystems import Version
 
@@ -91,19 +92,20 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
     ledger = StatisticsLedger(home)
     where = EntryFolder(ledger._filesystem, f"{home}/entries")
     where.create()
-    rng, held = np.random.default_rng(0), {}
+    rng, held, names = np.random.default_rng(0), {}, []
     for i in range(entries):
-        name = f"{i:05}.parquet"
         file = InputFile(f"{i:05}", f"{i:05}", Version(1, i), {})
+        name = entry_name(file, {})
         holding = FileRecord.of(file, rows=20 * classes, dropped=0, schema="", entry=name)
         if i < DISTINCT:
             y = np.arange(20 * classes) % classes
             state = ClassStatistics().update(rng.normal(size=(len(y), features)), y)
             where.write(name, state, [holding])
         else:
-            os.link(home / "entries" / f"{i % DISTINCT:05}.parquet", home / "entries" / name)
+            os.link(home / "entries" / names[i % DISTINCT], home / "entries" / name)
+        names.append(name)
         held[file.path] = holding
-    manifests.write(ledger._filesystem, f"{home}/{manifests.NAME}", Manifest({}, held))
+    manifests.write(ledger._filesystem, f"{home}/manifest.parquet", Manifest({}, held))
     if fold:
         ledger.compact()
     return lambda: StatisticsLedger(home).statistics()

@@ -494,6 +494,113 @@ def test_a_manifest_that_is_none_is_refused(data, ledger):
         ledger.statistics()
 
 
+# ---------------------------------------------------------------------- whose files these are
+
+
+def rewrite_manifest(ledger, **columns):
+    """Put other values into columns of the manifest."""
+    path = Path(ledger.path, "manifest.parquet")
+    table = pq.read_table(path)
+    for name, values in columns.items():
+        position = table.column_names.index(name)
+        table = table.set_column(position, name, pa.array(values, table.schema.field(name).type))
+    pq.write_table(table, path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("entry", "../../data/0.parquet", "entry is '../../data/0.parquet'"),
+        ("entry", "0.parquet", "entry is '0.parquet'"),
+        ("entry", None, "entry is None"),
+        ("path", None, "path is None"),
+        ("path", "1.parquet", "1.parquet is listed more than once"),
+        ("rows", None, "rows is None"),
+        ("rows", -1, "rows is -1"),
+        ("dropped", None, "dropped is None"),
+        ("schema", None, "schema is None"),
+        ("partition", None, "partition is None"),
+        ("partition", "[1]", "partition is '\\[1\\]'"),
+        ("partition", "[" * 100_000, "partition is '\\[\\[\\["),
+    ],
+)
+def test_a_manifest_that_is_not_consistent_is_refused_before_anything_is_done(
+    data, ledger, column, value, message
+):
+    ledger.refresh(scan(data))
+    values = ledger.files[column].to_pylist() if column != "partition" else ["{}"] * 4
+    rewrite_manifest(ledger, **{column: [value, *values[1:]]})
+    put(data / "9.parquet", rows(), 9)
+    before = everything(data.parent)
+    for use in (lambda: ledger.refresh(scan(data)), ledger.statistics, ledger.compact, lambda: ledger.files):
+        with pytest.raises(ValueError, match=f"manifest.parquet is damaged or not consistent: .*{message}"):
+            use()
+    assert everything(data.parent) == before
+
+
+def everything(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("damage", [{"entry": "../../data/0.parquet"}, {"rows": None}, {"path": "7.parquet"}])
+def test_an_entry_that_lies_about_itself_is_refused(data, ledger, damage):
+    """An entry that no manifest names is taken up by what it says of itself."""
+    ledger.refresh(scan(data))
+    before = ledger.statistics()
+    Path(ledger.path, "manifest.parquet").unlink()
+    entry = next(Path(ledger.path, "entries").iterdir())
+    table = pq.read_table(entry)
+    document = json.loads(table.schema.metadata[b"streamgda"])
+    document["holdings"][0] |= damage
+    pq.write_table(table.replace_schema_metadata({"streamgda": json.dumps(document)}), entry)
+    with pytest.raises(ValueError, match=f"{entry.name} is .*; delete the file, and refresh the ledger"):
+        ledger.refresh(scan(data))
+    entry.unlink()
+    ledger.refresh(scan(data))
+    assert ledger.statistics() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "entries/notes.txt", "data/0.parquet", "total.parquet", "x.unfinished"]
+)
+def test_a_folder_of_other_things_is_refused_and_left_as_it_is(data, ledger, name):
+    foreign = Path(ledger.path, name)
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("of value to somebody")
+    for dry_run in (True, False):
+        with pytest.raises(
+            ValueError, match=f"folder of other things, such as {name.split('/0')[0]}, and no ledger"
+        ):
+            ledger.refresh(scan(data), dry_run=dry_run)
+    with pytest.raises(ValueError, match="folder of other things"):
+        ledger.compact()
+    assert [path for path in Path(ledger.path).rglob("*") if path.is_file()] == [foreign]
+
+
+def test_foreign_files_that_come_later_stay(data, ledger):
+    ledger.refresh(scan(data))
+    foreign = [
+        Path(ledger.path, name)
+        for name in ("entries/0.parquet", "entries/x.unfinished", "x.unfinished", "notes.txt")
+    ]
+    for path in foreign:
+        path.write_text("of value to somebody")
+    put(data / "1.parquet", rows(), 9)
+    ledger.refresh(scan(data))
+    ledger.compact()
+    assert all(path.read_text() == "of value to somebody" for path in foreign)
+
+
+def test_what_lies_deeper_is_no_entry(data, ledger):
+    ledger.refresh(scan(data))
+    before = ledger.statistics()
+    entry = next(Path(ledger.path, "entries").iterdir())
+    (entry.parent / "deeper").mkdir()
+    entry.rename(entry.parent / "deeper" / entry.name)
+    assert len(ledger.refresh(scan(data)).reread) == 1
+    assert ledger.statistics() == before
+
+
 # ---------------------------------------------------------------------- crashes, crowds and full disks
 
 REFRESH = """
@@ -640,11 +747,9 @@ ledger.refresh(source)
 
 def test_what_a_crash_has_left_is_cleared_away(data, ledger):
     ledger.refresh(scan(data))
-    for name in (
-        "entries/0123.parquet",
-        "entries/0123.parquet.99.unfinished",
-        "manifest.parquet.9.unfinished",
-    ):
+    entry = f"entries/{'0' * 32}-{'1' * 16}-{'2' * 8}.parquet"
+    unfinished = f"{'3' * 32}.unfinished"
+    for name in (entry, f"{entry}.{unfinished}", f"manifest.parquet.{unfinished}"):
         Path(ledger.path, name).write_bytes(b"left behind")
     ledger.refresh(scan(data))
     assert len(list(Path(ledger.path, "entries").iterdir())) == 4

@@ -59,17 +59,6 @@ def check_apart(path: str, source: Any) -> None:
         )
 
 
-def check_ledger(path: str) -> None:
-    """Raise ValueError if a folder is there that holds other things than a ledger."""
-    if "://" in path or not Path(path).is_dir():
-        return
-    held = {file.name for file in Path(path).iterdir()}
-    if held and not held & {"manifest.parquet", "entries"}:
-        raise ValueError(
-            f"{path} is a folder of other things, such as {min(held)}, and no ledger; name a new one"
-        )
-
-
 def write_atomically(path: str, content: bytes) -> None:
     """Write a file under another name, and give it its own when it is whole."""
     from streamgda.storage.tables import TEMPORARY

@@ -9,7 +9,7 @@ import click
 
 from streamgda.cli.errors import interruptible
 from streamgda.cli.options import Data, ModelOptions, bad_usage, model_options, to_learn
-from streamgda.cli.outputs import check_apart, check_ledger, check_replaceable
+from streamgda.cli.outputs import check_apart, check_replaceable
 from streamgda.cli.running import Running, running_options
 
 
@@ -48,7 +48,6 @@ def refresh(
     wanted.check()
     if (out is None) != (wanted.model is None) or (out is not None and dry_run):
         raise bad_usage("--out and --model go together, without --dry-run.")
-    check_ledger(ledger)
     source = data.labelled()
     if out is not None:
         check_replaceable(out)

@@ -6,8 +6,6 @@ that whoever reads the same writes the same, and no file can be counted twice.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.ledger.manifest import FileRecord
+from streamgda.ledger.names import digest, is_entry
 from streamgda.sources.base import InputFile
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.saved import state_of
@@ -27,24 +26,6 @@ from streamgda.storage.filesystems import Version, is_object_store, listing, rea
 _READERS = 16  # an object store answers many requests in the time of one
 
 _READ_AHEAD = 64  # entries in memory at once
-
-
-def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
-    """The name of the entry of a file in its present version."""
-    return (
-        "-".join((digest(file.path, 16), digest(file.version.identity, 8), digest(read_options, 4)))
-        + ".parquet"
-    )
-
-
-def fold_name(entries: Iterable[str]) -> str:
-    """The name of the entry that some entries are folded into."""
-    return f"fold-{digest(sorted(entries), 16)}.parquet"
-
-
-def digest(what: Any, size: int) -> str:
-    """A short name for plain values: the same for the same, and, but by a miracle, for nothing else."""
-    return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=size).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -61,10 +42,14 @@ class EntryFolder:
                 self.filesystem.create_dir(self.path, recursive=True)
 
     def listing(self) -> dict[str, Version]:
-        """The names of what is there now, and their versions."""
+        """The entries and unfinished entries that are there now; foreign files are passed over."""
         with reaching(self.path):
             seen = listing(self.filesystem, self.path)
-        return {path.rsplit("/", 1)[-1]: version for path, version in seen.items()}
+        split = [(*path.rpartition("/")[::2], version) for path, version in seen.items()]
+        here = [
+            (name, version) for folder, name, version in split if folder.strip("/") == self.path.strip("/")
+        ]
+        return {name: version for name, version in here if is_entry(name)}
 
     def write(self, name: str, statistics: Statistics, records: Sequence[FileRecord]) -> None:
         """Write an entry, with the list of the files that it holds."""
@@ -88,14 +73,21 @@ class EntryFolder:
             # Its pages carry checksums, and it was checked when it was written.
             yield state_of(table, {**metadata, "definite": False}, self._at(name))
 
-    def records(self, names: Sequence[str]) -> Iterator[FileRecord]:
-        """What some entries, of one file each, say that they hold."""
-        for name, _, metadata in self._read(names):
-            if "holdings" not in metadata:
+    def records(self, files: Mapping[str, InputFile]) -> Iterator[FileRecord]:
+        """The records that some entries carry, each of the one file that it is the entry of.
+
+        Raises
+        ------
+        ValueError
+            If an entry carries no record, or that of another file.
+        """
+        for name, _, metadata in self._read(list(files)):
+            try:
+                yield _record_of(files[name], name, metadata)
+            except (TypeError, ValueError) as error:
                 raise ValueError(
-                    f"{self._at(name)} is no entry of a ledger; delete the file, and refresh the ledger"
-                )
-            yield FileRecord(**metadata["holdings"][0])
+                    f"{self._at(name)} is {error}; delete the file, and refresh the ledger"
+                ) from error
 
     def _read(self, names: Sequence[str]) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
         with ThreadPoolExecutor(_READERS) as readers:
@@ -124,6 +116,17 @@ class EntryFolder:
         return f"{self.path}/{name}"
 
 
+def _record_of(file: InputFile, name: str, metadata: tables.Metadata) -> FileRecord:
+    match metadata.get("holdings"):
+        case [dict(row)]:
+            record = FileRecord.from_row(row)
+        case _:
+            raise ValueError("no entry of a ledger")
+    if (record.path, record.version, record.entry) != (file.path, file.version, name):
+        raise ValueError(f"the entry of another file, {record.path}")
+    return record
+
+
 @dataclass(frozen=True)
 class MergedCache:
     """A state, and of which entries it is: only ever what they add up to, so it may be missing."""
@@ -138,6 +141,15 @@ class MergedCache:
             return state_of(table, metadata, self.path) if metadata.get("of") == _of(entries) else None
         except (FileNotFoundError, ValueError):
             return None
+
+    def is_foreign(self) -> bool:
+        """Whether a file stands there that is no such state."""
+        try:
+            return "of" not in tables.read(self.path, self.filesystem)[1]
+        except FileNotFoundError:
+            return False
+        except ValueError:
+            return True
 
     def write(self, statistics: Statistics, entries: Collection[str]) -> None:
         """Put the state of these entries in place of the one that stands there."""

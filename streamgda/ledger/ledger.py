@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.drift import drift
-from streamgda.ledger.entries import EntryFolder, MergedCache, fold_name
+from streamgda.ledger.entries import EntryFolder, MergedCache
 from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.ledger.names import ENTRIES, LOCK, MANIFEST, TOTAL, fold_name, foreign_names, is_unfinished
 from streamgda.ledger.plan import RefreshPlan, plan_refresh
 from streamgda.ledger.reading import read_files
 from streamgda.ledger.report import RefreshReport
@@ -25,8 +26,7 @@ from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
-from streamgda.storage.filesystems import Version, is_local, resolve, unwrapped
-from streamgda.storage.tables import TEMPORARY
+from streamgda.storage.filesystems import Version, children, is_local, reaching, resolve, unwrapped
 
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: by then a crash has left them
 
@@ -94,9 +94,9 @@ class StatisticsLedger:
         self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
         self._filesystem, self._folder = unwrapped(*resolve(path, filesystem))
         self._folder = self._folder.rstrip("/")
-        self._entries = EntryFolder(self._filesystem, f"{self._folder}/entries")
-        self._manifest_path = f"{self._folder}/{manifests.NAME}"
-        self._total = MergedCache(self._filesystem, f"{self._folder}/total.parquet")
+        self._entries = EntryFolder(self._filesystem, f"{self._folder}/{ENTRIES}")
+        self._manifest_path = f"{self._folder}/{MANIFEST}"
+        self._total = MergedCache(self._filesystem, f"{self._folder}/{TOTAL}")
 
     def __repr__(self) -> str:
         options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
@@ -149,6 +149,7 @@ class StatisticsLedger:
                 'put it elsewhere, or into a subfolder whose name begins with "_"'
             )
         if dry_run:
+            self._check_folder()
             return self._plan(source.rescanned())[1].report(dry_run=True)
         with self._locked():
             return self._refresh(source.rescanned(), scheduler, progress)
@@ -165,7 +166,7 @@ class StatisticsLedger:
     def _refresh(self, source: FileSource, scheduler: Any, progress: bool) -> RefreshReport:
         held, plan = self._plan(source)
         fresh = [
-            *self._entries.records(list(plan.found)),
+            *self._entries.records(plan.found),
             *read_files(source, plan.missing, self._entries, self._empty, scheduler, progress),
         ]
         now = Manifest(held.read_options, {**plan.reused, **{record.path: record for record in fresh}})
@@ -210,8 +211,8 @@ class StatisticsLedger:
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
             stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
         else:
-            for unfinished in Path(self._folder).glob(f"*{TEMPORARY}"):
-                unfinished.unlink(missing_ok=True)
+            for name in filter(is_unfinished, children(self._filesystem, self._folder)):
+                Path(self._folder, name).unlink(missing_ok=True)
         self._entries.delete((*superseded, *stray))
 
     # ------------------------------------------------------------------ what comes out
@@ -350,17 +351,32 @@ class StatisticsLedger:
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
         return manifest
 
+    def _check_folder(self) -> None:
+        """Refuse a folder of other things, before anything is written or deleted there."""
+        if self._read_manifest() is not None:
+            return
+        with reaching(self._folder):
+            foreign = foreign_names(self._filesystem, self._folder)
+        if self._total.is_foreign():
+            foreign.append(TOTAL)
+        if foreign:
+            raise ValueError(
+                f"{self.path} is a folder of other things, such as {min(foreign)}, and no ledger; "
+                "name a new one"
+            )
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other processes of this machine, and of those that share its folder, from writing."""
         from filelock import FileLock, Timeout
 
+        self._check_folder()
         self._entries.create()
         if not is_local(self._filesystem):
             yield
             return
         try:
-            lock = FileLock(f"{self._folder}/.lock").acquire(timeout=0)
+            lock = FileLock(f"{self._folder}/{LOCK}").acquire(timeout=0)
         except Timeout as error:
             raise RuntimeError(
                 f"another process is refreshing {self!r}; try again when it has ended"

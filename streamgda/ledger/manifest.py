@@ -7,18 +7,17 @@ name is as good as not there, so a refresh that is killed half-way has changed n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.ledger.names import is_entry_name
 from streamgda.sources.base import InputFile
 from streamgda.storage import tables
 from streamgda.storage.filesystems import Version
-
-NAME = "manifest.parquet"
 
 _KIND = "StatisticsLedger"
 
@@ -59,6 +58,20 @@ class FileRecord:
             file.path, version.size, version.modified, version.etag, rows, dropped, schema, partition, entry
         )
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> FileRecord:
+        """A record that was read from a file, and may be damaged or forged.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing or of another type, or the entry is no name that a ledger gives.
+        """
+        for name, is_sound in _IS_SOUND.items():
+            if not is_sound(row.get(name)):
+                raise ValueError(f"damaged: for {row.get('path')}, {name} is {row.get(name)!r:.100}")
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
     @property
     def version(self) -> Version:
         """The version of the file that was read."""
@@ -69,6 +82,38 @@ class FileRecord:
         """The partition that the file is in."""
         keys: dict[str, Any] = json.loads(self.partition)
         return keys
+
+
+def _is_natural(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_natural_or_none(value: object) -> bool:
+    return value is None or _is_natural(value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_partition(value: object) -> bool:
+    try:
+        return isinstance(value, str) and isinstance(json.loads(value), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+_IS_SOUND: dict[str, Callable[[object], bool]] = {
+    "path": _is_text,
+    "size": _is_natural_or_none,
+    "modified": lambda value: value is None or type(value) is int,
+    "etag": lambda value: value is None or _is_text(value),
+    "rows": _is_natural,
+    "dropped": _is_natural,
+    "schema": _is_text,
+    "partition": _is_partition,
+    "entry": is_entry_name,
+}
 
 
 @dataclass(frozen=True)
@@ -109,12 +154,21 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
     if metadata.get("kind") != _KIND or not isinstance(metadata.get("reads"), dict):
         raise ValueError(f"{path} is no manifest of a ledger: its kind is {metadata.get('kind')!r}")
     try:
-        columns = table.select(_SCHEMA.names).cast(_SCHEMA)
-        times = columns.column("modified").cast(pa.int64())
-        rows = columns.set_column(columns.column_names.index("modified"), "modified", times).to_pylist()
-    except (pa.ArrowException, KeyError) as error:
+        return Manifest(metadata["reads"], _records(table))
+    except (pa.ArrowException, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
-    return Manifest(metadata["reads"], {row["path"]: FileRecord(**row) for row in rows})
+
+
+def _records(table: pa.Table) -> dict[str, FileRecord]:
+    columns = table.select(_SCHEMA.names).cast(_SCHEMA)
+    times = columns.column("modified").cast(pa.int64())
+    rows = columns.set_column(columns.column_names.index("modified"), "modified", times).to_pylist()
+    records: dict[str, FileRecord] = {}
+    for row in rows:
+        if row["path"] in records:
+            raise ValueError(f"{row['path']} is listed more than once")
+        records[row["path"]] = FileRecord.from_row(row)
+    return records
 
 
 def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:

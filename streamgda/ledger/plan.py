@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamgda.ledger.entries import entry_name
 from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.ledger.names import entry_name
 from streamgda.ledger.report import RefreshReport
 from streamgda.sources.base import InputFile
 

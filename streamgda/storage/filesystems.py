@@ -137,6 +137,14 @@ def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
     return {name: _version_by_fsspec(info) for name, info in behind.find(folder, detail=True).items()}
 
 
+def children(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+    """The names of what lies directly in a folder; none, if there is no such folder."""
+    if (behind := fsspec_of(filesystem)) is not None:
+        behind.invalidate_cache()  # or it may tell what it saw when it last looked
+    selector = pafs.FileSelector(folder, allow_not_found=True)
+    return [info.base_name for info in filesystem.get_file_info(selector) if info.base_name]
+
+
 def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     """The version of a file as it is now.
 

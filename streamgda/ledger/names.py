@@ -1,0 +1,66 @@
+"""The names of the files in a ledger: made here, and recognised here before a file is opened or deleted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from streamgda.sources.base import InputFile
+from streamgda.storage.filesystems import children
+from streamgda.storage.tables import TEMPORARY
+
+MANIFEST = "manifest.parquet"
+
+TOTAL = "total.parquet"
+
+ENTRIES = "entries"
+
+LOCK = ".lock"
+
+_ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
+
+_UNFINISHED = rf"\.[0-9a-f]{{32}}{re.escape(TEMPORARY)}"
+
+
+def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
+    """The name of the entry of a file in its present version."""
+    parts = digest(file.path, 16), digest(file.version.identity, 8), digest(read_options, 4)
+    return f"{'-'.join(parts)}.parquet"
+
+
+def fold_name(entries: Iterable[str]) -> str:
+    """The name of the entry that several entries are folded into."""
+    return f"fold-{digest(sorted(entries), 16)}.parquet"
+
+
+def digest(values: Any, size: int) -> str:
+    """A hash of plain values, of `size` bytes, in hexadecimal digits."""
+    return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=size).hexdigest()
+
+
+def is_entry_name(name: object) -> bool:
+    """Whether a name is one that `entry_name` or `fold_name` makes: never that of another kind of file."""
+    return isinstance(name, str) and re.fullmatch(_ENTRY, name) is not None
+
+
+def is_entry(name: str) -> bool:
+    """Whether a file among the entries is one, or what a crash left of writing one."""
+    return re.fullmatch(f"{_ENTRY}(?:{_UNFINISHED})?", name) is not None
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file in the ledger's own folder is what a crash left of writing the manifest or the total."""
+    return re.fullmatch(f"(?:{re.escape(MANIFEST)}|{re.escape(TOTAL)}){_UNFINISHED}", name) is not None
+
+
+def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+    """What lies in the folder of a ledger, and among its entries, that no ledger writes."""
+    own = {MANIFEST, TOTAL, ENTRIES, LOCK}
+    outside = [name for name in children(filesystem, folder) if name not in own and not is_unfinished(name)]
+    entries = children(filesystem, f"{folder}/{ENTRIES}")
+    return outside + [f"{ENTRIES}/{name}" for name in entries if not is_entry(name)]
