@@ -1,13 +1,13 @@
-"""The pass that learns: one read of a source, and the statistics of all its rows."""
+"""The pass that learns: read a source once, and return the statistics of all its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.plan import FAN_IN, Plan, compute_plan, n_rows_of, plan_fold
-from streamgda.passes.schedulers import scheduler_for
+from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FAN_IN_OF_WIDE_STATES = 2
 
-_WIDE = 90  # features: from here on, a full state is above 64 KB a class, and 90 classes above 5 MB
+_WIDE = 90  # features; the full state of 90 of them takes over 64 KB per class, and 5 MB for 90 classes
 
 
 def accumulate(
@@ -28,7 +28,7 @@ def accumulate(
     *,
     fourth_moments: bool = False,
     exact: bool = False,
-    scheduler: Any = None,
+    scheduler: Scheduler = None,
     progress: bool = False,
 ) -> Statistics:
     """Read a source once and return the statistics of all its rows.
@@ -39,7 +39,7 @@ def accumulate(
     Parameters
     ----------
     source : Source
-        Such as `scan_parquet` returns.
+        As `scan_parquet`, `scan_arrow`, `scan_zarr` and `scan_dask` return it.
     covariance_type : {"full", "tied", "diag"}, default="full"
         What to keep of the scatter within the classes; see `ClassStatistics`.
     fourth_moments : bool, default=False
@@ -50,10 +50,10 @@ def accumulate(
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
         cluster, or of its address).
-        None follows Dask's own rule: an active client, else the configured scheduler, else threads. But a
-        stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only, so
-        None means threads for it also where a client is active.
-        "processes" needs the guard ``if __name__ == "__main__":`` in a script, as all spawning does.
+        None follows Dask's own rule: an active client, else the configured scheduler, else threads. A
+        stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only:
+        None then means threads even if a client is active.
+        In a script, "processes" needs the guard ``if __name__ == "__main__":``, as all spawning does.
     progress : bool, default=False
         Show rows done, rows per second and the time left, in a terminal or a notebook.
 
@@ -64,9 +64,9 @@ def accumulate(
     Raises
     ------
     ValueError
-        If the source has no rows, or holds what it should not; the message says where.
+        If the source has no rows, or values that cannot be learnt from; the message says where.
     TypeError
-        If it is no source, or a stream that `scheduler` would read in another process.
+        If `source` is no source, or a stream that `scheduler` would read in another process.
 
     Examples
     --------
@@ -100,21 +100,20 @@ def accumulate(
 
 
 def fan_in_of(source: Source) -> int:
-    """How many states are merged at once.
+    """How many states one task merges: fewer where states may be large.
 
-    Dask goes depth first, so what waits to be merged is about a merge's worth for each level of the tree,
-    however many splits there are. Where states may be large, it is to be little.
+    Dask runs depth first, so about `fan_in` states wait per level of the tree, however many splits there are.
     """
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else FAN_IN
 
 
 def plan_pass(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> Plan:
-    """The graph that reads groups of splits, a task each, and merges their states in a fixed tree."""
+    """The graph of a pass whose states are statistics like `empty`."""
     return plan_fold(groups, accumulate_splits, merge_all, empty, fan_in)
 
 
 def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
-    """One task: the statistics of consecutive splits, read and added in order to a copy of an empty state."""
+    """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     statistics = empty.copy()
     workspace = Workspace()
     with single_blas_thread:
@@ -124,7 +123,7 @@ def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
 
 
 def merge_all(parts: Sequence[Statistics]) -> Statistics:
-    """One task: the merged statistics of a few parts, in order."""
+    """One task: merge the statistics of a few parts, in order."""
     total = parts[0].copy()
     for part in parts[1:]:
         total.merge(part)

@@ -1,4 +1,4 @@
-"""One BLAS thread in each task, since the tasks themselves run side by side."""
+"""One BLAS thread in each task, since tasks run in parallel already."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from threadpoolctl import ThreadpoolController
 
 
 class _SingleBlasThread:
-    """A context that any number of threads may be in at once.
+    """A context that any number of threads may enter at once.
 
-    The setting is one for the whole process: the first to enter makes it, the last to leave undoes
-    it. So the products, and their bits, do not depend on how many threads a machine has.
+    The limit holds for the whole process: the first thread to enter sets it, the last to leave restores it.
+    So the bits of matrix products do not depend on the number of cores.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""A pass: splits folded into states, states merged in a fixed tree, all of it executed by Dask.
+"""The Dask graph of a pass: splits folded into states, and states merged in a fixed tree.
 
-What a state is (statistics, an evaluation, a report of what was written) is the caller's business.
+A state can be statistics, an evaluation or a summary of what was written.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.schedulers import client_of
+from streamgda.passes.schedulers import Scheduler, client_of
 from streamgda.sources.base import Split
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
+    from distributed import Client
 
 FAN_IN = 8
 
 
 class State(Protocol):
-    """What a pass makes of rows."""
+    """What a pass computes from rows."""
 
     @property
     def n_rows(self) -> int:
-        """How many rows count."""
+        """How many rows it holds."""
 
     @property
     def n_dropped(self) -> int:
-        """How many were read and left out."""
+        """How many rows were read and left out."""
 
     def __add__(self, other: Any, /) -> Any:
-        """The two as one."""
+        """The two merged."""
 
 
 S = TypeVar("S", bound=State)
@@ -41,7 +42,17 @@ S = TypeVar("S", bound=State)
 
 @dataclass(frozen=True)
 class Plan:
-    """The Dask graph of a pass: its end, and its beginnings with the rows that each reads."""
+    """The Dask graph of a pass.
+
+    Attributes
+    ----------
+    root : Delayed
+        The state of all the rows.
+    parts : list of Delayed
+        The tasks that read.
+    rows : list of (int or None)
+        The number of rows that each of these reads, where it is known.
+    """
 
     root: Delayed
     parts: list[Delayed]
@@ -55,20 +66,20 @@ def plan_fold(
     shared: Any,
     fan_in: int = FAN_IN,
 ) -> Plan:
-    """The graph of a pass; it depends on the groups alone, whoever runs it.
+    """The graph of a pass; it depends on the groups alone, and not on the scheduler.
 
     Parameters
     ----------
     groups : sequence of sequences of Split
-        What each task reads; at least one.
+        The splits that each task reads; at least one group.
     fold : callable
-        A task: makes a state of a group, in order, and of what is shared.
+        The task that reads: from a group, in order, and `shared` to a state.
     merge : callable
-        A task: makes one state of a few, in order.
+        The task that merges a few states, in order, into one.
     shared : object
-        What every task needs, such as a model. A worker is sent it once.
+        What every reading task needs, such as a model.
     fan_in : int, default=8
-        How many states are merged at once.
+        How many states one task merges.
     """
     from dask.delayed import delayed
 
@@ -87,36 +98,36 @@ def _part(
 
     part: Delayed
     if all(isinstance(split, Split) for split in group):
-        part = delayed(partial(fold, group), pure=False)(shared)  # Dask need not look for Delayed in it
+        part = delayed(partial(fold, group), pure=False)(shared)  # Dask need not search it for Delayed
     else:
         part = delayed(fold, pure=False)(group, shared)
     return part
 
 
 def add_up(parts: Sequence[S]) -> S:
-    """A merge: one state of a few, in order."""
+    """Merge a few states, in order, by adding them."""
     return reduce(add, parts)
 
 
 def n_rows_of(split: Split | Delayed) -> int | None:
-    """How many rows a split has, where that is known before it is read."""
+    """The number of rows of a split, where it is known before the split is read."""
     return split.n_rows if isinstance(split, Split) else None
 
 
 def _total(rows: Iterable[int | None]) -> int | None:
-    """The sum, or None where it is not known."""
+    """The sum, or None if a number is not known."""
     known = list(rows)
     return None if None in known else sum(n for n in known if n is not None)
 
 
-def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> Any:
-    """The state at the end of a plan, each task on one BLAS thread.
+def compute_plan(plan: Plan, scheduler: Scheduler, progress: bool) -> Any:
+    """Run a plan and return its state, each task on one BLAS thread.
 
     Parameters
     ----------
     plan : Plan
         What to compute.
-    scheduler : optional
+    scheduler : Scheduler
         What `dask.compute` takes.
     progress : bool
         Whether to show rows done, rows per second and the time left.
@@ -125,7 +136,7 @@ def compute_plan(plan: Plan, scheduler: Any, progress: bool) -> Any:
         return _with_progress(plan, scheduler) if progress else plan.root.compute(scheduler=scheduler)
 
 
-def _with_progress(plan: Plan, scheduler: Any) -> Any:
+def _with_progress(plan: Plan, scheduler: Scheduler) -> Any:
     from tqdm.auto import tqdm
 
     client = client_of(scheduler)
@@ -139,8 +150,8 @@ def _with_progress(plan: Plan, scheduler: Any) -> Any:
     return state
 
 
-def _compute_here(plan: Plan, scheduler: Any, advance: Callable[[int], object]) -> Any:
-    """Run the plan on one of Dask's local schedulers, which tell of each task that ends."""
+def _compute_here(plan: Plan, scheduler: Scheduler, advance: Callable[[int], object]) -> Any:
+    """Run the plan on a scheduler of this machine, which calls back after each task."""
     from dask.callbacks import Callback
 
     rows = {part.key: n_rows for part, n_rows in zip(plan.parts, plan.rows, strict=True)}
@@ -148,8 +159,8 @@ def _compute_here(plan: Plan, scheduler: Any, advance: Callable[[int], object]) 
         return plan.root.compute(scheduler=scheduler)
 
 
-def _compute_on(client: Any, plan: Plan, advance: Callable[[int], object]) -> Any:
-    """Run the plan on a cluster, whose futures tell; each is let go as soon as it is counted."""
+def _compute_on(client: Client, plan: Plan, advance: Callable[[int], object]) -> Any:
+    """Run the plan on a cluster; the future of a part is released as soon as its rows are counted."""
     from distributed import as_completed
 
     *parts, root = client.compute([*plan.parts, plan.root])

@@ -1,29 +1,44 @@
-"""Where a pass is computed: what becomes of the scheduler that a user asks for, or does not."""
+"""Choose the Dask scheduler of a pass."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamgda.sources.base import Source
 
+if TYPE_CHECKING:
+    from distributed import Client
 
-def scheduler_for(source: Source, asked: Any) -> Any:
-    """The scheduler of a pass over a source, as `dask.compute` takes it.
+Scheduler: TypeAlias = "str | Executor | Client | Callable[..., Any] | None"
+"""What `dask.compute` takes as its scheduler."""
 
-    A source that can be read in this process only is read by Dask's threads, unless another scheduler
-    of this process is asked for or configured.
+
+def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
+    """The scheduler of a pass over a source.
+
+    A source that can be read in this process only is read by Dask's threads, unless another scheduler of
+    this process is given or configured.
+
+    Parameters
+    ----------
+    source : Source
+        What the pass reads.
+    scheduler : Scheduler
+        What the user gave; None follows Dask's own rule.
 
     Raises
     ------
     TypeError
-        If such a source is to be read elsewhere.
+        If the source can be read in this process only, and the scheduler would read it in another.
     ValueError
-        If it is a cluster or its address, where a client is needed.
+        If the scheduler is a cluster or its address, where a client is needed.
     """
-    _refuse_clusters(asked)
-    if not source.is_local or not _leaves_the_process(asked):
-        return asked
-    if asked is None:
+    _check_no_cluster(scheduler)
+    if not source.is_local or not _leaves_the_process(scheduler):
+        return scheduler
+    if scheduler is None:
         return "threads"
     raise TypeError(
         f"{source!r} can be read in this process only: use scheduler='threads' or 'synchronous', or write "
@@ -31,14 +46,14 @@ def scheduler_for(source: Source, asked: Any) -> Any:
     )
 
 
-def client_of(scheduler: Any) -> Any:
-    """The client of the cluster that a scheduler, or Dask's own rule, stands for; None for other kinds."""
+def client_of(scheduler: Scheduler) -> Client | None:
+    """The client that runs what this scheduler is given; None if it runs on this machine."""
     from dask.base import get_scheduler
 
     return getattr(get_scheduler(scheduler=scheduler), "__self__", None)
 
 
-def _refuse_clusters(scheduler: Any) -> None:
+def _check_no_cluster(scheduler: object) -> None:
     is_address = isinstance(scheduler, str) and "://" in scheduler
     if is_address or hasattr(scheduler, "get_client"):
         argument = repr(scheduler) if is_address else "cluster"
@@ -48,7 +63,7 @@ def _refuse_clusters(scheduler: Any) -> None:
         )
 
 
-def _leaves_the_process(scheduler: Any) -> bool:
+def _leaves_the_process(scheduler: Scheduler) -> bool:
     from dask.base import get_scheduler, named_schedulers
 
     if client_of(scheduler) is not None:
