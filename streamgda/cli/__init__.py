@@ -1,4 +1,12 @@
-"""The command line: each command a few lines over the library, and nothing numerical.
+"""The command ``streamgda``: each subcommand is a few lines over the library.
 
-The modules import click alone; what a command needs of the library is imported when it runs.
+Only click is imported at the top of these modules; a command imports the library when it runs.
+
+- `main`: the command and its subcommands, each in a file of its name: `fit`, `update`, `merge`, `refresh`,
+  `predict`, `evaluate`, `inspect`, `plot`.
+- `options`: the options that say what is read and which model is made.
+- `running`: the options that say where a pass runs and how a command reports.
+- `outputs`: checks, before the work, that a command can write where it is told to.
+- `saved`: load and describe saved models and statistics.
+- `errors`: errors in one line, warnings, Ctrl-C and exit codes.
 """

@@ -1,4 +1,4 @@
-"""How a command ends: errors in one line, exit codes, warnings without the place in the code."""
+"""Errors and warnings in one line, Ctrl-C, and exit codes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import click
 
 DEBUG = "streamgda.debug"
 
-_INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+_INTERRUPTED = 130  # by the convention of shells: 128 and the number of SIGINT
 
 _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C, and what remains of the work."""
+    """Ctrl-C; the message says what remains of the work."""
 
     exit_code = _INTERRUPTED
 
 
 class OneLineErrors(click.Group):
-    """A group of commands that end as users and scripts expect.
+    """A group of commands whose errors are one line on stderr.
 
-    Whatever the library, the filesystem or a cluster raises is one line on stderr and exit code 1, bad usage
-    one line and exit code 2, Ctrl-C one line and exit code 130. With ``--debug`` the traceback is shown.
+    The exit code is 1 for an error of the library, the filesystem or a cluster, 2 for bad usage, and 130
+    after Ctrl-C. With ``--debug`` the traceback is shown.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -46,7 +46,7 @@ class OneLineErrors(click.Group):
         sys.exit(status)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command, and turn what it raises into errors that are shown as one line."""
+        """Run a command, and convert its exceptions to errors of one line."""
         try:
             with warnings.catch_warnings(), interruptible("no file is half-written"):
                 warnings.showwarning = _show_warning
@@ -61,11 +61,11 @@ class OneLineErrors(click.Group):
 
 @contextmanager
 def interruptible(what_remains: str) -> Iterator[None]:
-    """Make of Ctrl-C an error that says what remains of the work; a second one ends the process at once."""
+    """Convert Ctrl-C to an error that says what remains; a second Ctrl-C ends the process at once."""
     try:
         yield
     except Interrupted:
-        raise  # which has been said already, within
+        raise  # an inner block has said what remains
     except BaseException as error:
         if not _is_interrupt(error):
             raise
@@ -74,18 +74,18 @@ def interruptible(what_remains: str) -> Iterator[None]:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether an error is Ctrl-C, or what an extension has made of it."""
+    """Whether an error is Ctrl-C, or was raised by an extension because of it."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def describe(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         message = f"{error.filename}: {error.strerror}"
     elif isinstance(error, KeyError) and error.args:
-        message = str(error.args[0])  # its own text is in quotes
+        message = str(error.args[0])  # str(error) has quotes around it
     else:
         message = str(error)
     message = _folded(message)
@@ -106,7 +106,7 @@ def _folded(text: str) -> str:
 
 
 def _is_closed_pipe(error: Exception) -> bool:
-    """Whether the reader of the output has gone, as head does; click ends quietly then."""
+    """Whether the reader of the output has closed it, as head does; click then ends quietly."""
     return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 

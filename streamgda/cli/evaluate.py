@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Data, to_judge
+from streamgda.cli.options import Data, to_evaluate
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import loaded_model
+from streamgda.cli.saved import load_model
 
 if TYPE_CHECKING:
     from streamgda.scoring.evaluation import Evaluation
 
 
 @click.command()
-@click.argument("model", metavar="MODEL")
-@to_judge
+@click.argument("saved_in", metavar="MODEL")
+@to_evaluate
 @running_options
-def evaluate(model: str, data: Data, run: Running) -> None:
-    """Judge a saved model on labelled data, in one read.
+def evaluate(saved_in: str, data: Data, run: Running) -> None:
+    """Evaluate a saved model on labelled data, in one read.
 
     DATA is as for fit. Accuracy, log loss and Brier score are printed, and for each class precision, recall,
     F1, and the areas under its ROC and precision-recall curves; with --json the confusion matrix too, whose
@@ -29,12 +29,12 @@ def evaluate(model: str, data: Data, run: Running) -> None:
     Example:
       streamgda evaluate model.parquet labelled.parquet --target kind
     """
-    from streamgda import evaluate as judge
+    import streamgda
 
-    trained = loaded_model(model, data)
-    source = data.labelled(trained.statistics_.feature_names)
-    with run.scheduler_options() as where:
-        evaluation = judge(trained, source, **where)
+    model = load_model(saved_in, data)
+    source = data.labelled(model.statistics_.feature_names)
+    with run.scheduler_options() as options:
+        evaluation = streamgda.evaluate(model, source, **options)
     run.output(_document(evaluation), str(evaluation))
 
 

@@ -17,17 +17,17 @@ from streamgda.cli.saved import document_of, summary_of
 @click.option(
     "--statistics",
     is_flag=True,
-    help="Save what the model is made of, and no model: merge makes models of it.",
+    help="Save the statistics that a model is made of, and no model; merge makes models of them.",
 )
 @click.option("--out", required=True, metavar="FILE", help="Where to save: a file or a URL.")
 @running_options
-def fit(data: Data, wanted: ModelOptions, exact: bool, statistics: bool, out: str, run: Running) -> None:
+def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str, run: Running) -> None:
     """Learn a model from labelled data.
 
-    It takes one read and bounded memory, whatever the size of the data.
+    Data of any size is read once, in bounded memory.
 
     DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
-    .zarr. The model is saved as a small Parquet file. It replaces one that stands there, but no other file.
+    .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
 
     \b
     Examples:
@@ -37,13 +37,13 @@ def fit(data: Data, wanted: ModelOptions, exact: bool, statistics: bool, out: st
     """
     from streamgda import accumulate
 
-    wanted.check()
+    model.check()
     check_replaceable(out)
     source = data.labelled()
     check_apart(out, source)
-    needed = wanted.kind(**wanted.params).required_statistics()
-    with run.scheduler_options() as where:
-        counted = accumulate(source, exact=exact, **needed, **where)
-    saved = counted if statistics else wanted.build(counted)
+    kept = model.kind(**model.params).required_statistics()
+    with run.scheduler_options() as options:
+        learnt = accumulate(source, exact=exact, **kept, **options)
+    saved = learnt if statistics else model.build(learnt)
     saved.save(out)
     run.report({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.saved import counted, document_of, text_of, verdicts_on
+from streamgda.cli.saved import counted, document_of, faults_of, text_of
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from streamgda.cli.saved import Saved
 
 
 @click.command()
 @click.argument("path", metavar="PATH")
 @reporting_options
 def inspect(path: str, run: Reporting) -> None:
-    """Say what is in saved models, statistics or ledgers.
+    """Describe saved models, statistics and ledgers.
 
-    That is its kind and parameters, rows, features and classes, the bytes that it takes, and whether it can
-    predict (or, of statistics, which models can be made of them) or why not; of a ledger also what it reads,
-    and of how many files.
+    This prints the kind and parameters, rows, features, classes and bytes, whether a model can predict, and
+    which models can be made of statistics, or why not; for a ledger also the number of files and the options
+    that they are read with.
 
     \b
     Examples:
@@ -27,46 +32,46 @@ def inspect(path: str, run: Reporting) -> None:
     """
     from streamgda.storage.filesystems import resolve
 
-    where, name = resolve(path)
-    is_folder = where.get_file_info(name).type.name == "Directory"
-    saved, about = _ledger(path, where, name) if is_folder else _file(path, where, name)
+    filesystem, name = resolve(path)
+    is_folder = filesystem.get_file_info(name).type.name == "Directory"
+    saved, facts = _ledger(path, filesystem, name) if is_folder else _file(path, filesystem, name)
     verdicts = [
         {"model": model, "can_predict": fault is None, "reason": fault}
-        for model, fault in verdicts_on(saved).items()
+        for model, fault in faults_of(saved).items()
     ]
-    document = {"path": path, **about, **document_of(saved), "verdicts": verdicts}
-    run.output(document, "\n".join([text_of(saved), "", *_lines(about), *map(_line, verdicts)]))
+    document = {"path": path, **facts, **document_of(saved), "verdicts": verdicts}
+    run.output(document, "\n".join([text_of(saved), "", *_lines(facts), *map(_line, verdicts)]))
 
 
-def _file(path: str, where: Any, name: str) -> tuple[Any, dict[str, Any]]:
+def _file(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import load
     from streamgda.storage.filesystems import current_version
 
-    return load(path), {"bytes": current_version(where, name).size}
+    return load(path), {"bytes": current_version(filesystem, name).size}
 
 
-def _ledger(path: str, where: Any, name: str) -> tuple[Any, dict[str, Any]]:
+def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import StatisticsLedger
     from streamgda.storage.filesystems import listing
 
-    files = listing(where, name)
+    files = listing(filesystem, name)
     if not any(file.endswith("/manifest.parquet") for file in files):
         raise ValueError(f"{path} is a folder, but no ledger; of models and statistics name the file")
     ledger = StatisticsLedger(path)
-    about = {
+    facts = {
         "bytes": sum(version.size or 0 for version in files.values()),
         "files": ledger.files.num_rows,
         "reads": ledger.read_options,
     }
-    return ledger.statistics(), about
+    return ledger.statistics(), facts
 
 
-def _lines(about: dict[str, Any]) -> list[str]:
-    lines = [f"{about['bytes']:,} bytes"]
-    if "files" in about:
-        lines[0] += f", {counted(about['files'], 'file')}"
+def _lines(facts: dict[str, Any]) -> list[str]:
+    lines = [f"{facts['bytes']:,} bytes"]
+    if "files" in facts:
+        lines[0] += f", {counted(facts['files'], 'file')}"
         options = [
-            f"{name}={value!r}" for name, value in about["reads"].items() if value and name != "features"
+            f"{name}={value!r}" for name, value in facts["reads"].items() if value and name != "features"
         ]
         lines.append(f"reads {', '.join(options)}")
     return lines

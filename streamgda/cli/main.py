@@ -27,8 +27,8 @@ from streamgda.cli.update import update
 def main(context: click.Context) -> None:
     """Gaussian discriminant analysis of data that does not fit in memory or never stops coming.
 
-    Models are learnt from Parquet datasets and Zarr stores of any size in one read, saved as small Parquet
-    files, updated with more data, and put to work:
+    Learn models from Parquet datasets and Zarr stores of any size in one read, save them as small Parquet
+    files, update them with more data, and predict:
 
     \b
       streamgda fit monday.parquet --target kind --out model.parquet

@@ -17,22 +17,22 @@ from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_
 @model_options(default=None)
 @click.option("--out", required=True, metavar="FILE", help="Where to save: a file or a URL.")
 @reporting_options
-def merge(files: tuple[str, ...], wanted: ModelOptions, out: str, run: Reporting) -> None:
+def merge(files: tuple[str, ...], model: ModelOptions, out: str, run: Reporting) -> None:
     """Add up models or statistics of different data.
 
-    FILE is what fit, update, merge or refresh have saved. The sum is of the kind of the files, with the
-    parameters of the first; or, with --model, the model that is made of their statistics. So one FILE of
-    statistics becomes a model.
+    FILE is what fit, update, merge or refresh have saved. The sum is of the same kind as the files, with the
+    parameters of the first. With --model, a model is made of their statistics; so one FILE of statistics
+    becomes a model.
 
     \b
     Examples:
       streamgda merge monday.parquet tuesday.parquet --out week.parquet
       streamgda merge statistics.parquet --model lda --shrinkage 0.1 --out model.parquet
     """
-    wanted.check()
+    model.check()
     check_replaceable(out)
-    total = _sum_of(files, as_statistics=wanted.model is not None)
-    saved = total if wanted.model is None else wanted.build(total)
+    total = _sum_of(files, as_statistics=model.model is not None)
+    saved = total if model.model is None else model.build(total)
     saved.save(out)
     warn_of_faults(saved)
     run.report({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")

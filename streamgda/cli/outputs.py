@@ -1,4 +1,4 @@
-"""Where a command writes: seen to before the work, so that it does not fail after it."""
+"""Check where a command writes, before the work, so that it does not fail after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def check_folder_of(path: str) -> None:
-    """Raise OSError unless a file can be made where `path` is to be; URLs are seen when they are written."""
+    """Raise OSError unless a file can be created at `path`; URLs are checked when they are written."""
     if "://" in path:
         return
     place = Path(path).expanduser().absolute()
@@ -27,12 +27,14 @@ def check_folder_of(path: str) -> None:
 
 
 def check_replaceable(path: str) -> None:
-    """See, besides, that nothing stands there but statistics or a model that was saved.
+    """Check that a model or statistics can be saved at `path`, and replace nothing else there.
 
     Raises
     ------
+    OSError
+        If a file cannot be created there.
     ValueError
-        If something else does, which may be data.
+        If there is a file of something else, which may be data.
     """
     from streamgda import load
     from streamgda.storage.filesystems import resolve
@@ -49,7 +51,7 @@ def check_replaceable(path: str) -> None:
 
 
 def check_apart(path: str, source: Any) -> None:
-    """Raise ValueError if what is written to `path` would be taken for data of the source from then on."""
+    """Raise ValueError if a file written to `path` would be read as data of the source from then on."""
     from streamgda.sources.base import FileSource
     from streamgda.storage.filesystems import resolve
 
@@ -60,7 +62,7 @@ def check_apart(path: str, source: Any) -> None:
 
 
 def write_atomically(path: str, content: bytes) -> None:
-    """Write a file under another name, and give it its own when it is whole."""
+    """Write a file under a temporary name, and rename it when it is complete."""
     from streamgda.storage.tables import TEMPORARY
 
     place = Path(path).expanduser()

@@ -8,90 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Data, bad_usage, split_names, to_draw
+from streamgda.cli.options import Data, bad_usage, split_names, to_plot
 from streamgda.cli.outputs import check_folder_of, write_atomically
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import loaded_model
+from streamgda.cli.saved import load_model
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from streamgda import Evaluation
-
-WITH_CHOICE = ("regions", "roc", "precision-recall", "calibration")
-
-
-def require_matplotlib() -> None:
-    """Choose a backend without windows.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message says how to.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'streamgda[plot]'") from error
-    matplotlib.use("Agg")
-
-
-def figure_of(kind: str, subject: Any, show: list[str] | None) -> Any:
-    """The figure of a model or an evaluation.
-
-    Parameters
-    ----------
-    kind : str
-        Which display.
-    subject : estimator or Evaluation
-        What it is of.
-    show : list of str or None
-        The features or classes to show.
-    """
-    from streamgda import plotting
-
-    if kind == "regions":
-        chosen: dict[str, Any] = {} if show is None else {"features": _features(subject, show)}
-        return plotting.DecisionRegionsDisplay.from_estimator(subject, **chosen).figure_
-    if kind == "projection":
-        return plotting.LinearProjectionDisplay.from_estimator(subject).figure_
-    if kind == "confusion":
-        return plotting.ConfusionMatrixDisplay.from_evaluation(subject).figure_
-    labels = None if show is None else _labels(subject, show)
-    if kind == "calibration":
-        return _calibration(subject, labels)
-    curves: dict[str, Any] = {
-        "roc": plotting.RocCurveDisplay,
-        "precision-recall": plotting.PrecisionRecallDisplay,
-    }
-    return curves[kind].from_evaluation(subject, labels=labels).figure_
-
-
-def _features(model: Any, show: list[str]) -> list[int | str]:
-    """Features by name, or, where they have none, by position."""
-    if hasattr(model, "feature_names_in_"):
-        return [*show]
-    return [int(feature) if feature.isdecimal() else feature for feature in show]
-
-
-def _labels(evaluation: Any, show: list[str]) -> list[Any]:
-    """The classes that are written so."""
-    written = {str(label): label for label in evaluation.classes.tolist()}
-    return [written.get(name, name) for name in show]
-
-
-def _calibration(evaluation: Any, labels: list[Any] | None) -> Any:
-    """The curves of several classes on the same axes."""
-    from streamgda.plotting import CalibrationDisplay
-
-    classes = evaluation.classes.tolist()
-    axes: Any = None
-    for label in labels or (classes[1:] if len(classes) == 2 else classes):
-        axes = CalibrationDisplay.from_evaluation(evaluation, label, ax=axes).ax_
-    return axes.figure
-
 
 _OF_MODELS = ("regions", "projection")
 
 _OF_EVALUATIONS = ("roc", "precision-recall", "confusion", "calibration")
+
+_WITH_SHOW = ("regions", "roc", "precision-recall", "calibration")
 
 _ENDINGS = (".png", ".pdf", ".svg")
 
@@ -104,8 +35,8 @@ def _picture(context: click.Context, parameter: click.Parameter, path: str) -> s
 
 @click.command()
 @click.argument("kind", type=click.Choice([*_OF_MODELS, *_OF_EVALUATIONS]))
-@click.argument("model", metavar="MODEL")
-@to_draw
+@click.argument("saved_in", metavar="MODEL")
+@to_plot
 @click.option(
     "--show",
     metavar="A,B,...",
@@ -115,7 +46,7 @@ def _picture(context: click.Context, parameter: click.Parameter, path: str) -> s
 )
 @click.option("--out", required=True, callback=_picture, metavar="FILE", help="A .png, .pdf or .svg.")
 @running_options
-def plot(kind: str, model: str, data: Data, show: list[str] | None, out: str, run: Running) -> None:
+def plot(kind: str, saved_in: str, data: Data, show: list[str] | None, out: str, run: Running) -> None:
     """Draw a saved model, or how well it does on labelled data.
 
     KIND is one of:
@@ -126,7 +57,7 @@ def plot(kind: str, model: str, data: Data, show: list[str] | None, out: str, ru
       roc               ROC curves
       precision-recall  precision-recall curves
       confusion         the confusion matrix
-      calibration       how often what was given some probability is so
+      calibration       how often rows of a given probability are of the class
 
     The last four are drawn of DATA, in one read, as evaluate takes it; the first two of MODEL alone.
 
@@ -135,16 +66,12 @@ def plot(kind: str, model: str, data: Data, show: list[str] | None, out: str, ru
       streamgda plot regions model.parquet --show length,width --out regions.png
       streamgda plot roc model.parquet labelled.parquet --target kind --out roc.svg
     """
-    if bool(data.data) != (kind in _OF_EVALUATIONS):
-        needs = "needs DATA" if kind in _OF_EVALUATIONS else "is drawn of the model alone, without DATA"
-        raise bad_usage(f"{kind} {needs}.")
-    if show and kind not in WITH_CHOICE:
-        raise bad_usage(f"--show is not for {kind}.")
-    require_matplotlib()
+    _check_usage(kind, data, show)
+    use_no_windows()
     check_folder_of(out)
-    subject = loaded_model(model, data)
+    subject: Any = load_model(saved_in, data)
     if kind in _OF_EVALUATIONS:
-        subject = _evaluation(subject, data, run)
+        subject = _evaluate(subject, data, run)
     buffer = BytesIO()
     figure_of(kind, subject, show).savefig(
         buffer, format=Path(out).suffix[1:].lower(), dpi=150, bbox_inches="tight"
@@ -153,8 +80,90 @@ def plot(kind: str, model: str, data: Data, show: list[str] | None, out: str, ru
     run.report({"kind": kind, "out": out}, f"drawn to {out}")
 
 
-def _evaluation(model: Any, data: Data, run: Running) -> Evaluation:
+def _check_usage(kind: str, data: Data, show: list[str] | None) -> None:
+    if bool(data.data) != (kind in _OF_EVALUATIONS):
+        needs = "needs DATA" if kind in _OF_EVALUATIONS else "is drawn of the model alone, without DATA"
+        raise bad_usage(f"{kind} {needs}.")
+    if show and kind not in _WITH_SHOW:
+        raise bad_usage(f"--show is not for {kind}.")
+
+
+def use_no_windows() -> None:
+    """Choose the backend of matplotlib that draws to memory.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message says how to install it.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'streamgda[plot]'") from error
+    matplotlib.use("Agg")
+
+
+def _evaluate(model: Any, data: Data, run: Running) -> Evaluation:
     from streamgda import evaluate
 
-    with run.scheduler_options() as where:
-        return evaluate(model, data.labelled(model.statistics_.feature_names), **where)
+    with run.scheduler_options() as options:
+        return evaluate(model, data.labelled(model.statistics_.feature_names), **options)
+
+
+def figure_of(kind: str, subject: Any, show: list[str] | None) -> Figure:
+    """The figure of a model or an evaluation.
+
+    Parameters
+    ----------
+    kind : str
+        Which display.
+    subject : estimator or Evaluation
+        What it draws.
+    show : list of str or None
+        The features or classes to show.
+    """
+    from streamgda import plotting
+
+    if kind == "calibration":
+        return _calibration(subject, show)
+    displays: dict[str, Any] = {
+        "regions": plotting.DecisionRegionsDisplay.from_estimator,
+        "projection": plotting.LinearProjectionDisplay.from_estimator,
+        "confusion": plotting.ConfusionMatrixDisplay.from_evaluation,
+        "roc": plotting.RocCurveDisplay.from_evaluation,
+        "precision-recall": plotting.PrecisionRecallDisplay.from_evaluation,
+    }
+    figure: Figure = displays[kind](subject, **_chosen(kind, subject, show)).figure_
+    return figure
+
+
+def _chosen(kind: str, subject: Any, show: list[str] | None) -> dict[str, Any]:
+    if show is None:
+        return {}
+    return {"features": _features(subject, show)} if kind == "regions" else {"labels": _labels(subject, show)}
+
+
+def _features(model: Any, show: list[str]) -> list[int | str]:
+    """Features by name; by position, if the model knows no names."""
+    if hasattr(model, "feature_names_in_"):
+        return [*show]
+    return [int(feature) if feature.isdecimal() else feature for feature in show]
+
+
+def _labels(evaluation: Evaluation, show: list[str]) -> list[Any]:
+    """The labels that are printed as these names."""
+    printed = {str(label): label for label in evaluation.classes.tolist()}
+    return [printed.get(name, name) for name in show]
+
+
+def _calibration(evaluation: Evaluation, show: list[str] | None) -> Figure:
+    """The curves of several classes on the same axes."""
+    from streamgda.plotting import CalibrationDisplay
+
+    classes = evaluation.classes.tolist()
+    labels = _labels(evaluation, show) if show else classes[1:] if len(classes) == 2 else classes
+    axes: Any = None
+    for label in labels:
+        axes = CalibrationDisplay.from_evaluation(evaluation, label, ax=axes).ax_
+    figure: Figure = axes.figure
+    return figure

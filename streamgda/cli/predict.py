@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from streamgda.cli.errors import interruptible
-from streamgda.cli.options import Data, some_of, split_names, to_score
+from streamgda.cli.options import Data, some_of, split_names, to_predict
 from streamgda.cli.outputs import check_apart
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import counted, loaded_model
+from streamgda.cli.saved import counted, load_model
 
 
 @click.command()
-@click.argument("model", metavar="MODEL")
-@to_score
+@click.argument("saved_in", metavar="MODEL")
+@to_predict
 @click.option(
     "--out",
     required=True,
@@ -29,7 +29,7 @@ from streamgda.cli.saved import counted, loaded_model
     callback=some_of("label", "probabilities", "log_density", "distance"),
     default="label,probabilities",
     show_default=True,
-    help="What to write: some of label, probabilities, log_density, distance.",
+    help="Some of label, probabilities, log_density, distance.",
 )
 @click.option(
     "--keep",
@@ -39,13 +39,12 @@ from streamgda.cli.saved import counted, loaded_model
 )
 @running_options
 def predict(
-    model: str, data: Data, out: str, columns: list[Any], keep: list[str] | None, run: Running
+    saved_in: str, data: Data, out: str, columns: list[Any], keep: list[str] | None, run: Running
 ) -> None:
     """Score data of any size with a saved model.
 
-    DATA is as for fit, but needs no labels. Rows and their order are those of the input. The
-    predictions are written part by part, each when it is whole; interrupted, the same command goes on where
-    it stopped.
+    DATA is as for fit, but needs no labels. There is one row of predictions for each row of the input, in its
+    order. They are written part by part; after an interruption the same command goes on where it stopped.
 
     \b
     Examples:
@@ -55,15 +54,16 @@ def predict(
     """
     from streamgda import predict_dataset
 
-    trained = loaded_model(model, data)
-    source = data.unlabelled(trained.statistics_.feature_names)
+    model = load_model(saved_in, data)
+    source = data.unlabelled(model.statistics_.feature_names)
     check_apart(out if out.rstrip("/").endswith(".zarr") else f"{out}/part.parquet", source)
     remains = f"what is finished stays in {out}, and the same command goes on"
-    with interruptible(remains), run.scheduler_options() as where:
-        written = predict_dataset(trained, source, out, columns=columns, keep=keep or (), **where)
+    with interruptible(remains), run.scheduler_options() as options:
+        written = predict_dataset(model, source, out, columns=columns, keep=keep or (), **options)
     dropped = f" ({written.n_dropped:,} dropped)" if written.n_dropped else ""
     found = f", {written.n_found:,} of them from before" if written.n_found else ""
+    rows, parts = counted(written.n_rows, "row"), counted(written.n_parts, "part")
     run.report(
         {**asdict(written), "out": out},
-        f"{written.n_rows:,} rows{dropped} in {counted(written.n_parts, 'part')}{found}\nwritten to {out}",
+        f"{rows}{dropped} in {parts}{found}\nwritten to {out}",
     )

@@ -21,23 +21,23 @@ from streamgda.cli.running import Running, running_options
     type=click.Choice(["full", "tied", "diag"]),
     default="full",
     show_default=True,
-    help="What the ledger keeps: full serves all models, tied lda, diag nb.",
+    help="The scatter that the ledger keeps: full serves all models, tied lda, diag nb.",
 )
 @click.option("--fourth-moments", is_flag=True, help="Keep what --shrinkage auto needs.")
 @click.option("--exact", is_flag=True, help="Exact sums: files that go or change leave no trace.")
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and do nothing.")
-@click.option("--out", metavar="FILE", help="Save a model of all the files that are held.  [default: none]")
+@click.option("--out", metavar="FILE", help="Save a model of all the files of the ledger.  [default: none]")
 @model_options(default=None)
 @running_options
 def refresh(
-    ledger: str, data: Data, wanted: ModelOptions, dry_run: bool, out: str | None, run: Running, **kept: Any
+    ledger: str, data: Data, model: ModelOptions, dry_run: bool, out: str | None, run: Running, **kept: Any
 ) -> None:
     """Keep up with a dataset whose files come, change and go.
 
-    LEDGER is a folder, made when there is none, that keeps small statistics of each file of DATA, which are
-    Parquet files as for fit. Only files that are new or have changed are read, those that are gone are
-    dropped, and the report says how far the new rows lie from the old. Killed or interrupted, a refresh has
-    changed nothing; the next one goes on.
+    LEDGER is a folder of small statistics, one entry for each file of DATA; it is made if there is none.
+    DATA are Parquet files as for fit. Files that are new or have changed are read, those that are gone are
+    dropped, and the report says how far the new rows lie from the old. A refresh that is killed or
+    interrupted changes nothing; the next one goes on.
 
     \b
     Example, for every night:
@@ -45,20 +45,20 @@ def refresh(
     """
     from streamgda import StatisticsLedger
 
-    wanted.check()
-    if (out is None) != (wanted.model is None) or (out is not None and dry_run):
+    model.check()
+    if (out is None) != (model.model is None) or (out is not None and dry_run):
         raise bad_usage("--out and --model go together, without --dry-run.")
     source = data.labelled()
     if out is not None:
         check_replaceable(out)
         check_apart(out, source)
-    statistics = StatisticsLedger(ledger, **kept)
+    held = StatisticsLedger(ledger, **kept)
     with (
         interruptible("the ledger is as it was, and the next refresh goes on"),
-        run.scheduler_options() as where,
+        run.scheduler_options() as options,
     ):
-        report = statistics.refresh(source, dry_run=dry_run, **where)
+        report = held.refresh(source, dry_run=dry_run, **options)
     run.output({**asdict(report), "read": report.read, "out": out}, str(report))
     if out is not None:
-        wanted.build(statistics.statistics()).save(out)
+        model.build(held.statistics()).save(out)
         run.note(f"saved in {out}")

@@ -1,4 +1,4 @@
-"""How a command runs and reports: scheduler, progress, JSON or text, and what is said at all."""
+"""The options that say where a pass runs and how a command reports."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ import click
 from streamgda.cli.errors import DEBUG
 from streamgda.cli.options import bundled
 
-_OF_THIS_MACHINE = ("threads", "synchronous", "processes")
+_LOCAL_SCHEDULERS = ("threads", "synchronous", "processes")
 
 _SECONDS_TO_CONNECT = 5
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """What is said on stdout: one JSON document, or text; errors and progress go to stderr."""
+    """Write to stdout: one JSON document, or text. Errors and progress go to stderr."""
 
     as_json: bool
     quiet: bool
 
     def output(self, document: Mapping[str, Any], text: str) -> None:
-        """Say what the command is for."""
+        """Write the result that the command is run for."""
         click.echo(json.dumps(_plain(document), indent=2, allow_nan=False) if self.as_json else text)
 
     def note(self, text: str) -> None:
-        """Say what the command did besides, to people."""
+        """Write something more for people; not with --json or --quiet."""
         if not (self.as_json or self.quiet):
             click.echo(text)
 
     def report(self, document: Mapping[str, Any], text: str) -> None:
-        """Say what the command did; the text of it not where quiet is asked for."""
+        """Write what the command did; as text, not with --quiet."""
         if self.as_json or not self.quiet:
             self.output(document, text)
 
 
 @dataclass(frozen=True)
 class Running(Reporting):
-    """Where a pass runs, and whether it shows how far it has come."""
+    """Where a pass runs, and whether it shows progress."""
 
     scheduler: str | None
     progress: bool | None
 
     @contextmanager
     def scheduler_options(self) -> Iterator[dict[str, Any]]:
-        """What the library's functions take: the scheduler, or the client of a cluster; and progress."""
+        """The arguments `scheduler` and `progress` of the library; a client is closed at the end."""
         shown = sys.stderr.isatty() if self.progress is None else self.progress
         options = {"scheduler": self.scheduler, "progress": shown and not self.quiet}
-        if self.scheduler is None or self.scheduler in _OF_THIS_MACHINE:
-            with _workers_that_leave_interrupts_to_us():
+        if self.scheduler is None or self.scheduler in _LOCAL_SCHEDULERS:
+            with _processes_ignoring_interrupts():
                 yield options
         else:
             from distributed import Client
@@ -65,8 +65,8 @@ class Running(Reporting):
 
 
 @contextmanager
-def _workers_that_leave_interrupts_to_us() -> Iterator[None]:
-    """Let Ctrl-C, which goes to all processes of a terminal, end in one message instead of many."""
+def _processes_ignoring_interrupts() -> Iterator[None]:
+    """Let this process alone handle Ctrl-C, which a terminal sends to worker processes too."""
     import dask
 
     with dask.config.set({"multiprocessing.initializer": _ignore_interrupts}):
@@ -80,7 +80,7 @@ def _ignore_interrupts() -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: NumPy's values as Python's, and null for what is not finite."""
+    """Convert a value for JSON: NumPy's to Python's, and what is not finite to null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -91,10 +91,10 @@ def _plain(value: Any) -> Any:
 
 
 def _scheduler(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is None or value in _OF_THIS_MACHINE or ":" in value:
+    if value is None or value in _LOCAL_SCHEDULERS or ":" in value:
         return value
     raise click.BadParameter(
-        f"{value!r} is none of {', '.join(_OF_THIS_MACHINE)}, and no address such as tcp://host:8786."
+        f"{value!r} is none of {', '.join(_LOCAL_SCHEDULERS)}, and no address such as tcp://host:8786."
     )
 
 
@@ -115,7 +115,7 @@ _REPORTING = [
     ),
 ]
 
-_WHERE = [
+_SCHEDULING = [
     click.option(
         "--scheduler",
         metavar="ADDRESS",
@@ -132,4 +132,4 @@ _WHERE = [
 
 reporting_options = bundled("run", Reporting, _REPORTING)
 
-running_options = bundled("run", Running, [*_WHERE, *_REPORTING])
+running_options = bundled("run", Running, [*_SCHEDULING, *_REPORTING])

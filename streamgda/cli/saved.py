@@ -1,35 +1,67 @@
-"""What is in statistics or a model, as a document and as text."""
+"""Load and describe saved models and statistics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from streamgda.statistics.base import Statistics
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import click
 
-from streamgda.cli.options import NAMES, Data
+from streamgda.cli.options import MODELS, Data
+
+if TYPE_CHECKING:
+    from streamgda.estimators.classifier import GaussianClassifier
+    from streamgda.statistics.base import Statistics
+
+Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
 _MOST_CLASSES = 20
 
 _MOST_FEATURES = 10
 
 
-def statistics_of(saved: Any) -> Statistics:
-    """The statistics of a model, or statistics as they are."""
+def load_model(path: str, data: Data | None = None) -> GaussianClassifier[Any]:
+    """Load a model, and let it treat missing values as the options of the data say.
+
+    Raises
+    ------
+    ValueError
+        If the file holds statistics, from which a model has yet to be made.
+    """
+    from streamgda import load
+
+    model = load(path)
+    if not is_model(model):
+        raise ValueError(
+            f"{path} holds statistics and no model; make one of them: "
+            f"streamgda merge {path} --model qda --out FILE"
+        )
+    if data is not None and data.missing is not None:
+        model.set_params(missing="marginal" if data.missing == "marginal" else "raise")
+    return model
+
+
+def is_model(saved: Saved) -> TypeGuard[GaussianClassifier[Any]]:
+    """Whether this is a model, and not statistics."""
+    return hasattr(saved, "statistics_")
+
+
+def statistics_of(saved: Saved) -> Statistics:
+    """The statistics of a model; statistics themselves."""
     statistics: Statistics = getattr(saved, "statistics_", saved)
     return statistics
 
 
-def document_of(saved: Any) -> dict[str, Any]:
-    """What is known of statistics or a model, in plain values."""
+# ---------------------------------------------------------------------- what it holds
+
+
+def document_of(saved: Saved) -> dict[str, Any]:
+    """Describe a model or statistics in plain values, for JSON."""
     statistics = statistics_of(saved)
     sums = zip(statistics.classes, statistics.counts, statistics.weights, strict=True)
     return {
         "kind": type(saved).__name__,
-        "parameters": saved.get_params() if saved is not statistics else {},
+        "parameters": _parameters(saved),
         "covariance_type": statistics.covariance_type,
         "fourth_moments": statistics.has_fourth_moments,
         "exact": statistics.exact,
@@ -41,37 +73,43 @@ def document_of(saved: Any) -> dict[str, Any]:
     }
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things, in words."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def summary_of(saved: Any) -> str:
-    """One line on statistics or a model."""
+def summary_of(saved: Saved) -> str:
+    """Describe a model or statistics in one line."""
     statistics = statistics_of(saved)
     dropped = f" ({statistics.n_dropped:,} dropped)" if statistics.n_dropped else ""
     return (
-        f"{type(saved).__name__}: {statistics.n_rows:,} rows{dropped}, "
-        f"{len(statistics.classes):,} classes, {statistics.n_features:,} features"
+        f"{type(saved).__name__}: {counted(statistics.n_rows, 'row')}{dropped}, "
+        f"{counted(len(statistics.classes), 'class')}, {counted(statistics.n_features, 'feature')}"
     )
 
 
-def text_of(saved: Any) -> str:
-    """What is known of statistics or a model, to be read."""
+def text_of(saved: Saved) -> str:
+    """Describe a model or statistics in several lines."""
     statistics = statistics_of(saved)
+    parameters = [f"{name}={value}" for name, value in _parameters(saved).items()]
     held = [f"{statistics.covariance_type} covariance"]
     held += ["fourth moments"] if statistics.has_fourth_moments else []
     held += ["exact sums"] if statistics.exact else []
-    lines = [
-        summary_of(saved),
-        ", ".join(held),
-        f"features: {_features(statistics)}",
-        "",
-        _classes(statistics),
-    ]
-    if saved is not statistics:
-        lines.insert(1, f"parameters: {', '.join(f'{k}={v}' for k, v in saved.get_params().items())}")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            summary_of(saved),
+            *([f"parameters: {', '.join(parameters)}"] if parameters else []),
+            ", ".join(held),
+            f"features: {_features(statistics)}",
+            "",
+            _classes(statistics),
+        ]
+    )
+
+
+def counted(number: int | None, noun: str) -> str:
+    """A number and its noun, in the plural where it is not one."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number or 0:,} {noun if number == 1 else plural}"
+
+
+def _parameters(saved: Saved) -> dict[str, Any]:
+    return saved.get_params() if is_model(saved) else {}
 
 
 def _features(statistics: Statistics) -> str:
@@ -92,38 +130,20 @@ def _classes(statistics: Statistics) -> str:
     return shown + (f"\n... and {more:,} more classes" if more > 0 else "")
 
 
-def loaded_model(path: str, data: Data | None = None) -> Any:
-    """A saved model, which takes rows with missing values as the options of the data say.
-
-    Raises
-    ------
-    ValueError
-        If statistics are saved there, of which a model has yet to be made.
-    """
-    from streamgda import load
-
-    model = load(path)
-    if model is statistics_of(model):
-        raise ValueError(
-            f"{path} holds statistics and no model; make one of them: "
-            f"streamgda merge {path} --model qda --out FILE"
-        )
-    if data is not None and data.missing is not None:
-        model.set_params(missing="marginal" if data.missing == "marginal" else "raise")
-    return model
+# ---------------------------------------------------------------------- whether it can predict
 
 
-def verdicts_on(saved: Any) -> dict[str, str | None]:
-    """Why a model cannot predict, or each kind of model cannot be made of statistics; None where it can."""
+def faults_of(saved: Saved) -> dict[str, str | None]:
+    """Why a model cannot predict, or why each kind of model cannot be made of statistics; None if it can."""
     import streamgda
     from streamgda.scoring.inference import check_model
 
-    if saved is not statistics_of(saved):
-        return {type(saved).__name__: _fault_of(check_model, saved)}
-    return {name: _fault_of(getattr(streamgda, name).from_statistics, saved) for name in NAMES.values()}
+    if is_model(saved):
+        return {type(saved).__name__: _fault(check_model, saved)}
+    return {name: _fault(getattr(streamgda, name).from_statistics, saved) for name in MODELS.values()}
 
 
-def _fault_of(make: Callable[[Any], object], saved: Any) -> str | None:
+def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
     try:
         make(saved)
     except ValueError as error:
@@ -131,10 +151,8 @@ def _fault_of(make: Callable[[Any], object], saved: Any) -> str | None:
     return None
 
 
-def warn_of_faults(saved: Any) -> None:
-    """Say that a model which was saved cannot predict yet."""
-    if saved is statistics_of(saved):
-        return
-    for fault in verdicts_on(saved).values():
+def warn_of_faults(saved: Saved) -> None:
+    """Warn that a model which was saved cannot predict yet."""
+    for fault in faults_of(saved).values() if is_model(saved) else ():
         if fault is not None:
             click.echo(f"Warning: it cannot predict yet: {fault}", err=True)

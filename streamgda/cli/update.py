@@ -7,7 +7,7 @@ import click
 from streamgda.cli.options import Data, to_learn_more
 from streamgda.cli.outputs import check_apart, check_replaceable
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_faults
+from streamgda.cli.saved import counted, document_of, statistics_of, summary_of, warn_of_faults
 
 
 @click.command()
@@ -18,9 +18,9 @@ from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_
 def update(saved_in: str, data: Data, out: str | None, run: Running) -> None:
     """Let a saved model learn from more data.
 
-    So do saved statistics. The model is then that of one fit of all the data. It is replaced in one piece
-    when it has learnt, and stays as it was if anything goes wrong. What it has learnt already would count
-    twice; to keep up with files that come, change and go, use refresh.
+    Saved statistics can be updated too. The result is the model of one fit to all the data. The file is
+    replaced in one piece at the end, and stays as it was after an error. Data that the model has learnt
+    before would count twice; to keep up with files that come, change and go, use refresh.
 
     \b
     Example:
@@ -34,14 +34,19 @@ def update(saved_in: str, data: Data, out: str | None, run: Running) -> None:
     check_replaceable(out)
     source = data.labelled(statistics.feature_names)
     check_apart(out, source)
-    kind = {"fourth_moments": statistics.has_fourth_moments, "exact": statistics.exact}
-    with run.scheduler_options() as where:
-        new = accumulate(source, statistics.covariance_type, **kind, **where)
+    with run.scheduler_options() as options:
+        new = accumulate(
+            source,
+            statistics.covariance_type,
+            fourth_moments=statistics.has_fourth_moments,
+            exact=statistics.exact,
+            **options,
+        )
     statistics.merge(new)
     saved.save(out)
     warn_of_faults(saved)
     learnt = {"rows_learnt": new.n_rows, "rows_dropped": new.n_dropped}
     run.report(
         {**document_of(saved), **learnt, "out": out},
-        f"{new.n_rows:,} rows learnt\n{summary_of(saved)}\nsaved in {out}",
+        f"{counted(new.n_rows, 'row')} learnt\n{summary_of(saved)}\nsaved in {out}",
     )
