@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -403,6 +404,33 @@ def test_sql_reads_the_whole_ledger(data, ledger):
     assert duckdb.sql(query).fetchall() == list(zip(state.classes, state.counts, strict=True))
     for entry in Path(ledger.path, "entries").iterdir():
         assert isinstance(load(entry), ClassStatistics)
+
+
+# ---------------------------------------------------------------------- format 1, for ever
+
+
+@pytest.mark.parametrize(
+    ("name", "filters", "scatter"),
+    [
+        ("whole", None, [[0.421875, 0.625], [0.625, 1.0]]),
+        ("filtered", [("u", "<", 0.75)], [[0.03125, 0], [0, 0]]),
+    ],
+)
+def test_a_ledger_of_format_1_goes_on(tmp_path, name, filters, scatter):
+    """Its entries are known again, with the manifest and without it."""
+    shutil.copytree(Path(__file__).parent / "data" / "format-1-ledgers", tmp_path / "home")
+    for day in (1, 2):
+        stamp = (EPOCH + day * DAY).timestamp()
+        os.utime(tmp_path / "home" / "data" / f"day={day}" / "0.parquet", (stamp, stamp))
+    ledger = StatisticsLedger(tmp_path / "home" / name)
+    source = scan(tmp_path / "home" / "data", features=["u", "v"], filters=filters)
+    before = everything(Path(ledger.path, "entries"))
+    assert len(ledger.refresh(source).reused) == 2
+    np.testing.assert_allclose(ledger.statistics().scatter[0], scatter, rtol=1e-12)
+    Path(ledger.path, "manifest.parquet").unlink()
+    assert ledger.refresh(source).rows_held == ledger.statistics().n_rows
+    assert everything(Path(ledger.path, "entries")) == before
+    assert ledger.statistics(where=[("day", "=", 2)]).n_rows == (3 if filters is None else 2)
 
 
 # ---------------------------------------------------------------------- what goes wrong

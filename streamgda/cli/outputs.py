@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,13 +62,8 @@ def check_apart(path: str, source: Any) -> None:
 
 def write_atomically(path: str, content: bytes) -> None:
     """Write a file under a temporary name, and rename it when it is complete."""
-    from streamgda.storage.tables import TEMPORARY
+    from streamgda.storage.atomic import replacing
+    from streamgda.storage.filesystems import resolve
 
-    place = Path(path).expanduser()
-    unfinished = place.with_name(f".{place.name}.{uuid.uuid4().hex}{TEMPORARY}")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(place)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    with replacing(*resolve(path)) as file:
+        file.write(content)

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.ledger.manifest import FileRecord
-from streamgda.ledger.names import digest, is_entry
+from streamgda.ledger.names import is_entry
 from streamgda.sources.base import InputFile
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.saved import state_of
 from streamgda.storage import tables
+from streamgda.storage.digests import digest
 from streamgda.storage.filesystems import Version, is_object_store, listing, reaching
 
 _READERS = 16  # an object store answers many requests in the time of one

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,8 +9,9 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from streamgda.sources.base import InputFile
+from streamgda.storage.atomic import finished_name
+from streamgda.storage.digests import digest
 from streamgda.storage.filesystems import children
-from streamgda.storage.tables import TEMPORARY
 
 MANIFEST = "manifest.parquet"
 
@@ -23,8 +22,6 @@ ENTRIES = "entries"
 LOCK = ".lock"
 
 _ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
-
-_UNFINISHED = rf"\.[0-9a-f]{{32}}{re.escape(TEMPORARY)}"
 
 
 def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
@@ -38,11 +35,6 @@ def fold_name(entries: Iterable[str]) -> str:
     return f"fold-{digest(sorted(entries), 16)}.parquet"
 
 
-def digest(values: Any, size: int) -> str:
-    """A hash of plain values, of `size` bytes, in hexadecimal digits."""
-    return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=size).hexdigest()
-
-
 def is_entry_name(name: object) -> bool:
     """Whether a name is one that `entry_name` or `fold_name` makes: never that of another kind of file."""
     return isinstance(name, str) and re.fullmatch(_ENTRY, name) is not None
@@ -50,12 +42,12 @@ def is_entry_name(name: object) -> bool:
 
 def is_entry(name: str) -> bool:
     """Whether a file among the entries is one, or what a crash left of writing one."""
-    return re.fullmatch(f"{_ENTRY}(?:{_UNFINISHED})?", name) is not None
+    return is_entry_name(finished_name(name) or name)
 
 
 def is_unfinished(name: str) -> bool:
     """Whether a file in the ledger's own folder is what a crash left of writing the manifest or the total."""
-    return re.fullmatch(f"(?:{re.escape(MANIFEST)}|{re.escape(TOTAL)}){_UNFINISHED}", name) is not None
+    return finished_name(name) in {MANIFEST, TOTAL}
 
 
 def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path as LocalPath
 from typing import Any
 
 import numpy as np
@@ -20,19 +17,11 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.storage.filesystems import (
-    Path,
-    is_local,
-    is_object_store,
-    one_line,
-    reaching,
-    resolve,
-    unwrapped,
-)
+from streamgda.storage.atomic import replacing
+from streamgda.storage.digests import canonical_json
+from streamgda.storage.filesystems import Path, one_line, reaching, resolve
 
 FORMAT_VERSION = 1
-
-TEMPORARY = ".unfinished"
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -47,76 +36,26 @@ _KEY = b"streamgda"
 def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: Any = None) -> None:
     """Write a table and its metadata: wholly, or, where it raises, not at all.
 
-    A file is written under a temporary name beside its place (a local one is then flushed to the disk) and
-    renamed. An object of an object store is put where it belongs, since it appears at once or not at all.
-
     Raises
     ------
     OSError
         If it cannot be written. What stood at the path before is still there.
     """
-    where, name = unwrapped(*resolve(path, filesystem))
-    document = json.dumps({"format_version": FORMAT_VERSION, **metadata}, default=_plain)
+    where, name = resolve(path, filesystem)
+    document = canonical_json({"format_version": FORMAT_VERSION, **metadata})
     table = table.replace_schema_metadata({_KEY: document.encode()})
     try:
-        if is_local(where):
-            _write_and_rename(LocalPath(name), table)
-        elif is_object_store(where):
-            _put(where, name, table)
-        else:
-            _put_and_move(where, name, table)
+        with replacing(where, name, in_memory=True) as file:
+            _write_parquet(table, file)
     except MemoryError:
         raise
     except Exception as error:  # every store has its own
         raise OSError(f"cannot write {path}: {one_line(error)}; what was there before is kept") from error
 
 
-def _temporary(name: str) -> str:
-    return f"{name}.{uuid.uuid4().hex}{TEMPORARY}"
-
-
-def _write_and_rename(path: LocalPath, table: pa.Table) -> None:
-    unfinished = path.with_name(_temporary(path.name))
-    try:
-        with unfinished.open("xb") as file:
-            _write_parquet(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _put(where: pafs.FileSystem, name: str, table: pa.Table) -> None:
-    buffer = pa.BufferOutputStream()
-    _write_parquet(table, buffer)
-    with where.open_output_stream(name, compression=None) as stream:
-        stream.write(buffer.getvalue())
-
-
-def _put_and_move(where: pafs.FileSystem, name: str, table: pa.Table) -> None:
-    unfinished = _temporary(name)
-    try:
-        _put(where, unfinished, table)
-        where.move(unfinished, name)
-    except BaseException:
-        with suppress(OSError):
-            where.delete_file(unfinished)
-        raise
-
-
 def _write_parquet(table: pa.Table, file: Any) -> None:
     # Digits of float64 do not compress, and a dictionary of them is larger than they are.
     pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's arrays and scalars as JSON's lists and numbers."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"a value of type {type(value).__name__} cannot be saved: {value!r}")
 
 
 # ---------------------------------------------------------------------- reading

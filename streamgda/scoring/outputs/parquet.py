@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from os import PathLike
@@ -18,16 +16,14 @@ import pyarrow.parquet as pq
 
 from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of, schema_of
 from streamgda.sources.base import FileSource, ScorableSplit, Source
+from streamgda.storage.atomic import finished_name, replacing
 from streamgda.storage.filesystems import fsspec_of, resolve
-from streamgda.storage.tables import TEMPORARY
 
 _KEY = b"streamgda.prediction"
 
 _FOOTER_READERS = 16
 
 _PART = re.compile(r"part-\d{5,}\.parquet")
-
-_UNFINISHED = re.compile(rf"\.{_PART.pattern}\.[0-9a-f]{{32}}{re.escape(TEMPORARY)}")
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class ParquetOutput(Output[Part]):
         fingerprints = {part.name: part.fingerprint for part in parts}
         self.filesystem.create_dir(self.path, recursive=True)
         names = self._names()
-        unfinished = [name for name in names if _UNFINISHED.fullmatch(name)]
+        unfinished = [name for name in names if _PART.fullmatch(finished_name(name) or "")]
         visible = [name for name in names if not name.startswith((".", "_"))]
         with ThreadPoolExecutor(_FOOTER_READERS) as readers:
             found = dict(zip(visible, readers.map(self._look_at, visible), strict=True))
@@ -93,27 +89,17 @@ class ParquetOutput(Output[Part]):
 
     def write(self, part: Part, tables: Iterable[pa.Table]) -> int:
         """Write a part under a hidden name, and rename it when it is whole."""
-        unfinished = f"{self.path}/.{part.name}.{uuid.uuid4().hex}{TEMPORARY}"
-        try:
-            n_rows = self._write_file(unfinished, part.fingerprint, tables)
-            self.filesystem.move(unfinished, f"{self.path}/{part.name}")
-        except BaseException:
-            with suppress(OSError):
-                self.filesystem.delete_file(unfinished)
-            raise
-        return n_rows
+        with replacing(self.filesystem, f"{self.path}/{part.name}") as file:
+            return self._write_file(file, part.fingerprint, tables)
 
-    def _write_file(self, path: str, fingerprint: str, tables: Iterable[pa.Table]) -> int:
+    def _write_file(self, file: pa.NativeFile, fingerprint: str, tables: Iterable[pa.Table]) -> int:
         tables = iter(tables)
         first = next(tables, self.schema.empty_table())  # a file without rows is a part too
         marked = first.schema.with_metadata({_KEY: fingerprint})
         tables = chain([first], tables)
         del first  # or it would be held to the end
         n_rows = 0
-        with (
-            self.filesystem.open_output_stream(path, compression=None) as file,
-            pq.ParquetWriter(file, marked, use_dictionary=_repetitive(marked)) as writer,
-        ):
+        with pq.ParquetWriter(file, marked, use_dictionary=_repetitive(marked)) as writer:
             for table in tables:
                 writer.write_table(table.replace_schema_metadata(marked.metadata).cast(marked))
                 n_rows += table.num_rows

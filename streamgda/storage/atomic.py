@@ -1,0 +1,89 @@
+"""Write a file wholly or not at all: under a temporary name first, and renamed when it is whole.
+
+The temporary name is hidden, lies in the same folder and ends in ``.unfinished``. Only a crash leaves such a
+file behind; `finished_name` tells whose it is, so that the next run can delete it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path as LocalPath
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from streamgda.storage.filesystems import is_local, is_object_store, unwrapped
+
+_SUFFIX = ".unfinished"
+
+_UNFINISHED = re.compile(rf"\.?(?P<finished>.+)\.[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
+
+
+@contextmanager
+def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False) -> Iterator[pa.NativeFile]:
+    """Open a new file for writing, which takes the place of `path` once the block ends without an error.
+
+    A local file is flushed to the disk before it is renamed, so that a loss of power cannot leave a torn one.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+        Where the file is.
+    path : str
+        The file's name there. Until the end of the block, what stood there before still does.
+    in_memory : bool, default=False
+        Whether the content is small enough to be collected in memory. An object of an object store is then
+        put in one request, without a temporary one: it appears as a whole anyhow.
+
+    Yields
+    ------
+    pyarrow.NativeFile
+        A stream of bytes. It is closed when the block ends.
+    """
+    filesystem, path = unwrapped(filesystem, path)
+    if in_memory and is_object_store(filesystem):
+        buffer = pa.BufferOutputStream()
+        yield buffer
+        with filesystem.open_output_stream(path, compression=None) as stream:
+            stream.write(buffer.getvalue())
+        return
+    unfinished = _unfinished_name(path)
+    try:
+        with filesystem.open_output_stream(unfinished, compression=None) as stream:
+            yield stream
+        if is_local(filesystem):
+            _flush_to_disk(unfinished)
+            LocalPath(unfinished).replace(path)
+        else:
+            filesystem.move(unfinished, path)
+    except BaseException:
+        with suppress(OSError):
+            filesystem.delete_file(unfinished)
+        raise
+
+
+def finished_name(name: str) -> str | None:
+    """The name that an unfinished file was to get; None for the name of any other file.
+
+    Examples
+    --------
+    >>> finished_name(f".model.parquet.{'0' * 32}.unfinished")
+    'model.parquet'
+    >>> finished_name("symphony.unfinished")
+    """
+    match = _UNFINISHED.fullmatch(name)
+    return match and match["finished"]
+
+
+def _unfinished_name(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
+
+
+def _flush_to_disk(path: str) -> None:
+    with LocalPath(path).open("rb+") as file:
+        os.fsync(file.fileno())

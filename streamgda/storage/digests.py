@@ -1,0 +1,54 @@
+"""Plain values as JSON and as hashes: equal values have equal ones, on any machine.
+
+Plain values are what JSON holds, and NumPy's scalars and arrays. Hashes stand in saved ledgers and in the
+names of their files, so neither function may ever give another result for the same values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+
+def canonical_json(values: Any) -> str:
+    """Plain values as JSON, with the keys of objects in order.
+
+    Raises
+    ------
+    TypeError
+        If a value is of another type.
+
+    Examples
+    --------
+    >>> canonical_json({"rows": np.int64(2), "means": np.array([0.5, 1.0])})
+    '{"means": [0.5, 1.0], "rows": 2}'
+    """
+    return json.dumps(values, sort_keys=True, default=_plain)
+
+
+def digest(values: Any, size: int = 16) -> str:
+    """A hash of plain values: BLAKE2b of their JSON, `size` bytes as hexadecimal digits.
+
+    A value of another type, such as a date, counts as the text that it is printed as.
+
+    Examples
+    --------
+    >>> digest({"a": 1, "b": [2, 3]}, 4) == digest({"b": (2, 3), "a": np.int64(1)}, 4)
+    True
+    """
+    document = json.dumps(values, sort_keys=True, default=_plain_or_text)
+    return hashlib.blake2b(document.encode(), digest_size=size).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's arrays and scalars as JSON's lists and numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"a value of type {type(value).__name__} cannot be saved: {value!r}")
+
+
+def _plain_or_text(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
