@@ -1,9 +1,9 @@
 """QDA, LDA and naive Bayes side by side, on two features of tumours, benign or malignant.
 
-The three models differ in one thing, the shape of the ellipses: one for each class, one for all, or one
-without tilt. From that follow their boundaries (a conic, a straight line, a conic along the axes), drawn here
-for the breast cancer data that come with scikit-learn, with the ROC and precision-recall curves on the half
-that the models have not seen.
+The three models differ in one thing, the covariance of the classes: QDA gives each class its own, LDA gives
+all classes the same, and naive Bayes gives each class one without correlations. The ellipses show the
+covariances, and the boundaries follow from them: a conic, a straight line, and a conic along the axes. Below
+are the ROC and precision-recall curves on the half of the data that the models have not seen.
 
 Run as ``python textbook_comparison.py [folder]``; it writes textbook_comparison.png.
 """
@@ -22,40 +22,39 @@ from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscrimin
 from streamgda.plotting import DecisionRegionsDisplay, PrecisionRecallDisplay, RocCurveDisplay
 
 MODELS = {
-    "QDA": QuadraticDiscriminantAnalysis,
-    "LDA": LinearDiscriminantAnalysis,
-    "naive Bayes": GaussianNB,
+    "QDA": (QuadraticDiscriminantAnalysis, "a covariance for each class"),
+    "LDA": (LinearDiscriminantAnalysis, "one covariance for all"),
+    "naive Bayes": (GaussianNB, "no correlations"),
 }
 FEATURES = ["mean radius", "mean concave points"]
+PANELS = [[name for name in MODELS for _ in range(2)], ["roc"] * 3 + ["pr"] * 3]
 
 
 def main(folder: Path) -> None:
-    """Fit, judge, print, draw."""
+    """Fit, evaluate, print, draw."""
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     kinds = np.where(y == 1, "benign", "malignant")
     X_train, X_test, y_train, y_test = train_test_split(
         X[FEATURES], kinds, test_size=0.5, stratify=kinds, random_state=0
     )
-    figure, axes = plt.subplot_mosaic(
-        [[*MODELS], ["roc", "pr", "pr"]], figsize=(11, 7.5), layout="constrained"
-    )
+    figure, axes = plt.subplot_mosaic(PANELS, figsize=(12, 7.5), layout="constrained")
     print(f"{'':<12} accuracy  log loss  ROC area  average precision")
-    for name, estimator in MODELS.items():
+    for (name, (estimator, covariance)), colour in zip(MODELS.items(), ["g", "r", "purple"], strict=True):
         model = estimator().fit(X_train, y_train)
-        display = DecisionRegionsDisplay.from_estimator(model, X_test, y_test, ax=axes[name])
-        display.ax_.set_title(name)
-        judged = evaluate(model, X_test, y_test)
-        line = {"label": f"{name} (area {judged.roc_auc[1]:.3f})"}
-        RocCurveDisplay.from_evaluation(judged, ax=axes["roc"], curve_kwargs=line)
-        line = {"label": f"{name} (average precision {judged.average_precision[1]:.3f})"}
-        PrecisionRecallDisplay.from_evaluation(judged, ax=axes["pr"], curve_kwargs=line)
+        DecisionRegionsDisplay.from_estimator(model, X_test, y_test, ax=axes[name])
+        axes[name].set(title=f"{name}: {covariance}", xlim=(7, 28), ylim=(-0.02, 0.2))
+        evaluation = evaluate(model, X_test, y_test)
+        area, precision = evaluation.roc_auc[1], evaluation.average_precision[1]
+        line = {"color": colour, "label": f"{name} (area {area:.3f})"}
+        RocCurveDisplay.from_evaluation(evaluation, ax=axes["roc"], curve_kwargs=line)
+        line = {"color": colour, "label": f"{name} (average precision {precision:.3f})"}
+        PrecisionRecallDisplay.from_evaluation(evaluation, ax=axes["pr"], curve_kwargs=line)
         print(
-            f"{name:<12} {judged.accuracy:8.1%} {judged.log_loss:9.3f} {judged.roc_auc[1]:9.3f} "
-            f"{judged.average_precision[1]:18.3f}"
+            f"{name:<12} {evaluation.accuracy:8.1%} {evaluation.log_loss:9.3f} {area:9.3f} {precision:18.3f}"
         )
-    axes["roc"].set_title("malignant, against benign")
-    axes["pr"].set(title="malignant, against benign", aspect="auto")
-    figure.savefig(folder / "textbook_comparison.png", dpi=80)
+    axes["roc"].set(title="malignant against benign", xlim=(0, 0.5), ylim=(0.7, 1.005), aspect="auto")
+    axes["pr"].set(title="malignant against benign", xlim=(0.5, 1), ylim=(0.5, 1.005), aspect="auto")
+    figure.savefig(folder / "textbook_comparison.png", dpi=90)
 
 
 if __name__ == "__main__":

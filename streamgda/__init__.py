@@ -41,6 +41,8 @@ __all__ = [
     "scan_zarr",
 ]
 
+__docformat__ = "numpy"
+
 __version__ = "0.1.0"
 
 _HOME_OF = {
@@ -68,7 +70,8 @@ def __getattr__(name: str) -> object:
     """Load a public name when it is first used (PEP 562), so that importing the package stays quick."""
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value = getattr(import_module(_HOME_OF[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,9 @@
-"""What is written is run: the README's snippets, the examples, and what it says of importing."""
+"""What is written is run: the snippets of the README and the guides, the examples, the API reference."""
 
 import doctest
+import html
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,40 +21,113 @@ def run(*arguments, **options):
     ).stdout
 
 
+GUIDES = ROOT / "examples" / "guides"
+INDEX = GUIDES / "README.md"
+DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
+
+
+def name_of(document):
+    return str(document.relative_to(ROOT))
+
+
+def assert_shown(printed, written):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.OutputChecker().check_output(written, printed, flags), f"{printed}\nis not\n{written}"
+
+
 def run_session(example):
-    """Run the commands of a session of the shell, and see that each says what is written below it."""
+    """Run the commands of a shell session, and compare what each prints with what is written below it."""
     for command, *expected in map(str.splitlines, example.parsed.split("$ ")[1:]):
-        said = subprocess.run(
+        printed = subprocess.run(
             ["bash", "-c", f'streamgda() {{ {sys.executable} -m streamgda "$@"; }}\n{command}'],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         ).stdout
-        wanted = "\n".join(expected)
-        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-        assert doctest.OutputChecker().check_output(wanted, said, flags), (
-            f"{command}\n{said}\nis not\n{wanted}"
-        )
+        assert_shown(printed, "\n".join(expected))
+
+
+def follow(document, capsys):
+    """Run the snippets of a document as a reader would: in order, in one session and the current folder.
+
+    What a snippet prints must be written in the text block below it.
+    """
+
+    def compare(example):
+        assert_shown(capsys.readouterr().out, example.parsed)
+
+    parsers = [
+        PythonCodeBlockParser(),
+        CodeBlockParser("console", run_session),
+        CodeBlockParser("text", compare),
+    ]
+    parsed = Sybil(parsers).parse(document)
+    parsed.namespace["__name__"] = "__main__"
+    for example in parsed.examples():
+        if example.region.evaluator is not compare:
+            assert not capsys.readouterr().out, f"{document}: output before line {example.line} is not shown"
+        example.evaluate()
+    assert not capsys.readouterr().out, f"{document}: the last output is not shown"
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
-def test_the_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch, capsys):
-    shell = CodeBlockParser("console", run_session)
-    document = Sybil([PythonCodeBlockParser(), shell]).parse(ROOT / "README.md")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    document.namespace["__name__"] = "__main__"
-    examples = list(document.examples())
-    assert len(examples) >= 9
-    assert sum(example.region.evaluator is run_session for example in examples) == 1
-    for example in examples:
-        example.evaluate()
-    printed = capsys.readouterr().out
-    assert "['setosa' 'virginica']" in printed
-    assert "ClassStatistics(covariance_type='full', classes=2, features=2, rows=10000)" in printed
-    assert printed.count("True") == 7
-    assert "PredictionSummary(n_rows=15000, n_parts=3, n_found=0, n_dropped=0)" in printed
+    if document.parent == GUIDES and document != INDEX:
+        follow(INDEX, capsys)  # which writes the data of all guides
+    follow(document, capsys)
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
+
+
+def test_the_index_lists_all_guides():
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", INDEX.read_text()))
+    assert listed == {guide.name for guide in GUIDES.glob("*.md")} - {INDEX.name}
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=name_of)
+def test_links_lead_somewhere(document):
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", document.read_text()):
+        there = document.parent / target if target else document
+        assert there.exists(), target
+        assert not anchor or anchor in anchors_of(there), f"{target}#{anchor}"
+
+
+def anchors_of(document):
+    """The anchors that GitHub gives to the headings."""
+    headings = re.findall(r"^#+ (.*)", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_speeds_of_the_readme_are_those_measured():
+    section = (ROOT / "README.md").read_text().split("## How fast it is")[1].split("\n## ")[0]
+    seconds = re.findall(r"(?<=\| )[\d.]+(?= \|)", section)
+    measured = (ROOT / "bench" / "RESULTS.md").read_text().split("<!-- fit -->")[1].split("<!--")[0]
+    assert len(seconds) > 10
+    assert set(seconds) <= set(re.findall(r"[\d.]+", measured))
+
+
+@pytest.mark.slow
+def test_the_api_reference_has_all_public_names(tmp_path):
+    import streamgda
+    from streamgda import plotting
+
+    run("-W", "error", "-m", "pdoc", "streamgda", "streamgda.plotting", "-o", tmp_path, cwd=ROOT)
+    for module, page in ((streamgda, "streamgda.html"), (plotting, "streamgda/plotting.html")):
+        text = (tmp_path / page).read_text()
+        for name in module.__all__:
+            summary = getattr(module, name).__doc__.splitlines()[0]
+            words = " ".join(re.sub(r"<[^>]+>", "", part_of(text, name)).split())
+            assert " ".join(html.escape(summary, quote=False).replace("`", "").split()) in words, name
+
+
+def part_of(page, name):
+    """The documentation of a name, without its source."""
+    return page.split(f'<section id="{name}">')[1].split("</section>")[0]
 
 
 def test_the_quickstart_reports_three_models(tmp_path):
