@@ -26,8 +26,16 @@ INDEX = GUIDES / "README.md"
 DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
 
 
+SLOW = {"cluster.md", "command-line.md"}  # which start processes
+
+
 def name_of(document):
     return str(document.relative_to(ROOT))
+
+
+def to_follow(document):
+    marks = [pytest.mark.slow] if document.name in SLOW else []
+    return pytest.param(document, marks=marks, id=name_of(document))
 
 
 def assert_shown(printed, written):
@@ -72,7 +80,7 @@ def follow(document, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+@pytest.mark.parametrize("document", map(to_follow, DOCUMENTS))
 def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
