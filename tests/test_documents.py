@@ -80,7 +80,7 @@ def follow(document, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
-@pytest.mark.parametrize("document", map(to_follow, DOCUMENTS))
+@pytest.mark.parametrize("document", [to_follow(document) for document in DOCUMENTS])
 def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
