@@ -19,14 +19,17 @@ import pyarrow.parquet as pq
 import pytest
 from dask.callbacks import Callback
 from distributed import Client, LocalCluster
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import (
     ClassStatistics,
     QuadraticDiscriminantAnalysis,
     StatisticsLedger,
     accumulate,
+    scan_arrow,
     scan_parquet,
 )
+from streamgda.passes.accumulate import accumulate_splits
 from streamgda.sources.base import Source
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
@@ -74,7 +77,7 @@ def test_every_scheduler_and_number_of_workers_gives_the_same_bits(folder, rows,
 
 
 def test_processes_give_the_same_bits(folder):
-    with dask.config.set(num_workers=2):
+    with dask.config.set({"num_workers": 2, "multiprocessing.context": "spawn"}):  # Dask's own default
         assert accumulate(source(folder), scheduler="processes") == accumulate(source(folder))
 
 
@@ -106,6 +109,33 @@ def test_an_error_on_a_cluster_arrives_as_it_was_raised(tmp_path, client):
     for progress in (False, True):
         with pytest.raises(ValueError, match="1.parquet, row group 0, row 1: feature 'x' is NaN"):
             accumulate(scan_parquet(tmp_path, "y"), scheduler=client, progress=progress)
+
+
+def test_blas_has_one_thread_during_a_pass_and_then_as_many_as_before(rows):
+    """So that the bits of products do not depend on the number of cores."""
+    X, y = rows
+    table = pa.table({"x": X[:1000, 0], "y": y[:1000]})
+    seen = []
+
+    def batches():
+        for batch in table.to_batches(max_chunksize=100):
+            seen.extend(blas_threads())
+            yield batch
+
+    def stream():
+        return scan_arrow(pa.RecordBatchReader.from_batches(table.schema, batches()), "y")
+
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        accumulate(stream())
+        accumulate_splits(stream().splits(), ClassStatistics())  # as a worker of a cluster does
+        assert blas_threads() == before
+    assert set(before) == {2}
+    assert set(seen) == {1}
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
 @pytest.mark.slow
