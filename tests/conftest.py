@@ -1,19 +1,42 @@
-"""What several test modules share: where the real data is, a cluster, and Hypothesis' settings."""
+"""What several test modules share: where the real data is, processes, a cluster, and Hypothesis' settings."""
 
 import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest runs a process for each core; before NumPy loads
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not shown
+
+import multiprocessing
 from pathlib import Path
 
+import dask
+import distributed.utils
 import pytest
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
-
-os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not shown
 
 settings.register_profile(
     "default", deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_xdist_auto_num_workers(config):
+    """All tests run in a process for each core; some of them, which are to start at once, in this one."""
+    everything = all(Path(argument).is_dir() for argument in config.args) and not config.option.keyword
+    return None if everything else 0
+
+
+# Dask's processes and the workers of clusters are forked from a server that has imported everything once,
+# instead of importing it each time. Examples, which run in processes of their own, have Dask's default.
+dask.config.set(
+    {"multiprocessing.context": "forkserver", "distributed.worker.multiprocessing-method": "forkserver"}
+)
+distributed.utils.get_mp_context()  # names what distributed preloads, which the next line replaces
+multiprocessing.set_forkserver_preload(
+    ["dask.dataframe", "distributed", "duckdb", "polars", "pyarrow.dataset", "streamgda.cli.main", "zarr"]
+)
 
 
 @pytest.fixture(scope="session")
