@@ -182,9 +182,9 @@ def test_filters_partitions_and_other_filesystems(whole, tmp_path):
     source = scan_parquet(tmp_path / "days", "kind", features=NAMES, filters=[("u", ">", 0.5)])
     model = GaussianNB().fit(source)
     memory = fsspec.filesystem("memory")
-    predict_dataset(model, source, "/scored", keep=["day", "row"], filesystem=memory)
+    predict_dataset(model, source, "/parts", keep=["day", "row"], filesystem=memory)
     scored = pd.concat(
-        pd.read_parquet(memory.open(name)) for name in sorted(memory.ls("/scored", detail=False))
+        pd.read_parquet(memory.open(name)) for name in sorted(memory.ls("/parts", detail=False))
     )
     rows = whole[whole["u"] > 0.5]
     assert scored["row"].tolist() == rows["row"].tolist()
