@@ -6,7 +6,6 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,12 +16,12 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from streamgda.blocks.block import Missing
 from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource, group_into_tasks
 from streamgda.sources.discovery import find_files, lists
 from streamgda.sources.errors import decoding
+from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles, besides_index, check_known, label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.storage.filesystems import Version, current_version, listing
@@ -157,10 +156,8 @@ class ParquetSource(FileSource, ScorableSource):
             default=besides_index(stored),
         )
         self.feature_names, self.target = roles.features, roles.target
-        self._filter = _expression(filters)
-        self._read_options = ReadOptions(
-            dataset.filesystem, roles, self._filter, _referenced(self._filter, dataset.schema)
-        )
+        self._filter = Filter.of(filters, dataset.schema)
+        self._read_options = ReadOptions(dataset.filesystem, roles, self._filter)
         roles.check_types(stored, dataset.files[0])
 
     def __repr__(self) -> str:
@@ -195,7 +192,7 @@ class ParquetSource(FileSource, ScorableSource):
             roles.target,
             roles.features,
             roles.weight,
-            self._filter,
+            self._expression,
             roles.missing,
             folder,
             self._find,
@@ -209,7 +206,7 @@ class ParquetSource(FileSource, ScorableSource):
             "target": roles.target,
             "features": list(roles.features),
             "weight": roles.weight,
-            "filters": None if self._filter is None else str(self._filter),
+            "filters": None if self._filter is None else self._filter.identity,
             "missing": roles.missing,
         }
 
@@ -255,7 +252,11 @@ class ParquetSource(FileSource, ScorableSource):
             return list(readers.map(plan, files))
 
     def _fragments(self) -> list[ds.ParquetFileFragment]:
-        return list(self._dataset.get_fragments(filter=self._filter))
+        return list(self._dataset.get_fragments(filter=self._expression))
+
+    @property
+    def _expression(self) -> ds.Expression | None:
+        return None if self._filter is None else self._filter.expression
 
     def _plan_of_file(
         self, known: ds.ParquetFileFragment, version: Version | None = None
@@ -267,7 +268,7 @@ class ParquetSource(FileSource, ScorableSource):
         version = version or current_version(self._dataset.filesystem, fragment.path)
         with decoding(fragment.path):
             schema, metadata = fragment.physical_schema, fragment.metadata
-            groups = self._row_groups(self._limited(fragment, known))
+        groups = self._row_groups(self._limited(fragment, known))
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check_file(fragment.path, schema, partition)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
@@ -298,11 +299,10 @@ class ParquetSource(FileSource, ScorableSource):
 
     def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups whose statistics do not rule out that the filter lets rows through."""
-        if self._filter is None or (
-            _may_keep_nan(self._filter) and _has_floats(self._read_options.filter_columns)
-        ):
+        if self._filter is None or self._filter.may_keep_nan:
             return [group.id for group in fragment.row_groups]
-        kept = fragment.split_by_row_group(filter=self._filter, schema=self._dataset.schema)
+        with filtering(fragment.path):
+            kept = fragment.split_by_row_group(self._filter.expression, schema=self._dataset.schema)
         return [group.id for part in kept for group in part.row_groups]
 
     def _check_file(self, path: str, schema: pa.Schema, partition: dict[str, Any]) -> None:
@@ -320,44 +320,3 @@ class ParquetSource(FileSource, ScorableSource):
                 return
             if label_kind(kind) != label_kind(first):
                 raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")
-
-
-def _has_floats(schema: pa.Schema) -> bool:
-    return any(pa.types.is_floating(kind) for kind in schema.types)
-
-
-def _may_keep_nan(expression: ds.Expression) -> bool:
-    """Whether a row may pass for its NaN, of which the statistics of a row group do not tell.
-
-    A comparison with NaN is false. So it takes a "not" of some kind, or a function: Arrow prints those.
-    """
-    text = str(expression)
-    functions = set(re.findall(r"(\w+)\(", text)) - {"is_in"}
-    return bool(functions) or "!=" in text or ("is_in" in text and "nan" in text)
-
-
-def _expression(filters: Any) -> ds.Expression | None:
-    if filters is None or isinstance(filters, ds.Expression):
-        return filters
-    return pq.filters_to_expression(filters)
-
-
-def _referenced(expression: ds.Expression | None, schema: pa.Schema) -> pa.Schema:
-    """The columns that an expression speaks of: those without which it cannot be evaluated."""
-    if expression is None:
-        return pa.schema([])
-    try:
-        schema.empty_table().filter(expression)
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"filters: {error}") from error
-    return pa.schema(
-        [field for i, field in enumerate(schema) if not _can_evaluate(expression, schema.remove(i))]
-    )
-
-
-def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
-    try:
-        schema.empty_table().filter(expression)
-    except pa.ArrowInvalid:
-        return False
-    return True

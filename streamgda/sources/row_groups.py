@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from streamgda.blocks.block import Block, RowName
 from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.errors import decoding, opening
+from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.storage.filesystems import Version, current_version
 
@@ -33,14 +33,18 @@ class ReadOptions:
 
     filesystem: pafs.FileSystem
     roles: Roles
-    filter: ds.Expression | None
-    filter_columns: pa.Schema
+    filter: Filter | None
     kept: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read: those with a role, those of the filter, and those to be carried over."""
         return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names, *self.kept)))
+
+    @property
+    def filter_columns(self) -> pa.Schema:
+        """The columns that the filter refers to."""
+        return pa.schema([]) if self.filter is None else self.filter.columns
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class RowGroups(ScorableSplit):
     @property
     def identity(self) -> list[Any]:
         """The file and its version, the row groups and the filter, as plain values."""
-        filtered = None if self.read_options.filter is None else str(self.read_options.filter)
+        filtered = None if self.read_options.filter is None else self.read_options.filter.identity
         return [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
 
     @property
@@ -132,15 +136,14 @@ class RowGroups(ScorableSplit):
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
         if self.read_options.filter is None:
             return batch, rows
+        expression = self.read_options.filter.expression
         table = pa.Table.from_batches([batch]).append_column(_ROW, pa.array(rows))
         for field in self.read_options.filter_columns:
             if field.name in self.partition:
                 values = pa.array([self.partition[field.name]] * len(rows), field.type)
                 table = table.append_column(field, values)
-        try:
-            left = table.filter(self.read_options.filter).select([*batch.schema.names, _ROW]).combine_chunks()
-        except (pa.ArrowException, TypeError) as error:
-            raise ValueError(f"{self.path}: filters: {error}") from error
+        with filtering(self.path):
+            left = table.filter(expression).select([*batch.schema.names, _ROW]).combine_chunks()
         kept = left.column(_ROW).to_numpy()
         batches = left.drop_columns([_ROW]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept

@@ -1,0 +1,132 @@
+"""Filters of a scan: the columns they refer to, what tells two of them apart, and what is wrong with one."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import GaussianNB, StatisticsLedger, accumulate, predict_dataset, scan_parquet
+from streamgda.sources.filters import Filter
+
+TABLE = pa.table({"u": np.arange(100.0), "id": np.arange(100), "y": np.arange(100) % 2})
+MANY, OTHERS = list(range(0, 60, 2)), [*range(0, 20, 2), 21, *range(22, 60, 2)]
+TEXTS = [f"{i:3}" for i in range(30)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    pq.write_table(TABLE, tmp_path / "1.parquet", row_group_size=10)
+    return tmp_path / "1.parquet"
+
+
+def identity(filters, schema=TABLE.schema):
+    return Filter.of(filters, schema).identity
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([("id", "in", MANY)], [("id", "in", OTHERS)]),
+        (pc.field("id").isin(MANY), pc.field("id").isin(OTHERS)),
+        ([("id", "in", [2, 4])], [("id", "in", [2, 5])]),
+        ([("name", "in", ["x" * 200 + "a" + "x" * 200])], [("name", "in", ["x" * 200 + "b" + "x" * 200])]),
+        ([("name", "in", ["a", "b"])], [("name", "in", ['a",\n  "b'])]),
+        ([("id", "<", 2)], [("id", "<", 3)]),
+    ],
+)
+def test_filters_that_let_other_rows_through_are_told_apart(one, other):
+    schema = TABLE.schema.append(pa.field("name", pa.string()))
+    assert identity(one, schema) == identity(one, schema)
+    assert identity(one, schema) != identity(other, schema)
+
+
+def test_the_identity_of_a_filter_is_the_same_in_every_process():
+    code = f"""
+import pyarrow as pa
+from streamgda.sources.filters import Filter
+schema = pa.schema([("id", "int64"), ("u", "float64")])
+print(Filter.of([("id", "in", {MANY}), ("u", ">", 1 / 3)], schema).identity)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == identity([("id", "in", MANY), ("u", ">", 1 / 3)])
+
+
+@pytest.mark.parametrize("filters", [[("id", "<", 5)], [("id", "in", MANY[:20])], pc.field("u") > 0.5])
+def test_the_identity_of_a_short_filter_is_the_text_that_ledgers_hold(filters):
+    expression = filters if isinstance(filters, pc.Expression) else pq.filters_to_expression(filters)
+    assert identity(filters) == str(expression)
+
+
+def test_a_ledger_tells_two_long_filters_apart(path, tmp_path):
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(scan_parquet(path, "y", features=["u"], filters=[("id", "in", MANY)]))
+    again = ledger.refresh(scan_parquet(path, "y", features=["u"], filters=[("id", "in", MANY)]))
+    assert again.rows == 0
+    with pytest.raises(ValueError, match="statistics with filters="):
+        ledger.refresh(scan_parquet(path, "y", features=["u"], filters=[("id", "in", OTHERS)]))
+
+
+def test_predictions_with_another_long_filter_are_made_anew(path, tmp_path):
+    model = GaussianNB().fit(scan_parquet(path, "y", features=["u"]))
+    for chosen, n_found in ((MANY, 0), (MANY, 1), (OTHERS, 0)):
+        source = scan_parquet(path, features=["u"], filters=[("id", "in", chosen)])
+        done = predict_dataset(model, source, tmp_path / "out", columns=["label"], keep=["id"])
+        assert done.n_found == n_found
+        assert pq.read_table(tmp_path / "out")["id"].to_pylist() == chosen
+
+
+def test_nan_among_many_values_finds_rows_that_statistics_do_not_tell_of(tmp_path):
+    z = np.array([5.0, np.nan, 5.0, 1.0, 2.0, np.nan, 6.0, 7.0])
+    table = pa.table({"u": np.arange(8.0), "z": pa.array(z, from_pandas=False), "y": [0, 1] * 4})
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=3)
+    values = [*np.arange(100.0, 120.0), np.nan, *np.arange(200.0, 220.0)]
+    state = accumulate(scan_parquet(tmp_path, "y", features=["u"], filters=pc.field("z").isin(values)))
+    assert (state.n_rows, state.sums.sum()) == (2, 1 + 5)
+
+
+# ---------------------------------------------------------------------- the columns it refers to
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ([("c3", ">", 0)], ["c3"]),
+        ([("c33", ">", 0), ("c3", "in", [1])], ["c3", "c33"]),
+        (pc.field("s", "c1") > 0, ["s"]),
+        (pc.field("t") == "c7", ["t"]),
+        (pc.match_substring(pc.field("t"), "c7") | pc.field("c9").is_null(), ["c9", "t"]),
+    ],
+)
+def test_only_the_columns_that_a_filter_refers_to_are_read(filters, names):
+    fields = [(f"c{i}", pa.int64()) for i in range(5000)]
+    schema = pa.schema([*fields, ("s", pa.struct([("c1", pa.int64())])), ("t", pa.string())])
+    assert Filter.of(filters, schema).columns.names == names
+
+
+def test_a_filter_takes_columns_by_name_and_not_by_position(path):
+    for filters in (pc.field(0) > 1, (pc.field("id") > 3) & (pc.field(0) > 1)):
+        with pytest.raises(ValueError, match="filters: columns go by name, not by position"):
+            scan_parquet(path, "y", features=["u"], filters=filters)
+
+
+@pytest.mark.parametrize(
+    "filters", ["u > 1", [("u",)], 5, [("u", "~", 1)], [], [("u", "in", 5)], pc.field("u") + 1]
+)
+def test_what_is_no_filter_is_refused(path, filters):
+    with pytest.raises(ValueError, match="^filters: "):
+        scan_parquet(path, "y", features=["u"], filters=filters)
+
+
+@pytest.mark.parametrize("value", [1, "1"])
+def test_a_file_whose_column_the_filter_cannot_compare_is_not_called_damaged(tmp_path, value):
+    pq.write_table(TABLE, tmp_path / "1.parquet")
+    pq.write_table(TABLE.set_column(1, "id", pa.array(list(map(str, range(100))))), tmp_path / "2.parquet")
+    with pytest.raises(ValueError, match="filters: .*int64, string") as raised:
+        accumulate(scan_parquet(tmp_path, "y", features=["u"], filters=[("id", ">", value)]))
+    assert "damaged" not in str(raised.value)
+    if value == 1:
+        assert "2.parquet" in str(raised.value)
