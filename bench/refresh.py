@@ -28,7 +28,7 @@ from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.sources.base import InputFile
-from streamgda.storage.filesystems import Version
+from streamgda.storage.versions import Version
 
 PASS = "a pass over all the files: accumulate"
 FIRST = "the first night: refresh an empty ledger"

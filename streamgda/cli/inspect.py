@@ -45,14 +45,14 @@ def inspect(path: str, run: Reporting) -> None:
 
 def _file(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import load
-    from streamgda.storage.filesystems import current_version
+    from streamgda.storage.versions import current_version
 
     return load(path), {"bytes": current_version(filesystem, name).size}
 
 
 def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import StatisticsLedger
-    from streamgda.storage.filesystems import listing
+    from streamgda.storage.versions import listing
 
     files = listing(filesystem, name)
     if not any(file.endswith("/manifest.parquet") for file in files):

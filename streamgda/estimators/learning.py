@@ -211,6 +211,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             If the class of the model, or the type of a parameter, is not one that `load` knows.
         """
         from streamgda.storage import tables
+        from streamgda.storage.columns import to_arrow
 
         check_is_fitted(self)
         name = type(self).__name__
@@ -218,7 +219,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         columns, metadata = self.statistics_.to_columns()
         model = {"name": name, "params": self.get_params(deep=False)}
-        tables.write(path, tables.to_arrow(columns), {**metadata, "model": model}, filesystem)
+        tables.write(path, to_arrow(columns), {**metadata, "model": model}, filesystem)
 
     def _restore(self, statistics: Statistics) -> Self:
         """Take statistics for one's own, even if they do not yet suffice for a prediction."""

@@ -1,1 +1,39 @@
-"""Incremental refresh: a folder of small statistics, one entry per input file, and a list of them."""
+"""Keep the statistics of a dataset of files up to date, and read each file only once.
+
+A ledger is a folder::
+
+    manifest.parquet     which files count, in which versions, and in which entry each one is
+    entries/             the entries: saved statistics, of one file each, or of several folded into one
+    total.parquet        the merged statistics of all the entries; a cache, which may be missing
+    .lock                held during a refresh, on this machine
+
+A refresh lists the files of the source, reads those that are new or have changed, writes an entry for each,
+and then replaces the manifest. That replacement is atomic and is the commit: until then nothing has changed,
+and an entry that the manifest does not name does not count. The name of an entry is a hash of its file's
+path and version and of the read options. So a refresh that follows an interrupted one finds the entries that
+are already there by their names, and two refreshes at once write the same entries.
+
+Entries never change. Deleted are only files whose names have the form that a ledger gives, see `names`:
+entries that the manifest no longer names, and what a crash has left.
+
+From the bottom up:
+
+`names`
+    The names of the files in a ledger.
+`manifest`
+    The manifest, and the record of each file in it.
+`entries`
+    Read and write entries, and the cached total.
+`drift`
+    How far new rows lie from old ones, class by class.
+`report`
+    What a refresh did.
+`plan`
+    Which files to read, which entries to reuse.
+`reading`
+    Read files and write their entries, on any scheduler.
+`selection`
+    Choose entries by path, partition or time.
+`ledger`
+    `StatisticsLedger`, which uses all of these.
+"""

@@ -21,8 +21,10 @@ from streamgda.sources.base import InputFile
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.saved import state_of
 from streamgda.storage import tables
+from streamgda.storage.columns import to_arrow
 from streamgda.storage.digests import digest
-from streamgda.storage.filesystems import Version, is_object_store, listing, reaching
+from streamgda.storage.filesystems import is_object_store, reaching
+from streamgda.storage.versions import Version, listing
 
 _READERS = 16  # an object store answers many requests in the time of one
 
@@ -56,9 +58,7 @@ class EntryFolder:
         """Write an entry, with the list of the files that it holds."""
         columns, metadata = statistics.to_columns()
         held = [asdict(record) for record in records]
-        tables.write(
-            self._at(name), tables.to_arrow(columns), {**metadata, "holdings": held}, self.filesystem
-        )
+        tables.write(self._at(name), to_arrow(columns), {**metadata, "holdings": held}, self.filesystem)
 
     def statistics(self, names: Sequence[str]) -> Iterator[Statistics]:
         """The statistics of some entries, in order; a few are fetched ahead.
@@ -155,7 +155,7 @@ class MergedCache:
     def write(self, statistics: Statistics, entries: Collection[str]) -> None:
         """Put the state of these entries in place of the one that stands there."""
         columns, metadata = statistics.to_columns()
-        tables.write(self.path, tables.to_arrow(columns), {**metadata, "of": _of(entries)}, self.filesystem)
+        tables.write(self.path, to_arrow(columns), {**metadata, "of": _of(entries)}, self.filesystem)
 
 
 def _of(entries: Collection[str]) -> str:

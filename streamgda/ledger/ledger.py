@@ -26,7 +26,8 @@ from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
-from streamgda.storage.filesystems import Version, children, is_local, reaching, resolve, unwrapped
+from streamgda.storage.filesystems import is_local, reaching, resolve, unwrapped
+from streamgda.storage.versions import Version, children
 
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: by then a crash has left them
 

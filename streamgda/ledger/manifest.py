@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 from streamgda.ledger.names import is_entry_name
 from streamgda.sources.base import InputFile
 from streamgda.storage import tables
-from streamgda.storage.filesystems import Version
+from streamgda.storage.versions import Version
 
 _KIND = "StatisticsLedger"
 

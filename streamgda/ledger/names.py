@@ -11,7 +11,7 @@ import pyarrow.fs as pafs
 from streamgda.sources.base import InputFile
 from streamgda.storage.atomic import finished_name
 from streamgda.storage.digests import digest
-from streamgda.storage.filesystems import children
+from streamgda.storage.versions import children
 
 MANIFEST = "manifest.parquet"
 

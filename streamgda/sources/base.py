@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
-    from streamgda.storage.filesystems import Version
+    from streamgda.storage.versions import Version
 
 ROWS_PER_TASK = 1 << 18
 

@@ -24,7 +24,7 @@ from streamgda.sources.errors import decoding
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles, besides_index, check_known, label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
-from streamgda.storage.filesystems import Version, current_version, listing
+from streamgda.storage.versions import Version, current_version, listing
 
 _FOOTER_READERS = 16
 

@@ -20,7 +20,7 @@ from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
-from streamgda.storage.filesystems import Version, current_version
+from streamgda.storage.versions import Version, current_version
 
 READ_BUFFER = 1 << 16
 

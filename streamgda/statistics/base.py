@@ -335,9 +335,10 @@ class Statistics(ABC):
         True
         """
         from streamgda.storage import tables
+        from streamgda.storage.columns import to_arrow
 
         columns, metadata = self.to_columns()
-        tables.write(path, tables.to_arrow(columns), metadata, filesystem)
+        tables.write(path, to_arrow(columns), metadata, filesystem)
 
     def _described(self) -> dict[str, Any]:
         """What every kind puts beside its columns."""

@@ -1,4 +1,4 @@
-"""The kinds of state that a file may hold, by the name that it gives them."""
+"""Statistics from a saved table, by the kind that its metadata names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.storage import tables
+from streamgda.storage.columns import from_arrow
 
 KINDS: dict[str, type[ClassStatistics | ExactClassStatistics]] = {
     kind.__name__: kind for kind in (ClassStatistics, ExactClassStatistics)
@@ -15,12 +16,19 @@ KINDS: dict[str, type[ClassStatistics | ExactClassStatistics]] = {
 
 
 def state_of(table: pa.Table, metadata: tables.Metadata, path: str) -> Statistics:
-    """The state that a table holds; `path` is what errors call it.
+    """The statistics that a table holds.
+
+    Parameters
+    ----------
+    table, metadata
+        As `streamgda.storage.tables.read` returns them.
+    path : str
+        The name of the file in errors.
 
     Raises
     ------
     ValueError
-        If it is of no kind known, or holds what no rows can have led to.
+        If the kind is not known, or no rows have such statistics.
     """
     kind = KINDS.get(str(metadata.get("kind")))
     if kind is None:
@@ -29,7 +37,7 @@ def state_of(table: pa.Table, metadata: tables.Metadata, path: str) -> Statistic
             f"{metadata.get('kind')!r}"
         )
     try:
-        return kind.from_columns(tables.from_arrow(table), metadata)
+        return kind.from_columns(from_arrow(table), metadata)
     except KeyError as error:
         raise ValueError(f"{path} is damaged: its metadata has no {error}") from error
     except MemoryError as error:

@@ -1,1 +1,70 @@
-"""TODO."""
+"""Files on any filesystem, and the saved format of statistics and models.
+
+Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
+
+`filesystems`
+    Which filesystem, pyarrow's or fsspec's, a path or URL is on.
+`versions`
+    Which files are in a folder, and in which version.
+`atomic`
+    Write a file wholly or not at all.
+`digests`
+    Plain values as JSON, and as hashes.
+`columns`
+    Arrays with one row per class as the columns of an Arrow table.
+`tables`
+    An Arrow table with its JSON document as one Parquet file.
+
+The format, version 1
+---------------------
+Statistics are a Parquet table with one row per class. Its columns:
+
+=================  ==============================  ====================================================
+column             type                            what it holds
+=================  ==============================  ====================================================
+``label``          int64, string or bool           the class, in its own type
+``count``          int64                           rows seen of it
+``weight``         double                          sum of their weights
+``mean``           list of d doubles               the mean
+``mean_tail``      list of d doubles               what rounding left of the mean: the mean is their sum
+``scatter``        list of doubles                 Σ w (x − mean)(x − mean)ᵀ. For "full" its lower
+                                                   triangle, row by row: (i, j) is at i (i + 1) / 2 + j,
+                                                   counted from 0; for "diag" the diagonal
+``pooled_scatter`` list of doubles                 for "tied", in place of ``scatter``: the one lower
+                                                   triangle of all the classes, in the first row, and
+                                                   null in the others
+``third_moment``   list of d² doubles              Σ w u_i² u_j, where fourth moments are kept; (i, j) is at
+                                                   i d + j, and u is the deviation from the mean
+``fourth_moment``  list of doubles                 Σ w u_i² u_j², packed as ``scatter``
+=================  ==============================  ====================================================
+
+Exact statistics have ``label`` and ``count``, and in place of the others ``weight_digits``, ``sum_digits``
+and ``outer_sum_digits`` (or ``pooled_outer_sum_digits``): lists of the balanced digits, in base 2³², of Σ w,
+Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. The lowest digit of each number comes first; with
+``positions`` in the metadata p, it stands for a multiple of 2³²ᵖ.
+
+The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
+
+``format_version``
+    1.
+``kind``
+    The kind of statistics: "ClassStatistics" or "ExactClassStatistics".
+``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
+    As the attributes of the statistics; ``feature_names`` may be null.
+``definite``
+    Whether every scatter is positive semidefinite up to 10⁻⁸ on the scale of its features. It is then
+    checked on reading. Rounding can make it false where rows were taken out again.
+``model``
+    For an estimator, its class (``name``) and its hyperparameters (``params``). Absent otherwise.
+``holdings``
+    For an entry of a ledger, the files whose rows it holds; see `streamgda.ledger`. Absent otherwise.
+
+Other columns and keys are ignored. Nothing in a file is ever run.
+
+How to change the format
+------------------------
+1. Raise ``FORMAT_VERSION`` in `streamgda.storage.tables`, and say above what is new.
+2. Let `load` convert what the old version holds into what the new one does.
+3. Add files of the new version to ``tests/data``, with their test. Those of old versions stay, and load for
+   ever.
+"""

@@ -1,0 +1,62 @@
+"""Arrays with one row per class as the columns of an Arrow table, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+def to_arrow(columns: Columns) -> pa.Table:
+    """One row per class: vectors as plain columns, matrices as columns of lists.
+
+    A matrix with fewer rows than there are classes fills the first ones; the others are null.
+    """
+    n_rows = max(map(len, columns.values()))
+    return pa.table({name: _column(values, n_rows) for name, values in columns.items()})
+
+
+def _column(values: NDArray[Any], n_rows: int) -> pa.Array:
+    if values.ndim == 1:
+        return pa.array(values)
+    offsets = np.minimum(np.arange(n_rows + 1), len(values)) * values.shape[1]
+    return pa.LargeListArray.from_arrays(
+        offsets.astype(np.int64),
+        pa.array(values.ravel()),
+        mask=pa.array(np.arange(n_rows) >= len(values)) if len(values) < n_rows else None,
+    )
+
+
+def from_arrow(table: pa.Table) -> dict[str, NDArray[Any]]:
+    """The arrays of a table that `to_arrow`, or an SQL engine, has made.
+
+    Raises
+    ------
+    ValueError
+        If a value or a whole row is missing, or the lists of a column are not of one length.
+    """
+    return {name: _array(table.column(name), name) for name in table.column_names}
+
+
+def _array(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+    if not _is_list(column.type):
+        if column.null_count:
+            raise ValueError(f"column {name!r} holds a null")
+        return np.asarray(column.to_numpy())
+    lists = column.combine_chunks().drop_null()
+    values = lists.flatten()
+    if values.null_count:
+        raise ValueError(f"column {name!r} holds a null within a list")
+    lengths = np.unique(lists.value_lengths().to_numpy(zero_copy_only=False))
+    if len(lengths) > 1:
+        raise ValueError(f"column {name!r} holds lists of different lengths, {lengths[0]} and {lengths[-1]}")
+    return np.asarray(values.to_numpy()).reshape(len(lists), int(lengths[0]) if len(lengths) else 0)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

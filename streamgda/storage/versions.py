@@ -1,0 +1,101 @@
+"""Which files are in a folder, and in which version each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from streamgda.storage.filesystems import fsspec_of
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A file's version: its size, and its ETag or, where the store lists none, its modification time.
+
+    Attributes
+    ----------
+    size : int or None
+        In bytes.
+    modified : int or None
+        Nanoseconds since 1970, UTC.
+    etag : str or None
+        The store's own identifier of the content.
+    """
+
+    size: int | None
+    modified: int | None
+    etag: str | None = None
+
+    @property
+    def identity(self) -> tuple[int | None, int | str | None]:
+        """Size, and ETag or modification time: equal for equal versions."""
+        return self.size, self.modified if self.etag is None else self.etag
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+
+def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
+    """The files in a folder, at any depth, with their present versions; none, if there is no such folder."""
+    behind = fsspec_of(filesystem)
+    if behind is None:
+        selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
+        found = filesystem.get_file_info(selector)
+        return {info.path: _version(info) for info in found if info.type == pafs.FileType.File}
+    behind.invalidate_cache()  # or it answers from an earlier listing
+    return {name: _version_by_fsspec(info) for name, info in behind.find(folder, detail=True).items()}
+
+
+def children(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+    """The names of what lies directly in a folder; none, if there is no such folder."""
+    if (behind := fsspec_of(filesystem)) is not None:
+        behind.invalidate_cache()  # or it answers from an earlier listing
+    selector = pafs.FileSelector(folder, allow_not_found=True)
+    return [info.base_name for info in filesystem.get_file_info(selector) if info.base_name]
+
+
+def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
+    """The present version of a file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is no longer there.
+    """
+    behind = fsspec_of(filesystem)
+    if behind is not None:
+        behind.invalidate_cache(name)  # or it answers from an earlier listing
+    info = filesystem.get_file_info(name)
+    if info.type == pafs.FileType.NotFound:
+        raise FileNotFoundError(f"{name} is gone")
+    return _version(info) if behind is None else _version_by_fsspec(behind.info(name))
+
+
+def _version(info: pafs.FileInfo) -> Version:
+    return Version(info.size, info.mtime_ns)
+
+
+_ETAGS = ("ETag", "etag", "md5Hash")
+
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+
+
+def _version_by_fsspec(info: Mapping[str, Any]) -> Version:
+    """From the listing of an fsspec filesystem; each has its own names for the same things."""
+    etags = [str(info[key]) for key in _ETAGS if info.get(key)]
+    times = [_nanoseconds(info[key]) for key in _TIMES if info.get(key)]
+    return Version(info.get("size"), times[0] if times else None, etags[0] if etags else None)
+
+
+def _nanoseconds(time: float | str | datetime) -> int:
+    if isinstance(time, str):
+        time = datetime.fromisoformat(time)
+    seconds = time.timestamp() if isinstance(time, datetime) else time
+    return round(seconds * 1_000_000) * 1_000
