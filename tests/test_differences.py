@@ -1,4 +1,4 @@
-"""Where answers differ from scikit-learn's on purpose: a test for each row of the README's table."""
+"""Where answers differ from scikit-learn's on purpose: a test for each row of the guide's table."""
 
 from fractions import Fraction
 from operator import mul
