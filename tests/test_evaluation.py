@@ -1,8 +1,6 @@
 """Evaluations beside scikit-learn's metrics, and the laws by which they merge."""
 
 import copy
-import pickle
-from functools import reduce
 
 import numpy as np
 import pytest
@@ -15,8 +13,8 @@ from sklearn.calibration import calibration_curve
 
 from streamgda import Evaluation
 from streamgda.scoring.curves import LOWER_EDGES, N_BINS, bins_of
-
-from .strategies import label_sets, partitions
+from tests.mergeable_contract import MergeableContract
+from tests.strategies import label_sets
 
 RNG = np.random.default_rng(0)
 
@@ -181,9 +179,9 @@ def test_a_bin_holds_what_lies_between_its_edges(odds):
 
 
 @st.composite
-def judged(draw, max_rows=20):
+def judged(draw, min_rows=1, max_rows=20):
     labels = np.array(draw(label_sets))
-    n_rows = draw(st.integers(1, max_rows))
+    n_rows = draw(st.integers(min_rows, max_rows))
     codes = draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, len(labels) - 1)))
     scores = draw(hnp.arrays(np.float64, (n_rows, len(labels)), elements=st.floats(-60, 60, width=16)))
     weight = draw(st.none() | hnp.arrays(np.float64, n_rows, elements=st.sampled_from([0.5, 1.0, 2.0])))
@@ -207,22 +205,27 @@ def same(a, b):
     return True
 
 
-@given(st.data())
-def test_any_partition_of_the_rows_is_all_of_them(data):
-    rows = data.draw(judged())
-    parts = [evaluation_of(*rows, part) for part in data.draw(partitions(len(rows[0])))]
-    assert same(sum(parts), evaluation_of(*rows))
-    assert same(reduce(lambda a, b: b + a, parts), evaluation_of(*rows))
+class TestLaws(MergeableContract):
+    def datasets(self, min_rows=1):
+        return judged(min_rows)
 
+    def cut(self, data, rows):
+        y, scores, known, weight = data
+        return y[rows], scores[rows], known, None if weight is None else weight[rows]
 
-@given(judged())
-def test_nothing_is_the_identity_and_operands_are_left_alone(rows):
-    evaluation = evaluation_of(*rows)
-    before = copy.deepcopy(evaluation)
-    assert Evaluation() + evaluation == evaluation == evaluation + Evaluation() == 0 + evaluation
-    assert evaluation + evaluation != evaluation
-    assert evaluation == before
-    assert pickle.loads(pickle.dumps(evaluation)) == evaluation
+    def of(self, *data):
+        return Evaluation().update(*data) if data else Evaluation()
+
+    def copy(self, state):
+        return 0 + state
+
+    def assert_agree(self, a, b, data, whole=None):
+        assert same(a, b)
+
+    def spoil(self, state, data):
+        state.update(*data)
+        state.confusion_matrix[...] = 0
+        state.roc_auc[...] = 0
 
 
 @given(judged(), st.data())

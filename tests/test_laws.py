@@ -1,16 +1,14 @@
 """The laws of the state, for every kind of covariance and any rows."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
+from tests.mergeable_contract import DecayingContract, SubtractableContract
 from tests.reference import close, exact_means, exact_moments, exact_scatter
-from tests.strategies import KINDS, kinds, labelled_rows, partitions
+from tests.strategies import KINDS, kinds, labelled_rows
 
 
 def of(kind, X, y, sample_weight=None):
@@ -28,56 +26,33 @@ def test_a_state_is_what_rational_arithmetic_says(kind, data):
     assert close(state.scatter, exact_scatter(exact, kind), kind, X, 1e-11)
 
 
-@given(kinds, labelled_rows(), st.data())
-def test_any_partition_in_any_order_is_the_whole(kind, data, draw):
-    X, y = data
-    parts = [of(kind, X[rows], y[rows]) for rows in draw.draw(partitions(len(y)))]
-    whole = of(kind, X, y)
-    assert agree(sum(parts), whole, X)
-    for part in parts[1:]:
-        parts[0] += part
-    assert agree(parts[0], whole, X)
+class TestFull(SubtractableContract, DecayingContract):
+    kind = "full"
+
+    def of(self, *data):
+        state = ClassStatistics(self.kind)
+        return state.update(*data) if data else state
+
+    def assert_agree(self, a, b, data, whole=None):
+        X = data[0]
+        assert a.classes.tolist() == b.classes.tolist()
+        assert a.counts.tolist() == b.counts.tolist()
+        if whole is None:
+            assert agree(a, b, X)
+            return
+        np.testing.assert_allclose(a.means, b.means, rtol=1e-12, atol=1e-12 * np.abs(X).max())
+        bound = scale(whole, X)
+        bound = bound if self.kind == "tied" else bound[np.isin(whole.classes, a.classes)]
+        assert (np.abs(a.scatter - b.scatter) <= 1e-11 * bound).all()
+        assert (diagonal(a) >= 0).all()
 
 
-@given(kinds, labelled_rows(min_rows=2))
-def test_row_by_row_is_the_whole(kind, data):
-    X, y = data
-    state = ClassStatistics(kind)
-    for i in range(len(y)):
-        state.update(X[i : i + 1], y[i : i + 1])
-    assert agree(state, of(kind, X, y), X)
+class TestTied(TestFull):
+    kind = "tied"
 
 
-@given(kinds, labelled_rows(min_rows=2), st.data())
-def test_merging_commutes_to_the_last_bit(kind, data, draw):
-    X, y = data
-    cut = draw.draw(st.integers(0, len(y)))
-    a, b = of(kind, X[:cut], y[:cut]), of(kind, X[cut:], y[cut:])
-    assert a + b == b + a
-
-
-@given(kinds, labelled_rows())
-def test_the_empty_state_is_the_identity(kind, data):
-    state = of(kind, *data)
-    assert ClassStatistics(kind) + state == state
-    assert state + ClassStatistics(kind) == state
-    assert 0 + state == state
-    assert sum([state]) == state
-
-
-@given(kinds, labelled_rows(min_rows=3), st.data())
-def test_operands_are_neither_mutated_nor_shared(kind, data, draw):
-    X, y = data
-    cut = draw.draw(st.integers(1, len(y) - 1))
-    a, b = of(kind, X[:cut], y[:cut]), of(kind, X[cut:], y[cut:])
-    before = copy.deepcopy(a), copy.deepcopy(b)
-    total = a + b
-    total.update(X, y).decay(0.5)
-    (total - total).update(X, y)
-    total.means[:] = np.nan
-    total.scatter[:] = np.nan
-    assert (a, b) == before
-    assert np.isfinite(total.scatter).all()
+class TestDiagonal(TestFull):
+    kind = "diag"
 
 
 @given(kinds, labelled_rows(), st.data())
@@ -90,39 +65,6 @@ def test_an_integer_weight_is_a_repetition(kind, data, draw):
     assert weighted.weights.tolist() == repeated.counts.tolist()
     np.testing.assert_allclose(weighted.means, repeated.means, rtol=1e-14, atol=1e-15 * np.abs(X).max())
     assert close(weighted.scatter, repeated.scatter, kind, X, 1e-11)
-
-
-@given(kinds, labelled_rows(min_rows=2), st.data())
-def test_subtraction_undoes_addition(kind, data, draw):
-    X, y = data
-    cut = draw.draw(st.integers(1, len(y)))
-    kept, removed = of(kind, X[:cut], y[:cut]), of(kind, X[cut:], y[cut:])
-    whole = kept + removed
-    rest = whole - removed
-    assert rest.classes.tolist() == kept.classes.tolist()
-    assert rest.counts.tolist() == kept.counts.tolist()
-    np.testing.assert_allclose(rest.means, kept.means, rtol=1e-12, atol=1e-12 * np.abs(X).max())
-    assert (diagonal(rest) >= 0).all()
-    bound = scale(whole, X) if kind == "tied" else scale(whole, X)[np.isin(whole.classes, kept.classes)]
-    assert (np.abs(rest.scatter - kept.scatter) <= 1e-11 * bound).all()
-    assert (whole - whole).n_rows == 0
-
-
-@given(kinds, labelled_rows(), st.floats(0.01, 1))
-def test_decay_weighs_all_that_was_seen(kind, data, factor):
-    X, y = data
-    decayed = of(kind, X, y).decay(factor)
-    assert decayed.counts.tolist() == of(kind, X, y).counts.tolist()
-    weighted = of(kind, X, y, np.full(len(y), factor))
-    np.testing.assert_allclose(decayed.weights, weighted.weights, rtol=1e-12)
-    np.testing.assert_allclose(decayed.means, weighted.means, rtol=1e-12)
-    np.testing.assert_allclose(decayed.covariance(), of(kind, X, y).covariance(), rtol=1e-12)
-
-
-@given(kinds, labelled_rows())
-def test_a_state_survives_pickling_to_the_bit(kind, data):
-    state = of(kind, *data)
-    assert pickle.loads(pickle.dumps(state)) == state
 
 
 @given(labelled_rows(), st.sampled_from(["tied", "diag"]))

@@ -9,9 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, GaussianNB, WindowedStatistics
+from tests import test_laws
 from tests.strategies import KINDS, kinds
 
 RNG = np.random.default_rng(0)
+
+
+class TestWindow(test_laws.TestFull):
+    """A window of some states is their sum, also after others have left it."""
+
+    def total(self, parts):
+        window = WindowedStatistics(len(parts), self.kind)
+        for part in (*parts[::-1], *parts):
+            window.append(part)
+        return window.statistics
 
 
 @given(kinds, st.integers(1, 5), st.lists(st.integers(0, 4), max_size=12))

@@ -1,1 +1,22 @@
-"""TODO."""
+"""Statistics of labelled rows: states that add up to the state of all the rows.
+
+`base` is the interface of every state, `labelled` the sums of a state with the labels they belong to. The
+sums themselves are of two sorts: ``floating`` (means and scatters in float64) and ``exact`` (integers on a
+binary grid). `covariances` says what is kept of the products of features. `factory` makes the empty state,
+`saved` reads one from a table, and `window` holds the last batches of a stream.
+
+A new kind of covariance
+------------------------
+is one class, in `covariances`:
+
+1. Derive it from `CovarianceKind` and name it. Set ``is_pooled`` if all classes share one scatter.
+2. Say what it keeps: the ``shape`` of its scatter, and the ``pairs`` of features whose products are in it.
+3. Say how it is reduced: ``products`` of centred rows, and the ``outer`` product of a vector for each class
+   with itself. The arrays are float64, and ``outer`` has the same shape as the scatter.
+4. If the scatter is not of shape (..., d, d), say also how to look into it: ``diagonal``, ``zero``,
+   ``packed``, ``unpacked``, ``is_symmetric`` and ``is_semidefinite``.
+5. Put one object of it into `KINDS`, and its name into `CovarianceType`.
+
+Its states, floating and exact, are then updated, merged, subtracted, narrowed from "full", saved and loaded
+like all others. ``tests/test_covariance_kinds.py`` does this with a kind of its own.
+"""

@@ -1,17 +1,15 @@
-"""What every kind of statistics can do, whether its sums are floating or exact.
+"""The interface of all statistics, floating or exact, and what the two have in common.
 
-Whoever accumulates, finalises, saves, merges or refreshes statistics goes by this, and need not ask which
-kind it has. What follows from what a kind holds is here too, so that the kinds themselves say what they
-hold, what is read off it, and how it is added and taken away.
+Passes, models, files and ledgers work with `Statistics` and need not ask which of the two they have.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,23 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType
+from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.gather import Workspace
-
-
-class Held(Protocol):
-    """What a kind of statistics holds, under the labels that it belongs to."""
-
-    @property
-    def kind(self) -> CovarianceKind: ...
-    @property
-    def classes(self) -> Labels: ...
-    @property
-    def counts(self) -> NDArray[np.int64]: ...
-    @property
-    def n_features(self) -> int: ...
-    def copy(self) -> Any: ...
-    def as_one_class(self) -> Any: ...
+from streamgda.statistics.labelled import ClassSums, Labelled
+from streamgda.statistics.validation import (
+    Columns,
+    as_count,
+    as_feature_names,
+    check_feature_names,
+    check_same_names,
+)
 
 
 class Statistics(ABC):
@@ -43,12 +34,19 @@ class Statistics(ABC):
 
     exact: ClassVar[bool]
 
-    _labelled: Held
-    _names: tuple[str, ...] | None
-    _n_dropped: int
-    _revision: object
+    _labelled: Labelled[Any]
 
-    # ------------------------------------------------------------------ what a kind says
+    def __init__(self, sums: ClassSums, feature_names: Sequence[str] | None) -> None:
+        self._names = None if feature_names is None else tuple(feature_names)
+        self._n_dropped = 0
+        self._set_labelled(Labelled.empty(sums, len(self._names or ())))
+
+    def _set_labelled(self, labelled: Labelled[Any]) -> None:
+        """Replace the state."""
+        self._labelled = labelled
+        self._revision = object()
+
+    # ------------------------------------------------------------------ abstract
 
     @property
     @abstractmethod
@@ -77,18 +75,8 @@ class Statistics(ABC):
 
     @property
     @abstractmethod
-    def has_fourth_moments(self) -> bool:
-        """Whether third and fourth moments are kept."""
-
-    @property
-    @abstractmethod
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean; None where not kept."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes held by the arrays of the state."""
 
     @abstractmethod
     def covariance(self, ddof: float = 0) -> Array:
@@ -107,40 +95,35 @@ class Statistics(ABC):
         """Weigh everything seen so far by a factor, in place."""
 
     @abstractmethod
-    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
-        """A copy that keeps no more than another covariance type needs."""
-
-    @abstractmethod
     def allclose(self, other: Any, rtol: float = 1e-10) -> bool:
         """Whether two states agree in what they count and, up to rounding, in the rest."""
 
     @abstractmethod
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
+        """The state as arrays with a row for each class, and plain values that go with them."""
+
+    @classmethod
+    @abstractmethod
+    def _read_columns(
+        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+    ) -> Labelled[Any]:
+        """The sums, with their labels, that `to_columns` made such columns of."""
 
     @abstractmethod
-    def _from_rows(self, block: Block, workspace: Workspace) -> Any:
-        """What this kind holds of the rows of a block."""
+    def _reduce(self, block: Block, workspace: Workspace) -> ClassSums:
+        """The sums of the classes of a block."""
 
+    @classmethod
     @abstractmethod
-    def _merge(self, other: Any) -> None:
-        """Add what another state of this kind holds: wholly, or, where it raises, not at all."""
+    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
+        """Raise ValueError if fourth moments are asked for where they cannot be kept."""
 
-    @abstractmethod
-    def _subtract(self, other: Any) -> Any:
-        """What is held less what another state of this kind holds."""
-
-    def _take(self, held: Any) -> None:
-        """Hold this from now on."""
-        self._labelled = held
-        self._revision = object()
-
-    # ------------------------------------------------------------------ what is held
+    # ------------------------------------------------------------------ properties
 
     @property
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return self._labelled.kind.name
+        return cast("CovarianceType", self._labelled.kind.name)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -154,7 +137,7 @@ class Statistics(ABC):
 
     @property
     def revision(self) -> object:
-        """An object that is another one whenever the state has changed, to see what is stale by."""
+        """An object that changes with every update; for cache invalidation."""
         return self._revision
 
     @property
@@ -173,11 +156,21 @@ class Statistics(ABC):
         return self._labelled.n_features
 
     @property
+    def has_fourth_moments(self) -> bool:
+        """Whether third and fourth moments are kept."""
+        return self._labelled.has_fourth
+
+    @property
     def n_rows(self) -> int:
         """How many rows went in, whatever their weight."""
         return int(self._labelled.counts.sum())
 
-    def _need_rows(self) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays of the state."""
+        return self._labelled.nbytes
+
+    def _check_has_rows(self) -> None:
         if not self.n_rows:
             raise ValueError(f"there is no mean of no rows: {self!r}")
 
@@ -212,15 +205,21 @@ class Statistics(ABC):
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of some blocks: of all, or, where one is refused, of none."""
         # A map holds no block while it fetches the next.
-        parts = map(partial(self._of_block, workspace=workspace or Workspace()), blocks)
+        parts = map(partial(self._from_block, workspace=workspace or Workspace()), blocks)
         together = next(parts, None)
         if together is not None:
             for part in parts:
                 together.merge(part)
             self.merge(together)
 
-    def _of_block(self, block: Block, workspace: Workspace) -> Self:
-        part = self._twin(self._from_rows(block, workspace))
+    def _from_block(self, block: Block, workspace: Workspace) -> Self:
+        """The state of the rows of a block."""
+        if len(block.codes):
+            sums = self._reduce(block, workspace)
+            labelled = Labelled(block.classes, np.bincount(block.codes), sums)
+        else:
+            labelled = Labelled.empty(self._labelled.sums, block.n_features)
+        part = self._twin(labelled)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
         return part
 
@@ -228,10 +227,6 @@ class Statistics(ABC):
 
     def merge(self, other: Any) -> Self:
         """Add the rows of another state of the same kind, in place. The other is left as it is.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -241,16 +236,24 @@ class Statistics(ABC):
         TypeError
             If the other is no state.
         """
-        refuse_other_precision(self, other)
         if not isinstance(other, Statistics):
             name = type(self).__name__
             raise TypeError(f"only {name} merge with {name}; got {type(other).__name__}")
-        check_compatible(self, other)
-        self._merge(other._labelled.copy() if other is self else other._labelled)
+        self._check_compatible(other)
+        self._labelled.merge(other._labelled.copy() if other is self else other._labelled)
+        self._set_labelled(self._labelled)
         self._n_dropped += other.n_dropped
         self._names = self._names or other._names
-        self._revision = object()
         return self
+
+    def _check_compatible(self, other: Statistics) -> None:
+        if self.exact != other.exact:
+            raise ValueError(
+                "exact and floating statistics do not merge, for the sum would not be exact; turn the exact "
+                "ones into floating ones first with to_float()"
+            )
+        self._labelled.check_compatible(other._labelled)
+        check_same_names(self._names, other._names)
 
     def __add__(self, other: object) -> Self:
         return self.copy().merge(other) if isinstance(other, Statistics) else NotImplemented
@@ -265,8 +268,9 @@ class Statistics(ABC):
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another, which must all have gone into this one.
 
-        Of exact states the same bits as if they had never been in; of others equal to the state of the
-        remaining rows up to rounding. A class of which no row remains is gone. No variance is ever negative.
+        Of exact states, the result has the same bits as if these rows had never gone in; of floating ones, it
+        is the state of the remaining rows up to rounding. A class of which no row remains is gone. No
+        variance is ever negative.
 
         Raises
         ------
@@ -276,35 +280,64 @@ class Statistics(ABC):
         """
         if not isinstance(other, Statistics):
             return NotImplemented
-        refuse_other_precision(self, other)
-        check_compatible(self, other)
+        self._check_compatible(other)
         if other.n_dropped > self.n_dropped:
             raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-        rest = self._twin(self._subtract(other._labelled))
+        rest = self._twin(self._labelled.subtract(other._labelled))
         rest._n_dropped -= other.n_dropped
         return rest
 
     def as_one_class(self) -> Self:
-        """A copy in which all rows are of the class 0, for what holds of them whatever their class.
+        """A copy in which all rows are of the class 0.
 
         Raises
         ------
         ValueError
             If the classes share one scatter, so that theirs are not known.
         """
-        if self.covariance_type == "tied":
+        if self._labelled.kind.is_pooled:
             raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
         return self._twin(self._labelled.as_one_class())
 
     def copy(self) -> Self:
-        """A state of its own with the same rows."""
+        """A state of the same rows that does not change with this one."""
         return self._twin(self._labelled.copy())
 
-    def _twin(self, held: Any) -> Self:
+    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
+        """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
+
+        Raises
+        ------
+        ValueError
+            If this state holds less than that: "full" gives all the others, and they only themselves.
+        """
+        self._check_fourth_moments(covariance_type, fourth_moments)
+        return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+
+    def _twin(self, labelled: Labelled[Any]) -> Self:
+        """A state with other sums, and all else as here."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._take(held)
+        twin._set_labelled(labelled)
         return twin
+
+    # ------------------------------------------------------------------ states compare
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two states are the same to the last bit."""
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return (self.feature_names, self.n_dropped) == (
+            other.feature_names,
+            other.n_dropped,
+        ) and self._labelled.equals(other._labelled)
+
+    def __repr__(self) -> str:
+        fourth = "fourth_moments=True, " if self.has_fourth_moments else ""
+        return (
+            f"{type(self).__name__}(covariance_type={self.covariance_type!r}, {fourth}"
+            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
+        )
 
     # ------------------------------------------------------------------ states are saved
 
@@ -340,8 +373,26 @@ class Statistics(ABC):
         columns, metadata = self.to_columns()
         tables.write(path, to_arrow(columns), metadata, filesystem)
 
-    def _described(self) -> dict[str, Any]:
-        """What every kind puts beside its columns."""
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
+        """The state whose `to_columns` these are.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be those of any rows; the message says why.
+        """
+        n_features = as_count(metadata["n_features"], "n_features")
+        kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
+        names = as_feature_names(metadata["feature_names"])
+        state._names = None if names is None else tuple(names)
+        state._n_dropped = as_count(metadata["n_dropped"], "n_dropped")
+        state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
+        check_feature_names(state.feature_names, n_features)
+        return state
+
+    def _metadata(self) -> dict[str, Any]:
+        """What every state puts beside its columns."""
         return {
             "kind": type(self).__name__,
             "covariance_type": self.covariance_type,
@@ -349,41 +400,3 @@ class Statistics(ABC):
             "feature_names": self._names,
             "n_dropped": self._n_dropped,
         }
-
-
-def refuse_other_precision(ours: Statistics, theirs: object) -> None:
-    """Raise ValueError if one state is exact and the other is not."""
-    if getattr(theirs, "exact", ours.exact) != ours.exact:
-        raise ValueError(
-            "exact and floating statistics do not merge, for the sum would not be exact; turn the exact ones "
-            "into floating ones first with to_float()"
-        )
-
-
-def check_compatible(ours: Statistics, theirs: Statistics) -> None:
-    """Raise ValueError, naming both sides, if two states cannot be merged."""
-    if ours.covariance_type != theirs.covariance_type:
-        raise ValueError(
-            f"states of covariance types {ours.covariance_type!r} and {theirs.covariance_type!r} cannot be "
-            "merged; narrow the richer one first with to_covariance_type"
-        )
-    if ours.has_fourth_moments != theirs.has_fourth_moments:
-        raise ValueError(
-            "a state with fourth moments and one without cannot be merged; leave them out of the first with "
-            f"to_covariance_type({ours.covariance_type!r}), or accumulate both with fourth_moments=True"
-        )
-    if ours.n_features and theirs.n_features and ours.n_features != theirs.n_features:
-        raise ValueError(f"states of {ours.n_features} and {theirs.n_features} features cannot be merged")
-    if ours.feature_names and theirs.feature_names and ours.feature_names != theirs.feature_names:
-        pairs = zip(ours.feature_names, theirs.feature_names, strict=True)
-        position, (here, there) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
-        raise ValueError(
-            f"states of different features cannot be merged: feature {position} is {here!r} in one and "
-            f"{there!r} in the other"
-        )
-
-
-def check_names(names: tuple[str, ...] | None, n_features: int) -> None:
-    """Raise ValueError unless there is a name for each feature."""
-    if names is not None and len(names) != n_features:
-        raise ValueError(f"{len(names)} feature names for {n_features} features")

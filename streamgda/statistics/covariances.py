@@ -1,10 +1,6 @@
-"""The kinds of covariance: what each keeps of a scatter matrix, and how it is reduced.
+"""The kinds of covariance: what each keeps of the products of features, and how it is reduced.
 
-How the floating state of one kind differs from that of another is said here, but for the columns of a
-file, which `tabular` names; `exact_scatter` says it of the exact one. All kinds work on the same two
-shapes: rows of a block, feature-major and class by class, already centred; and one vector per class, whose
-outer product with itself is added or taken away. What the methods of a kind mean is said once, in
-`CovarianceKind`.
+`CovarianceKind` says what a kind must be able to do, and `streamgda.statistics` how to add one.
 """
 
 from __future__ import annotations
@@ -12,37 +8,51 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 CovarianceType = Literal["full", "tied", "diag"]
-
 Array = NDArray[np.float64]
-
 Bounds = NDArray[np.intp]
+Indices = NDArray[np.intp]
+Pairs = tuple[Indices, Indices]
+N = TypeVar("N", bound=np.generic)
 
 _ROUNDING = 1e-8
 
 
-@lru_cache(maxsize=4)
-def _lower_triangle(n_features: int) -> tuple[NDArray[np.intp], ...]:
-    return np.tril_indices(n_features)
-
-
 class CovarianceKind(ABC):
-    """What a kind of covariance must be able to do. K is the number of classes, d of features."""
+    """What a state keeps of the products of features, Σ w (x − mean)(x − mean)ᵀ.
 
-    name: CovarianceType
+    The scatter of a kind is an array: a matrix for each of the K classes, say, or one that the classes share.
+    Packed, it has a row for each class, or one row if it is pooled, and a column for each pair of features
+    whose product is kept. The methods that are not abstract are right for a scatter of shape (..., d, d);
+    a kind of another shape overrides those that look into it.
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        """There is one object of each kind, also after pickling, so that kinds compare by identity."""
-        return kind_named, (self.name,)
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    is_pooled : bool
+        Whether the classes share one scatter.
+    is_complete : bool
+        Whether every product is kept of each class. All other kinds can then be read off it, and fourth
+        moments can be kept beside it.
+    """
+
+    name: str
+    is_pooled = False
+    is_complete = False
 
     @abstractmethod
-    def zeros(self, n_classes: int, n_features: int) -> Array:
-        """The scatter of no rows."""
+    def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
+        """Shape of the scatter."""
+
+    @abstractmethod
+    def pairs(self, n_features: int) -> Pairs:
+        """The features i ≥ j of each product that is kept, sorted: two arrays of shape (n_pairs,)."""
 
     @abstractmethod
     def products(self, rows: Array, bounds: Bounds) -> Array:
@@ -52,35 +62,41 @@ class CovarianceKind(ABC):
     def outer(self, vectors: Array) -> Array:
         """The outer product of one vector per class (K, d) with itself, in the scatter's shape."""
 
-    @abstractmethod
+    def zeros(self, n_classes: int, n_features: int) -> Array:
+        """The scatter of no rows."""
+        return np.zeros(self.shape(n_classes, n_features))
+
     def diagonal(self, scatter: Array) -> Array:
         """Each feature's own scatter: (K, d), or (1, d) where the classes share it."""
+        return np.atleast_2d(np.diagonal(scatter, axis1=-2, axis2=-1))
 
-    @abstractmethod
     def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
         """Set to zero all that concerns the features marked, a mask in the diagonal's shape."""
+        matrices = scatter[None] if self.is_pooled else scatter
+        matrices[features] = 0.0
+        matrices.transpose(0, 2, 1)[features] = 0.0
 
-    @abstractmethod
-    def freedom(self, weights: Array, ddof: float) -> Array:
-        """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
+    def packed(self, scatter: NDArray[N]) -> NDArray[N]:
+        """The products that are kept, each once: (K, n_pairs), or (1, n_pairs) if pooled."""
+        first, second = self.pairs(scatter.shape[-1])
+        return np.atleast_2d(scatter[..., first, second])
+
+    def unpacked(self, packed: NDArray[N], n_classes: int, n_features: int) -> NDArray[N]:
+        """The scatter with these products."""
+        scatter = np.zeros(self.shape(n_classes, n_features), packed.dtype)
+        first, second = self.pairs(n_features)
+        if n_classes:
+            products = packed.reshape(*scatter.shape[:-2], len(first))
+            scatter[..., first, second] = scatter[..., second, first] = products
+        return scatter
+
+    def n_packed(self, n_classes: int) -> int:
+        """How many rows a packed scatter has."""
+        return min(n_classes, 1) if self.is_pooled else n_classes
 
     def is_symmetric(self, scatter: Array) -> bool:
         """Whether a scatter from outside is one that an outer product could be, up to rounding."""
         return bool(np.allclose(scatter, np.swapaxes(scatter, -1, -2)))
-
-    def packed(self, scatter: Array) -> Array:
-        """The scatter without what symmetry repeats: lower triangles, row by row, one vector for each."""
-        rows, columns = _lower_triangle(scatter.shape[-1])
-        return np.atleast_2d(scatter[..., rows, columns])
-
-    def unpacked(self, packed: Array, n_classes: int, n_features: int) -> Array:
-        """The scatter that such vectors stand for."""
-        scatter = self.zeros(n_classes, n_features)
-        rows, columns = _lower_triangle(n_features)
-        scatter[..., rows, columns] = scatter[..., columns, rows] = packed.reshape(
-            *scatter.shape[:-2], len(rows)
-        )
-        return scatter
 
     def is_semidefinite(self, scatter: Array) -> bool:
         """Whether a scatter from outside is one that rows can have, up to rounding."""
@@ -94,6 +110,20 @@ class CovarianceKind(ABC):
             return False
         return bool((diagonal >= 0).all())
 
+    def freedom(self, weights: Array, ddof: float) -> Array:
+        """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
+        if self.is_pooled:
+            return np.atleast_1d(weights.sum() - ddof * len(weights))
+        return np.expand_dims(weights - ddof, tuple(range(1, len(self.shape(1, 1)))))
+
+    def take(self, scatter: Array, classes: Indices) -> Array:
+        """The scatter of some classes; the whole where they share it."""
+        return scatter if self.is_pooled else scatter[classes]
+
+    def put(self, scatter: Array, classes: Indices, part: Array) -> None:
+        """Write the scatter of some classes back."""
+        scatter[... if self.is_pooled else classes] = part
+
     def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
         """What this kind keeps of a scatter that another kind kept.
 
@@ -104,27 +134,43 @@ class CovarianceKind(ABC):
         """
         if kept is self:
             return scatter.copy()
-        raise ValueError(
-            f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
-            f"accumulate with covariance_type={self.name!r}"
-        )
+        n_features = scatter.shape[-1]
+        packed = np.ascontiguousarray(kept.packed(scatter)[:, self.positions_in(kept, n_features)])
+        n_classes = len(packed)
+        return self.unpacked(packed.sum(axis=0) if self.is_pooled else packed, n_classes, n_features)
 
-    def take(self, scatter: Array, classes: NDArray[np.intp]) -> Array:
-        """The part of a scatter that belongs to some classes."""
-        return scatter[classes]
+    def positions_in(self, kept: CovarianceKind, n_features: int) -> Indices:
+        """Where the pairs of this kind are among those of another.
 
-    def put(self, scatter: Array, classes: NDArray[np.intp], part: Array) -> None:
-        """Write such a part back."""
-        scatter[classes] = part
+        Raises
+        ------
+        ValueError
+            If the other kind keeps too little.
+        """
+        if not kept.is_complete:
+            raise ValueError(
+                f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
+                f"accumulate with covariance_type={self.name!r}"
+            )
+        first, second = self.pairs(n_features)
+        return first * (first + 1) // 2 + second
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """There is one object of each kind, also after pickling, so that kinds compare by identity."""
+        return kind_named, (self.name,)
 
 
 class Full(CovarianceKind):
     """A matrix for each class: K × d × d."""
 
-    name: CovarianceType = "full"
+    name = "full"
+    is_complete = True
 
-    def zeros(self, n_classes: int, n_features: int) -> Array:
-        return np.zeros((n_classes, n_features, n_features))
+    def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
+        return n_classes, n_features, n_features
+
+    def pairs(self, n_features: int) -> Pairs:
+        return _lower_triangle(n_features)
 
     def products(self, rows: Array, bounds: Bounds) -> Array:
         scatter = self.zeros(len(bounds) - 1, len(rows))
@@ -137,24 +183,18 @@ class Full(CovarianceKind):
     def outer(self, vectors: Array) -> Array:
         return vectors[:, :, None] * vectors[:, None, :]
 
-    def diagonal(self, scatter: Array) -> Array:
-        return np.diagonal(scatter, axis1=1, axis2=2)
-
-    def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
-        scatter[features] = 0.0
-        scatter.transpose(0, 2, 1)[features] = 0.0
-
-    def freedom(self, weights: Array, ddof: float) -> Array:
-        return (weights - ddof)[:, None, None]
-
 
 class Tied(CovarianceKind):
     """One matrix, pooled within the classes: d × d."""
 
-    name: CovarianceType = "tied"
+    name = "tied"
+    is_pooled = True
 
-    def zeros(self, n_classes: int, n_features: int) -> Array:
-        return np.zeros((n_features, n_features))
+    def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
+        return n_features, n_features
+
+    def pairs(self, n_features: int) -> Pairs:
+        return _lower_triangle(n_features)
 
     def products(self, rows: Array, bounds: Bounds) -> Array:
         return rows @ rows.T
@@ -162,36 +202,17 @@ class Tied(CovarianceKind):
     def outer(self, vectors: Array) -> Array:
         return vectors.T @ vectors
 
-    def diagonal(self, scatter: Array) -> Array:
-        return np.diagonal(scatter)[None, :]
-
-    def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
-        scatter[features[0]] = 0.0
-        scatter[:, features[0]] = 0.0
-
-    def freedom(self, weights: Array, ddof: float) -> Array:
-        return np.atleast_1d(weights.sum() - ddof * len(weights))
-
-    def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
-        if isinstance(kept, Full):
-            pooled: Array = scatter.sum(axis=0)
-            return pooled
-        return super().narrowed(scatter, kept)
-
-    def take(self, scatter: Array, classes: NDArray[np.intp]) -> Array:
-        return scatter
-
-    def put(self, scatter: Array, classes: NDArray[np.intp], part: Array) -> None:
-        scatter[...] = part
-
 
 class Diagonal(CovarianceKind):
     """A variance for each class and feature: K × d."""
 
-    name: CovarianceType = "diag"
+    name = "diag"
 
-    def zeros(self, n_classes: int, n_features: int) -> Array:
-        return np.zeros((n_classes, n_features))
+    def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
+        return n_classes, n_features
+
+    def pairs(self, n_features: int) -> Pairs:
+        return np.arange(n_features), np.arange(n_features)
 
     def products(self, rows: Array, bounds: Bounds) -> Array:
         scatter = self.zeros(len(bounds) - 1, len(rows))
@@ -209,25 +230,24 @@ class Diagonal(CovarianceKind):
     def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
         scatter[features] = 0.0
 
-    def is_symmetric(self, scatter: Array) -> bool:
-        return True
-
-    def packed(self, scatter: Array) -> Array:
+    def packed(self, scatter: NDArray[N]) -> NDArray[N]:
         return scatter
 
-    def unpacked(self, packed: Array, n_classes: int, n_features: int) -> Array:
+    def unpacked(self, packed: NDArray[N], n_classes: int, n_features: int) -> NDArray[N]:
         return packed.reshape(n_classes, n_features)
+
+    def is_symmetric(self, scatter: Array) -> bool:
+        return True
 
     def is_semidefinite(self, scatter: Array) -> bool:
         return bool((scatter >= 0).all())
 
-    def freedom(self, weights: Array, ddof: float) -> Array:
-        return (weights - ddof)[:, None]
 
-    def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
-        if isinstance(kept, Full):
-            return kept.diagonal(scatter).copy()
-        return super().narrowed(scatter, kept)
+@lru_cache(maxsize=4)
+def _lower_triangle(n_features: int) -> Pairs:
+    """All pairs, row by row: that of i and j ≤ i is at i (i + 1) / 2 + j."""
+    first, second = np.tril_indices(n_features)
+    return first, second
 
 
 KINDS: dict[str, CovarianceKind] = {kind.name: kind for kind in (Full(), Tied(), Diagonal())}

@@ -1,4 +1,4 @@
-"""Numbers and names from outside, such as a file or an SQL engine gives."""
+"""Checks of numbers and names from outside, such as from a file or an SQL engine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_TOO_MANY = 2.0**63  # which int64 does not hold
-
 Columns = Mapping[str, NDArray[Any]]
 
+_TOO_MANY = 2.0**63  # which int64 does not hold
 
-def require(needed: Iterable[str], columns: Columns) -> None:
+
+def check_columns(needed: Iterable[str], columns: Columns) -> None:
     """Raise ValueError if a column is missing."""
     for name in needed:
         if name not in columns:
@@ -21,7 +21,7 @@ def require(needed: Iterable[str], columns: Columns) -> None:
 
 
 def as_counts(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Numbers of rows from outside, such as an SQL engine may give as floats, in an array of their own.
+    """A new array of numbers of rows, which an SQL engine may give as floats.
 
     Raises
     ------
@@ -35,8 +35,8 @@ def as_counts(values: NDArray[Any]) -> NDArray[np.int64]:
     return values.astype(np.int64)
 
 
-def natural(value: Any, name: str) -> int:
-    """A count from outside, which may be anything.
+def as_count(value: Any, name: str) -> int:
+    """A count among the metadata of a file, which may be anything.
 
     Raises
     ------
@@ -48,8 +48,8 @@ def natural(value: Any, name: str) -> int:
     return value
 
 
-def names(value: Any) -> list[str] | None:
-    """Feature names from outside, which may be anything.
+def as_feature_names(value: Any) -> list[str] | None:
+    """Feature names among the metadata of a file, which may be anything.
 
     Raises
     ------
@@ -59,3 +59,19 @@ def names(value: Any) -> list[str] | None:
     if value is not None and not (isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)):
         raise ValueError(f"feature_names is {value!r} where a list of strings is due")
     return None if value is None else list(value)
+
+
+def check_feature_names(names: tuple[str, ...] | None, n_features: int) -> None:
+    """Raise ValueError unless there is a name for each feature."""
+    if names is not None and len(names) != n_features:
+        raise ValueError(f"{len(names)} feature names for {n_features} features")
+
+
+def check_same_names(ours: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> None:
+    """Raise ValueError if two states both have feature names, and these differ."""
+    for position, (here, there) in enumerate(zip(ours or (), theirs or (), strict=False)):
+        if here != there:
+            raise ValueError(
+                f"states of different features cannot be merged: feature {position} is {here!r} in one and "
+                f"{there!r} in the other"
+            )

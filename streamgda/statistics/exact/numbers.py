@@ -2,8 +2,8 @@
 
 A number is Σ digit × 2^(32 × position), its digits balanced: from −2^31 to 2^31 − 1. So every number has
 one notation, a negative one no longer than its opposite, and an array of them is a stack of int32 planes,
-from the lowest position at which any digit is not zero to the highest. What is computed is computed in
-int64 and carried at once, so nothing ever overflows: there is one more plane where one is needed.
+from the lowest position at which any digit is not zero to the highest. Operations work in int64 and carry
+at once into one more plane where needed, so nothing ever overflows.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-_BITS = 32
-
-_MASK = (1 << _BITS) - 1
-
-_HALF = 1 << (_BITS - 1)
-
 Integers = NDArray[np.int64]
-
 PythonIntegers = NDArray[np.object_]
+
+_BITS = 32
+_MASK = (1 << _BITS) - 1
+_HALF = 1 << (_BITS - 1)
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class ExactArray:
         return cls(np.empty((0, *shape), dtype=np.int32), 0)
 
     @classmethod
-    def of_terms(
+    def from_terms(
         cls,
         terms: Iterable[tuple[int, Integers]],
         shape: tuple[int, ...],
@@ -68,7 +65,7 @@ class ExactArray:
         return cls._carried(planes, lowest)
 
     @classmethod
-    def of_integers(cls, values: PythonIntegers, exponent: int = 0) -> Self:
+    def from_integers(cls, values: PythonIntegers, exponent: int = 0) -> Self:
         """Python integers of any size, times two to the exponent."""
         terms, rest, place = [], values, exponent
         while rest.any():
@@ -77,16 +74,16 @@ class ExactArray:
             if all(value in (0, -1) for value in rest.flat):
                 terms.append((place, rest.astype(np.int64)))
                 break
-        return cls.of_terms(terms, values.shape)
+        return cls.from_terms(terms, values.shape)
 
     @classmethod
-    def of_planes(cls, planes: Integers, position: int) -> Self:
+    def from_planes(cls, planes: Integers, position: int) -> Self:
         """The numbers of which these are digits, balanced or not; each below 2^62."""
         return cls._carried(np.concatenate((planes, np.zeros((2, *planes.shape[1:]), np.int64))), position)
 
     @classmethod
     def _carried(cls, planes: Integers, position: int) -> Self:
-        """The canonical notation of planes of any int64 below 2^62; the last has room for a carry."""
+        """The balanced digits of planes of any int64 below 2^62; the last plane has room for a carry."""
         for i in range(len(planes) - 1):
             carry = (planes[i] + _HALF) >> _BITS
             planes[i] -= carry << _BITS

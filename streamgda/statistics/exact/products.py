@@ -1,35 +1,30 @@
-"""What each kind of covariance keeps of the products of features.
+"""The products of the slices of rows, of which each kind of covariance keeps some.
 
-K is the number of classes, d of features, P of the pairs of features whose products a kind keeps. While rows
-are multiplied, products are held as BLAS gives them, (K, d, d), (1, d, d) or (K, d); after that packed, each
-once, (K, P) or (1, P), for they are symmetric.
+While rows are multiplied, products are held as BLAS gives them: (K, d, d), (1, d, d) if pooled, or (K, d) of
+a kind that keeps squares alone. They are symmetric, so after that they are packed, each once.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import Integers
-from streamgda.statistics.exact.slices import Indices, Slices
+from streamgda.statistics.exact.slices import Slices
 
 Terms = dict[int, Integers]
-
-N = TypeVar("N", bound=np.generic)
 
 _SHORT_CLASS = 32  # rows; below, one reduction over all classes is quicker than a product for each
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Where in a tile the rows of each class are: `classes[i]` from `starts[i]` to before `stops[i]`."""
+    """The rows of each class in a tile: those of `classes[i]` are starts[i]:stops[i]."""
 
     classes: Indices
     starts: Indices
@@ -37,7 +32,7 @@ class Segments:
 
     @classmethod
     def within(cls, bounds: Indices, start: int, stop: int) -> Segments:
-        """Those of rows start:stop, where class k holds rows bounds[k]:bounds[k + 1]."""
+        """The segments of rows start:stop, where class k holds rows bounds[k]:bounds[k + 1]."""
         first = np.searchsorted(bounds, start, side="right") - 1
         last = np.searchsorted(bounds, stop, side="left")
         edges = np.minimum(np.maximum(bounds[first : last + 1], start), stop) - start
@@ -59,106 +54,51 @@ class Segments:
         return totals.astype(np.int64)
 
 
-class ExactScatter(ABC):
-    """What a kind of covariance must be able to do with exact products."""
+class Products:
+    """Products of slices, added up over the tiles of a block.
 
-    is_pooled = False
+    Parameters
+    ----------
+    kind : CovarianceKind
+        Which products are kept.
+    n_classes, n_features : int
+        How many classes and features there are.
+    """
 
-    @abstractmethod
-    def zeros(self, n_classes: int, n_features: int) -> Integers:
-        """Room for products, unpacked."""
+    def __init__(self, kind: CovarianceKind, n_classes: int, n_features: int) -> None:
+        self._kind, self._pairs = kind, kind.pairs(n_features)
+        self._are_squares = np.array_equal(*self._pairs)
+        sides = (n_features,) if self._are_squares else (n_features, n_features)
+        shape = (kind.n_packed(n_classes), *sides)
+        self._terms: Terms = defaultdict(lambda: np.zeros(shape, dtype=np.int64))
 
-    @abstractmethod
-    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
-        """Multiply the slices of a tile, and add the products to the terms of their numbers, which add up.
+    def add(self, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
+        """Multiply the slices of a tile, and add the products of slices i and j to the term i + j.
 
         `held`, (n_slices, d), says whether a slice holds anything of a feature.
         """
+        if self._kind.is_pooled:
+            segments = Segments(*np.array([[0], [0], [slices.values.shape[2]]]))
+        if self._are_squares:
+            self._add_squares(slices, held, segments)
+        else:
+            stack = _Stack.of(slices, held)
+            for k, rows in segments:
+                stack.add_square(self._terms, k, rows)
 
-    @abstractmethod
-    def pairs(self, n_features: int) -> tuple[Indices, Indices]:
-        """The features i ≤ j of each product that is kept: two arrays of shape (P,)."""
+    def packed(self) -> list[tuple[int, Integers]]:
+        """The number of each term, and the term with each product once."""
+        first, second = self._pairs
+        index = (first,) if self._are_squares else (first, second)
+        return [(number, term[:, *index]) for number, term in self._terms.items()]
 
-    def n_pairs(self, n_features: int) -> int:
-        """How many products are kept: P."""
-        return n_features * (n_features + 1) // 2
-
-    @abstractmethod
-    def packed(self, products: NDArray[N]) -> NDArray[N]:
-        """Each product once."""
-
-    @abstractmethod
-    def unpacked(self, packed: NDArray[N], n_features: int) -> NDArray[N]:
-        """Packed numbers in the shape of the scatter of this kind."""
-
-    def n_matrices(self, n_classes: int) -> int:
-        """How many rows packed products have for so many classes."""
-        return min(n_classes, 1) if self.is_pooled else n_classes
-
-
-class _Full(ExactScatter):
-    def zeros(self, n_classes: int, n_features: int) -> Integers:
-        return np.zeros((n_classes, n_features, n_features), dtype=np.int64)
-
-    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
-        stack = _Stack.of(slices, held)
-        for k, rows in segments:
-            stack.add_square(terms, k, rows)
-
-    def pairs(self, n_features: int) -> tuple[Indices, Indices]:
-        return _pairs(n_features)
-
-    def packed(self, products: NDArray[N]) -> NDArray[N]:
-        first, second = _pairs(products.shape[-1])
-        return products[:, first, second]
-
-    def unpacked(self, packed: NDArray[N], n_features: int) -> NDArray[N]:
-        first, second = _pairs(n_features)
-        square = np.empty((len(packed), n_features, n_features), dtype=packed.dtype)
-        square[:, first, second] = packed
-        square[:, second, first] = packed
-        return square
-
-
-class _Tied(_Full):
-    is_pooled = True
-
-    def zeros(self, n_classes: int, n_features: int) -> Integers:
-        return super().zeros(1, n_features)
-
-    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
-        _Stack.of(slices, held).add_square(terms, 0, slice(None))
-
-    def unpacked(self, packed: NDArray[N], n_features: int) -> NDArray[N]:
-        if not len(packed):
-            return np.zeros((n_features, n_features), dtype=packed.dtype)
-        square: NDArray[N] = super().unpacked(packed, n_features)[0]
-        return square
-
-
-class _Diagonal(ExactScatter):
-    def zeros(self, n_classes: int, n_features: int) -> Integers:
-        return np.zeros((n_classes, n_features), dtype=np.int64)
-
-    def add_products(self, terms: Terms, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
+    def _add_squares(self, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
         used = np.flatnonzero(held.any(axis=1)).tolist()
         for n, i in enumerate(used):
             for j in used[: n + 1]:
                 squares = segments.sums(slices.values[i] * slices.values[j])
-                term = terms[2 * slices.first + i + j]
+                term = self._terms[2 * slices.first + i + j]
                 term[segments.classes] += squares if i == j else 2 * squares
-
-    def pairs(self, n_features: int) -> tuple[Indices, Indices]:
-        return np.arange(n_features), np.arange(n_features)
-
-    def n_pairs(self, n_features: int) -> int:
-        return n_features
-
-    def packed(self, products: NDArray[N]) -> NDArray[N]:
-        return products
-
-    def unpacked(self, packed: NDArray[N], n_features: int) -> NDArray[N]:
-        return packed
 
 
 @dataclass(frozen=True)
@@ -196,13 +136,3 @@ class _Stack:
 def _grid(i: Indices | None, j: Indices | None, n_features: int) -> tuple[Indices, ...]:
     every = np.arange(n_features)
     return np.ix_(every if i is None else i, every if j is None else j)
-
-
-@cache
-def _pairs(n_features: int) -> tuple[Indices, Indices]:
-    """The lower triangle, row by row: the pair of i and j ≤ i is at i (i + 1) / 2 + j."""
-    second, first = np.tril_indices(n_features)
-    return first, second
-
-
-SCATTERS: dict[CovarianceType, ExactScatter] = {"full": _Full(), "tied": _Tied(), "diag": _Diagonal()}

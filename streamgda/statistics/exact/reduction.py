@@ -1,38 +1,33 @@
 """The exact kernel: the sums and products of the rows of a block, as integers on a binary grid.
 
-Most rows of a block hold together in few slices. A few others (a value next to zero, whose last bit is far
-below those of the rest; an outlier far above) would cost all of them more: they are cut by themselves.
+Most rows of a block need few slices. A few rows may need more: those with a value next to zero, whose last
+bit is far below the bits of the others, and those with an outlier. They are cut by themselves.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import ExactArray, Integers
-from streamgda.statistics.exact.products import ExactScatter, Segments, Terms
-from streamgda.statistics.exact.slices import LOW_BITS, TILE_ROWS, WIDTH, Indices, Slicer, Slices, Values
+from streamgda.statistics.exact.products import Products, Segments, Terms
+from streamgda.statistics.exact.slices import LOW_BITS, TILE_ROWS, WIDTH, Slicer, Slices, Values
 from streamgda.statistics.exact.sums import Sums
 from streamgda.statistics.gather import Workspace, gather
 
-_SAMPLE_ROWS = 512  # which tell what size of values is usual
-
+_SAMPLE_ROWS = 512  # from which the usual size of values is estimated
 _USUAL = 0.98  # the quantile of them that counts as the largest usual one
-
-_SPARE_BITS = 2  # by so much the largest of all may exceed it, and nothing is set aside
-
-_MOST_LEFT = 1 / 16  # of the rows; to cut more of them by themselves costs more than one slice more for all
-
+_SPARE_BITS = 2  # the largest of all may exceed it by so many bits before rows are set aside
+_MOST_LEFT = 1 / 16  # of the rows; to cut more of them by themselves costs more than one more slice for all
 _LOW = (1 << LOW_BITS) - 1
 
 
-def reduce_block(block: Block, scatter: ExactScatter, workspace: Workspace) -> Sums:
+def reduce_block(block: Block, kind: CovarianceKind, workspace: Workspace) -> Sums:
     """The sums of the classes of a block.
 
     Raises
@@ -41,18 +36,18 @@ def reduce_block(block: Block, scatter: ExactScatter, workspace: Workspace) -> S
         If a value is NaN or infinite, or a weight is not a whole number; the message says where.
     """
     order = np.argsort(block.codes, kind="stable")
-    sums = Sums.zeros(scatter, len(block.classes), block.n_features)
+    sums, every = Sums.zeros(kind, len(block.classes), block.n_features), np.arange(len(block.classes))
     for exponent, rows in _repetitions(block, order):
         bounds = _bounds(block.codes[rows], len(block.classes))
-        sums += _sums_of(_gather(block, rows, workspace), bounds, scatter, exponent)
+        sums.merge(_sums_of(_gather(block, rows, workspace), bounds, kind, exponent), every)
     return sums
 
 
-def _sums_of(values: Values, bounds: Indices, scatter: ExactScatter, exponent: int) -> Sums:
+def _sums_of(values: Values, bounds: Indices, kind: CovarianceKind, exponent: int) -> Sums:
     """The sums of rows that count 2^exponent times, where class k holds rows bounds[k]:bounds[k + 1]."""
     tops, beyond = _usual_tops(values)
     units = tops - (WIDTH - 1)
-    rows = _RowSums(scatter, units, len(bounds) - 1)
+    rows = _RowSums(kind, units, len(bounds) - 1)
     left = rows.add_but_few(values, bounds, beyond)
     if left.any():
         codes = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[left]
@@ -88,18 +83,18 @@ class _RowSums:
 
     Parameters
     ----------
-    scatter : ExactScatter
+    kind : CovarianceKind
         Which products are kept.
     units : ndarray of int of shape (d,)
-        The exponents of slices of number 0, for each feature.
+        The exponents of slice 0 of each feature.
     n_classes : int
         How many classes there are.
     """
 
-    def __init__(self, scatter: ExactScatter, units: Indices, n_classes: int) -> None:
-        self._scatter, self._units, self._n_classes = scatter, units, n_classes
+    def __init__(self, kind: CovarianceKind, units: Indices, n_classes: int) -> None:
+        self._kind, self._units, self._n_classes = kind, units, n_classes
         self._totals: Terms = defaultdict(lambda: np.zeros((n_classes, len(units)), dtype=np.int64))
-        self._products: Terms = defaultdict(partial(scatter.zeros, n_classes, len(units)))
+        self._products = Products(kind, n_classes, len(units))
 
     def add_but_few(
         self, values: Values, bounds: Indices, beyond: NDArray[np.bool_] | None
@@ -125,19 +120,26 @@ class _RowSums:
 
     def sums(self, counts: Integers, exponent: int) -> Sums:
         """All together, times 2^exponent."""
-        n_features = len(self._units)
-        first, second = self._scatter.pairs(n_features)
-        totals = [(exponent - WIDTH * number, term) for number, term in self._totals.items()]
-        products = [
-            (exponent - WIDTH * number, self._scatter.packed(term)) for number, term in self._products.items()
-        ]
-        shape = self._scatter.n_matrices(self._n_classes), len(first)
+        first, second = self._kind.pairs(len(self._units))
         return Sums(
-            self._scatter,
-            ExactArray.of_terms([(exponent, counts)], (self._n_classes,)),
-            ExactArray.of_terms(totals, (self._n_classes, n_features), self._units),
-            ExactArray.of_terms(products, shape, self._units[first] + self._units[second]),
+            self._kind,
+            ExactArray.from_terms([(exponent, counts)], (self._n_classes,)),
+            self._shifted(self._totals.items(), exponent, self._n_classes, self._units),
+            self._shifted(
+                self._products.packed(),
+                exponent,
+                self._kind.n_packed(self._n_classes),
+                self._units[first] + self._units[second],
+            ),
         )
+
+    @staticmethod
+    def _shifted(
+        terms: Iterable[tuple[int, Integers]], exponent: int, n_rows: int, units: Indices
+    ) -> ExactArray:
+        """The sum of the terms of slices, whose units are those of slice 0."""
+        of_number = [(exponent - WIDTH * number, term) for number, term in terms]
+        return ExactArray.from_terms(of_number, (n_rows, len(units)), units)
 
     def _add_slices(self, slices: Slices, segments: Segments) -> None:
         n_slices, n_features, n_rows = slices.values.shape
@@ -147,7 +149,7 @@ class _RowSums:
         for i in np.flatnonzero(held.any(axis=1)).tolist():
             of_slice = sums[:, i * n_features : (i + 1) * n_features]
             self._totals[slices.first + i][segments.classes] += of_slice
-        self._scatter.add_products(self._products, slices, held, segments)
+        self._products.add(slices, held, segments)
 
 
 def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
-"""What is read off an exact state: quotients of exact integers, each rounded once, to the nearest float64.
+"""Moments of exact sums: quotients of exact integers, each rounded once, to the nearest float64.
 
-Python's division of integers rounds correctly, whatever their size. Where a quotient is beyond float64,
-it is infinity, as IEEE 754 has it.
+Python's division of integers rounds correctly, whatever their size. A quotient beyond float64 is infinity,
+as in IEEE 754.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.exact.numbers import ExactArray, PythonIntegers
-from streamgda.statistics.exact.sums import Sums
 
 
 class ExactMoments:
@@ -22,18 +21,22 @@ class ExactMoments:
 
     Parameters
     ----------
-    sums : Sums
-        The sums.
+    kind : CovarianceKind
+        Which products are kept.
+    weights, totals, products : ExactArray
+        As in `Sums`.
     """
 
-    def __init__(self, sums: Sums) -> None:
-        self._scatter = sums.scatter
-        self._n_features = sums.totals.shape[1]
-        self._first, self._second = sums.scatter.pairs(self._n_features)
+    def __init__(
+        self, kind: CovarianceKind, weights: ExactArray, totals: ExactArray, products: ExactArray
+    ) -> None:
+        self._kind = kind
+        self._n_features = totals.shape[1]
+        self._first, self._second = kind.pairs(self._n_features)
         self._diagonal = np.flatnonzero(self._first == self._second)
-        self._weights = _integers(sums.weights)
-        self._totals, self._unit = sums.totals.integers()
-        self._products, self._square = sums.products.integers()
+        self._weights = _integers(weights)
+        self._totals, self._unit = totals.integers()
+        self._products, self._square = products.integers()
 
     def weights(self) -> Array:
         """Σ w of each class."""
@@ -63,8 +66,8 @@ class ExactMoments:
 
     def covariance(self, ddof: float) -> Array:
         """The scatter over the weight less `ddof`; ZeroDivisionError where there is not so much weight."""
-        weights = [self._weights.sum()] if self._scatter.is_pooled else self._weights
-        lost = Fraction(ddof) * (len(self._weights) if self._scatter.is_pooled else 1)
+        weights = [self._weights.sum()] if self._kind.is_pooled else self._weights
+        lost = Fraction(ddof) * (len(self._weights) if self._kind.is_pooled else 1)
         freedom = [weight - lost for weight in weights]
         if min(freedom, default=1) <= 0:
             raise ZeroDivisionError
@@ -91,7 +94,7 @@ class ExactMoments:
         """
         numerators, _, _ = self._within()
         variances = numerators[:, self._diagonal]
-        lonely = np.array([counts.max() == 1]) if self._scatter.is_pooled else counts == 1
+        lonely = np.array([counts.max() == 1]) if self._kind.is_pooled else counts == 1
         return (
             bool((variances >= 0).all())
             and not variances[lonely].any()
@@ -105,7 +108,7 @@ class ExactMoments:
     def _within(self) -> tuple[PythonIntegers, PythonIntegers, int]:
         """The packed scatter: numerators, denominators in a column, and the exponent of the numerators."""
         first, second = self._first, self._second
-        if not self._scatter.is_pooled:
+        if not self._kind.is_pooled:
             outer = self._totals[:, first] * self._totals[:, second]
             return self._centred(self._weights[:, None], outer)
         common = math.lcm(*self._weights)
@@ -121,7 +124,7 @@ class ExactMoments:
         return numerators, weights, exponent
 
     def _shaped(self, packed: Array) -> Array:
-        return self._scatter.unpacked(packed, self._n_features)
+        return self._kind.unpacked(packed, len(self._weights), self._n_features)
 
 
 def _column(values: list[int]) -> PythonIntegers:
@@ -160,5 +163,4 @@ def _divide(numerator: int, denominator: int) -> float:
 
 
 _FRACTION = np.frompyfunc(Fraction, 1, 1)
-
 _DIVIDE = np.frompyfunc(_divide, 2, 1)

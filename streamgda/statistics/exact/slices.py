@@ -17,21 +17,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array
-
-Indices = NDArray[np.intp]
+from streamgda.statistics.covariances import Array, Indices
 
 WIDTH = 22
-
 TILE_ROWS = 1024
-
 LOW_BITS = 11
 
 _MANTISSA = 53
-
-_EXPONENTS_OF_FACTORS = 1000  # two to as much is a float64, and so is one over it: a product will do
-
-_BLIND_CUTS = 4  # at most, before the first look at what is left: the next tile is mostly like the last
+_EXPONENTS_OF_FACTORS = 1000  # 2^1000 and 2^-1000 are float64
+_BLIND_CUTS = 4  # at most, before the remainder is looked at: a tile is mostly like the one before
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import refuse_rounding
 from streamgda.blocks.block import Block
-from streamgda.statistics.base import Statistics, check_names
-from streamgda.statistics.covariances import Array, CovarianceType, kind_named
-from streamgda.statistics.exact.labelled import LabelledSums
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.exact.columns import from_columns, from_sums, to_columns
+from streamgda.statistics.exact.reduction import reduce_block
 from streamgda.statistics.exact.rounding import ExactMoments
-from streamgda.statistics.floating.labelled import LabelledMoments
+from streamgda.statistics.exact.sums import Sums
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.validation import names, natural
+from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.validation import Columns, check_feature_names
 
 
 class ExactClassStatistics(Statistics):
@@ -76,28 +78,19 @@ class ExactClassStatistics(Statistics):
 
     exact: ClassVar[bool] = True
 
-    _labelled: LabelledSums
+    _labelled: Labelled[Sums]
 
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
     ) -> None:
-        self._names = None if feature_names is None else tuple(feature_names)
-        self._n_dropped = 0
-        self._take(LabelledSums.empty(kind_named(covariance_type), len(self._names or ())))
+        super().__init__(Sums.zeros(kind_named(covariance_type), 0, 0), feature_names)
 
-    def _take(self, held: LabelledSums) -> None:
-        """Hold these from now on, and forget what was read off the last."""
-        super()._take(held)
-        self._read: dict[Any, Array] = {}
+    def _set_labelled(self, labelled: Labelled[Any]) -> None:
+        """Replace the state, and forget what was rounded of the last one."""
+        super()._set_labelled(labelled)
+        self._rounded_before: dict[Any, Array] = {}
 
-    # ------------------------------------------------------------------ what is held
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the arrays of the state."""
-        return self._labelled.nbytes
-
-    # ------------------------------------------------------------------ what is read off
+    # ------------------------------------------------------------------ properties
 
     @property
     def weights(self) -> Array:
@@ -125,13 +118,8 @@ class ExactClassStatistics(Statistics):
         return self._rounded(ExactMoments.outer_sums)
 
     @property
-    def has_fourth_moments(self) -> bool:
-        """Never: no exact state keeps them."""
-        return False
-
-    @property
     def fourth_moments(self) -> None:
-        """Nothing: no exact state keeps them."""
+        """None: no exact state keeps them."""
         return None
 
     def covariance(self, ddof: float = 0) -> Array:
@@ -161,12 +149,12 @@ class ExactClassStatistics(Statistics):
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together, rounded once; shape (n_features,)."""
-        self._need_rows()
+        self._check_has_rows()
         return self._rounded(ExactMoments.overall_mean)
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows, rounded once; shape (n_features,)."""
-        self._need_rows()
+        self._check_has_rows()
         return self._rounded(ExactMoments.total_variance)
 
     def to_float(self) -> ClassStatistics:
@@ -184,19 +172,19 @@ class ExactClassStatistics(Statistics):
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
         state._n_dropped = self._n_dropped
-        held, exact = self._labelled, ExactMoments(self._labelled.sums)
-        rounded = Moments(held.kind, self.weights, self.means, exact.tails(), self.scatter)
+        tails = self._labelled.sums.moments().tails()
+        rounded = Moments(self._labelled.kind, self.weights, self.means, tails, self.scatter)
         if not rounded.are_finite():
             raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
-        state._labelled = LabelledMoments(self.classes, self.counts, rounded)
+        state._set_labelled(Labelled(self.classes, self.counts, rounded))
         return state
 
     def _rounded(self, view: Callable[..., Array], *arguments: Any) -> Array:
-        """What a view of the exact moments gives, worked out once for a state."""
+        """Moments rounded to float64, computed once for a state."""
         key = (view.__name__, *arguments)
-        if key not in self._read:
-            self._read[key] = view(ExactMoments(self._labelled.sums), *arguments)
-        return self._read[key].copy()
+        if key not in self._rounded_before:
+            self._rounded_before[key] = view(self._labelled.sums.moments(), *arguments)
+        return self._rounded_before[key].copy()
 
     # ------------------------------------------------------------------ rows go in
 
@@ -204,8 +192,8 @@ class ExactClassStatistics(Statistics):
         refuse_rounding(X)
         return super().update(X, y, sample_weight)
 
-    def _from_rows(self, block: Block, workspace: Workspace) -> LabelledSums:
-        return LabelledSums.of_block(block, self._labelled.kind, workspace)
+    def _reduce(self, block: Block, workspace: Workspace) -> Sums:
+        return reduce_block(block, self._labelled.kind, workspace)
 
     @classmethod
     def from_sums(
@@ -249,7 +237,7 @@ class ExactClassStatistics(Statistics):
         True
         """
         state = cls(covariance_type, feature_names=feature_names)
-        held = LabelledSums.from_sums(
+        labelled = from_sums(
             state._labelled.kind,
             labels.as_labels(classes),
             np.atleast_1d(counts),
@@ -257,18 +245,18 @@ class ExactClassStatistics(Statistics):
             np.asarray(sums, dtype=object),
             np.asarray(outer_sums, dtype=object),
         )
-        state._take(held)
-        check_names(state.feature_names, state.n_features)
+        state._set_labelled(labelled)
+        check_feature_names(state.feature_names, state.n_features)
         return state
 
     # ------------------------------------------------------------------ states add up
 
-    def _merge(self, other: LabelledSums) -> None:
-        self._take(self._labelled.plus(other))
-
-    def _subtract(self, other: LabelledSums) -> LabelledSums:
-        left = self._labelled.minus(other)
-        return left if len(left.classes) else LabelledSums.empty(left.kind, len(self._names or ()))
+    def __sub__(self, other: object) -> Self:
+        """The state without the rows of another: the same bits as if they had never gone in."""
+        rest = super().__sub__(other)
+        if rest is not NotImplemented and not rest.n_rows:
+            rest._set_labelled(Labelled.empty(rest._labelled.sums, len(self._names or ())))
+        return rest
 
     def decay(self, factor: float) -> Self:
         """Refuse: a decayed weight is no whole number.
@@ -283,18 +271,10 @@ class ExactClassStatistics(Statistics):
             "to_float().decay(...), or take rows out by subtracting their statistics"
         )
 
-    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
-        """A copy that keeps no more than another covariance type needs.
-
-        Raises
-        ------
-        ValueError
-            If this state holds less than that: "full" gives all the others, and they only themselves; and
-            no exact state holds fourth moments.
-        """
+    @classmethod
+    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
         if fourth_moments:
             refuse_fourth_moments()
-        return self._twin(self._labelled.narrowed(kind_named(covariance_type)))
 
     # ------------------------------------------------------------------ states compare
 
@@ -314,22 +294,6 @@ class ExactClassStatistics(Statistics):
         """
         theirs = other.to_float() if isinstance(other, ExactClassStatistics) else other
         return self.to_float().allclose(theirs, rtol)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether two states are of the same rows, as far as sums can tell: the same to the last bit."""
-        if not isinstance(other, ExactClassStatistics):
-            return NotImplemented
-        return (
-            self.feature_names == other.feature_names
-            and self.n_dropped == other.n_dropped
-            and self._labelled.equals(other._labelled)
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"ExactClassStatistics(covariance_type={self.covariance_type!r}, "
-            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
-        )
 
     # ------------------------------------------------------------------ states travel
 
@@ -355,29 +319,17 @@ class ExactClassStatistics(Statistics):
             Plain values: "kind", "covariance_type", "n_features", "feature_names", "n_dropped", and
             "positions", of the lowest plane of each sum in units of 32 bits.
         """
-        columns, positions = self._labelled.to_columns()
-        return columns, {**self._described(), "positions": positions}
+        columns, positions = to_columns(self._labelled)
+        return columns, {**self._metadata(), "positions": positions}
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
-        """The state whose `to_columns` these are.
-
-        Raises
-        ------
-        ValueError
-            If they cannot be those of any rows; the message says why.
-        """
-        n_features = natural(metadata["n_features"], "n_features")
-        state = cls(metadata["covariance_type"], feature_names=names(metadata["feature_names"]))
-        state._n_dropped = natural(metadata["n_dropped"], "n_dropped")
-        state._take(
-            LabelledSums.from_columns(state._labelled.kind, n_features, columns, metadata["positions"])
-        )
-        check_names(state.feature_names, n_features)
-        return state
+    def _read_columns(
+        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+    ) -> Labelled[Sums]:
+        return from_columns(kind, columns, metadata["positions"], n_features)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Pickle what is held, and nothing that was read off it."""
+        """Pickle the exact sums, and nothing that was rounded of them."""
         return type(self).from_columns, self.to_columns()
 
 

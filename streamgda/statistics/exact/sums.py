@@ -1,4 +1,4 @@
-"""What an exact state adds up."""
+"""The sums of an exact state."""
 
 from __future__ import annotations
 
@@ -6,80 +6,153 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streamgda.statistics.covariances import CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import ExactArray
-from streamgda.statistics.exact.products import ExactScatter
-from streamgda.statistics.exact.slices import Indices
+from streamgda.statistics.exact.rounding import ExactMoments
+from streamgda.statistics.labelled import Counts
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sums:
-    """The exact sums of each class. They never change, so they may be shared.
+    """The exact sums of each class. The arrays themselves never change, so copies share them.
 
     Attributes
     ----------
-    scatter : ExactScatter
+    kind : CovarianceKind
         Which products are kept.
     weights : ExactArray of shape (K,)
         Σ w.
     totals : ExactArray of shape (K, d)
         Σ w x.
-    products : ExactArray of shape (K, P), or (1, P) where the classes share them
+    products : ExactArray of shape (K, n_pairs), or (1, n_pairs) where the classes share them
         Σ w x xᵀ, packed.
     """
 
-    scatter: ExactScatter
+    kind: CovarianceKind
     weights: ExactArray
     totals: ExactArray
     products: ExactArray
+    has_fourth = False
 
     @classmethod
-    def zeros(cls, scatter: ExactScatter, n_classes: int, n_features: int) -> Self:
+    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
         """The sums of no rows."""
-        products = ExactArray.zeros(scatter.n_matrices(n_classes), scatter.n_pairs(n_features))
-        return cls(scatter, ExactArray.zeros(n_classes), ExactArray.zeros(n_classes, n_features), products)
+        products = ExactArray.zeros(kind.n_packed(n_classes), len(kind.pairs(n_features)[0]))
+        return cls(kind, ExactArray.zeros(n_classes), ExactArray.zeros(n_classes, n_features), products)
+
+    def zeros_like(self, n_classes: int, n_features: int) -> Self:
+        """The sums of no rows, of the same kind."""
+        return self.zeros(self.kind, n_classes, n_features)
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has; 0 while nothing is known of them."""
+        return self.totals.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return sum(array.digits.nbytes for array in self.arrays)
 
     @property
     def arrays(self) -> tuple[ExactArray, ExactArray, ExactArray]:
-        """All that is held."""
+        """All arrays."""
         return self.weights, self.totals, self.products
 
-    def __add__(self, other: Sums) -> Self:
-        return type(self)(
-            self.scatter,
-            self.weights + other.weights,
-            self.totals + other.totals,
-            self.products + other.products,
-        )
+    def weight_text(self, k: int) -> str:
+        """The weight of a class as an error names it."""
+        return str(self.weights[[k]].fractions()[0])
 
-    def __sub__(self, other: Sums) -> Self:
-        return type(self)(
-            self.scatter,
-            self.weights - other.weights,
-            self.totals - other.totals,
-            self.products - other.products,
-        )
+    def moments(self) -> ExactMoments:
+        """The moments of these sums."""
+        return ExactMoments(self.kind, *self.arrays)
 
-    def spread(self, n_classes: int, places: Indices) -> Self:
-        """The same with classes that have nothing between them: these go to the places given."""
-        products = self.products
-        return type(self)(
-            self.scatter,
-            self.weights.spread(n_classes, places),
-            self.totals.spread(n_classes, places),
-            products if self.scatter.is_pooled else products.spread(n_classes, places),
-        )
+    def equals(self, other: Sums) -> bool:
+        """Whether the two are the same to the last bit."""
+        return all(a.equals(b) for a, b in zip(self.arrays, other.arrays, strict=True))
 
-    def take(self, kept: Indices) -> Self:
+    # ------------------------------------------------------------------ by class
+
+    def copy(self) -> Self:
+        """Sums that do not change with these."""
+        return replace(self)
+
+    def take(self, classes: Indices) -> Self:
         """The sums of some classes; where products are pooled, those of all."""
-        products = self.products if self.scatter.is_pooled else self.products[kept]
-        return type(self)(self.scatter, self.weights[kept], self.totals[kept], products)
+        products = self.products if self.kind.is_pooled else self.products[classes]
+        return replace(self, weights=self.weights[classes], totals=self.totals[classes], products=products)
 
-    def narrowed(self, scatter: ExactScatter) -> Self:
-        """What a narrower kind keeps of these, which keep a matrix for each class."""
-        if scatter.is_pooled:
-            products = self.products.total() if self.weights.shape[0] else self.products
-        else:
-            first, second = self.scatter.pairs(self.totals.shape[1])
-            products = self.products[:, np.flatnonzero(first == second)]
-        return replace(self, scatter=scatter, products=products)
+    def reindexed(self, n_classes: int, places: Indices) -> Self:
+        """The same sums for more classes, at these places among them."""
+        products = self.products
+        return replace(
+            self,
+            weights=self.weights.spread(n_classes, places),
+            totals=self.totals.spread(n_classes, places),
+            products=products if self.kind.is_pooled else products.spread(n_classes, places),
+        )
+
+    def total(self) -> Self:
+        """The sums of the rows of all classes, as those of one class."""
+        return replace(
+            self,
+            weights=self.weights.total(),
+            totals=self.totals.total(),
+            products=self.products.total(),
+        )
+
+    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
+        """The sums that another kind of covariance needs; ValueError if these keep too little."""
+        if kind is self.kind:
+            return self.copy()
+        products = self.products[:, kind.positions_in(self.kind, self.n_features)]
+        return replace(self, kind=kind, products=products.total() if kind.is_pooled else products)
+
+    # ------------------------------------------------------------------ sums add up
+
+    def merge(self, other: Sums, places: Indices) -> None:
+        """Add to the classes at these places, in place."""
+        n_classes = self.weights.shape[0]
+        wide = other if len(places) == n_classes else other.reindexed(n_classes, places)
+        self.weights = self.weights + wide.weights
+        self.totals = self.totals + wide.totals
+        self.products = self.products + wide.products
+
+    def overdrawn(self, part: Sums, counts: Counts) -> NDArray[np.bool_]:
+        """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
+        left = (self.weights - part.weights).integers()[0]
+        # A row weighs one or more.
+        return np.where(counts == 0, left != 0, left < counts).astype(np.bool_)
+
+    def subtract(self, part: Sums, counts: Counts) -> Self:
+        """The sums of the classes that keep rows, without the part: the true inverse of `merge`.
+
+        Raises
+        ------
+        ValueError
+            If a class that is emptied leaves something of its sums, or no rows can have what is left.
+        """
+        rest = replace(
+            self,
+            weights=self.weights - part.weights,
+            totals=self.totals - part.totals,
+            products=self.products - part.products,
+        )
+        rest._check_emptied(counts)
+        kept = np.flatnonzero(counts)
+        rest = rest.take(kept)
+        if len(kept) and not rest.moments().are_of_rows(counts[kept]):
+            raise ValueError("a variance would be negative: these rows never went into the state")
+        return rest
+
+    def _check_emptied(self, counts: Counts) -> None:
+        emptied = np.flatnonzero(counts == 0)
+        left = [self.totals[emptied]]
+        if not self.kind.is_pooled:
+            left.append(self.products[emptied])
+        elif len(emptied) == len(counts):
+            left.append(self.products)
+        if any(len(array.digits) for array in left):
+            raise ValueError("the sums of a class differ: these rows never went into the state")

@@ -1,4 +1,8 @@
-"""A state as columns, one row per class, and back: what is saved, whatever the file."""
+"""Floating states from outside, and as columns: of a file, of an SQL engine, of other moments.
+
+Columns have one row for each class. A scatter that the classes share is a column of one row, under a name
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +12,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
+from streamgda.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.labelled import LabelledMoments
 from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.validation import Columns, as_counts, require
+from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.validation import Columns, as_counts, check_columns
 
 _FOURTH = {"third_moment", "fourth_moment"}
 
 
-def to_columns(held: LabelledMoments) -> dict[str, NDArray[Any]]:
-    """Vectors and matrices with one row for each class; the scatter packed.
+# ---------------------------------------------------------------------- a state as columns
 
-    A scatter that the classes share is a matrix of one row, and of a name of its own.
-    """
+
+def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
+    """Vectors and matrices with one row for each class; the scatter packed."""
+    held, n_classes = state.sums, len(state.classes)
     columns = {
-        "label": held.classes,
-        "count": held.counts,
-        "weight": held.moments.weights,
-        "mean": held.moments.means,
-        "mean_tail": held.moments.tails,
-        _scatter_column(held.kind): held.kind.packed(held.moments.scatter)[: len(held.classes)],
+        "label": state.classes,
+        "count": state.counts,
+        "weight": held.weights,
+        "mean": held.means,
+        "mean_tail": held.tails,
+        _scatter_column(held.kind): held.kind.packed(held.scatter)[:n_classes],
     }
-    if held.moments.fourth is not None:
-        columns["third_moment"] = held.moments.fourth.third.reshape(len(held.classes), held.n_features**2)
-        columns["fourth_moment"] = held.kind.packed(held.moments.fourth.fourth)
+    if held.fourth is not None:
+        columns["third_moment"] = held.fourth.third.reshape(n_classes, held.n_features**2)
+        columns["fourth_moment"] = held.kind.packed(held.fourth.fourth)
     return columns
 
 
-def _scatter_column(kind: CovarianceKind) -> str:
-    return "pooled_scatter" if kind.name == "tied" else "scatter"
-
-
-def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> LabelledMoments:
+def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
     """The state that such columns hold, its classes in any order.
 
     Raises
@@ -52,23 +54,42 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     has_fourth = not _FOURTH.isdisjoint(columns)
     if has_fourth:
         needed += ["third_moment", "fourth_moment"]
-    require(needed, columns)
+    check_columns(needed, columns)
     if not len(columns["label"]):
-        return LabelledMoments.empty(kind, n_features, fourth=has_fourth)
+        return Labelled.empty(Moments.zeros(kind, 0, 0, fourth=has_fourth), n_features)
     classes = labels.as_labels(columns["label"]).copy()
     shapes = dict(zip(needed, _shapes(kind, len(classes), n_features), strict=False))
-    arrays = {name: _checked(columns[name], shapes[name], name) for name in needed[1:]}
+    arrays = {name: _numbers(columns[name], shapes[name], name) for name in needed[1:]}
     _check_totals(classes, arrays["count"], arrays["weight"])
-    held = LabelledMoments(classes, arrays["count"], _moments(kind, arrays, n_features))
-    return held if (classes[1:] > classes[:-1]).all() else _sorted(held)
+    state = Labelled(classes, arrays["count"], _moments(kind, arrays, n_features))
+    return state if (classes[1:] > classes[:-1]).all() else _sorted(state)
 
 
-def _sorted(held: LabelledMoments) -> LabelledMoments:
-    order = np.argsort(held.classes)
-    classes = held.classes[order]
-    if (classes[1:] == classes[:-1]).any():
-        raise ValueError("a label stands twice")
-    return LabelledMoments(classes, held.counts[order], held.moments.take(order))
+def _scatter_column(kind: CovarianceKind) -> str:
+    return "pooled_scatter" if kind.is_pooled else "scatter"
+
+
+def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
+    per_class, per_mean = (n_classes,), (n_classes, n_features)
+    scatter = (kind.n_packed(n_classes), len(kind.pairs(n_features)[0]))
+    third = (n_classes, n_features * n_features)
+    return [per_class, per_class, per_class, per_mean, per_mean, scatter, third, scatter]
+
+
+def _numbers(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
+    if values.shape != shape:
+        raise ValueError(f"column {name!r} has shape {values.shape} where {shape} is due")
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"column {name!r} holds {values.dtype} where numbers are due")
+    if not np.isfinite(values).all():
+        raise ValueError(f"column {name!r} holds NaN or infinity")
+    return as_counts(values) if name == "count" else values.astype(np.float64)
+
+
+def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
+    for name, values in (("count", counts), ("weight", weights)):
+        for k in np.flatnonzero(~(values > 0)):
+            raise ValueError(f"class {classes[k]!s} has {name} {values[k]:g}")
 
 
 def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
@@ -85,25 +106,92 @@ def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> F
     )
 
 
-def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
-    per_class, per_mean = (n_classes,), (n_classes, n_features)
-    pairs = n_features if kind.name == "diag" else n_features * (n_features + 1) // 2
-    scatter = (1 if kind.name == "tied" else n_classes, pairs)
-    third = (n_classes, n_features * n_features)
-    return [per_class, per_class, per_class, per_mean, per_mean, scatter, third, scatter]
+def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
+    order = np.argsort(state.classes)
+    classes = state.classes[order]
+    if (classes[1:] == classes[:-1]).any():
+        raise ValueError("a label stands twice")
+    return Labelled(classes, state.counts[order], state.sums.take(order))
 
 
-def _checked(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
-    if values.shape != shape:
-        raise ValueError(f"column {name!r} has shape {values.shape} where {shape} is due")
-    if values.dtype.kind not in "iuf":
-        raise ValueError(f"column {name!r} holds {values.dtype} where numbers are due")
-    if not np.isfinite(values).all():
-        raise ValueError(f"column {name!r} holds NaN or infinity")
-    return as_counts(values) if name == "count" else values.astype(np.float64)
+# ---------------------------------------------------------------------- a state from sums or moments
 
 
-def _check_totals(classes: labels.Labels, counts: NDArray[Any], weights: Array) -> None:
-    for name, values in (("count", counts), ("weight", weights)):
-        for k in np.flatnonzero(~(values > 0)):
-            raise ValueError(f"class {classes[k]!s} has {name} {values[k]:g}")
+def from_sums(
+    kind: CovarianceKind,
+    classes: Labels,
+    counts: NDArray[Any],
+    weights: Array,
+    sums: Array,
+    outer_sums: Array,
+) -> Labelled[Moments]:
+    """The state that has these raw sums, for classes in any order.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not agree, a class stands twice or is empty, or no rows have these sums.
+    """
+    _check_counts(classes, counts, weights)
+    _check_shapes(kind, len(classes), sums=sums, outer_sums=outer_sums)
+    order = np.argsort(classes)
+    weights, sums = weights[order], sums[order]
+    outer_sums = kind.unpacked(kind.packed(kind.take(outer_sums, order)), *sums.shape)
+    scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
+    moments = Moments(kind, weights, sums / weights[:, None], np.zeros_like(sums), scatter)
+    moments.clip(kind.diagonal(outer_sums), "these sums cannot be of any rows")
+    return Labelled(classes[order], counts[order].astype(np.int64), moments)
+
+
+def from_moments(
+    kind: CovarianceKind,
+    classes: Labels,
+    counts: NDArray[Any],
+    weights: Array,
+    means: Array,
+    scatter: Array,
+) -> Labelled[Moments]:
+    """The state that has these means and this scatter, for classes in any order.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not agree, a class stands twice or is empty, or no rows have this scatter.
+    """
+    _check_counts(classes, counts, weights)
+    _check_shapes(kind, len(classes), means=means, scatter=scatter)
+    order = np.argsort(classes)
+    scatter = kind.take(scatter, order).copy()
+    moments = Moments(kind, weights[order], means[order], np.zeros_like(means), scatter)
+    moments.clip(np.abs(moments.diagonal), "this scatter cannot be of any rows")
+    return Labelled(classes[order], counts[order].astype(np.int64), moments)
+
+
+def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
+    if not len(classes) == len(counts) == len(weights):
+        raise ValueError("counts and weights must have one entry for each class")
+    if len(np.unique(classes)) != len(classes):
+        raise ValueError("a class stands twice")
+    if not np.array_equal(counts, np.floor(counts)):
+        raise ValueError("counts must be whole numbers")
+    if not np.isfinite(weights).all():
+        raise ValueError("weights must be finite")
+    empty = (counts <= 0) | ~(weights > 0)
+    if empty.any():
+        raise ValueError(f"class {classes[empty][0]!s} has no rows")
+
+
+def _check_shapes(kind: CovarianceKind, n_classes: int, **arrays: Array) -> None:
+    """Check an array with a vector for each class and one in the scatter's shape, given by name."""
+    (vectors_name, vectors), (products_name, products) = arrays.items()
+    if vectors.ndim != 2 or len(vectors) != n_classes:
+        raise ValueError(f"{vectors_name} must have one row for each class; got shape {vectors.shape}")
+    expected = kind.shape(*vectors.shape)
+    if products.shape != expected:
+        raise ValueError(
+            f"{products_name} must have shape {expected} for {kind.name!r}; got {products.shape}"
+        )
+    if not (np.isfinite(vectors).all() and np.isfinite(products).all()):
+        raise ValueError(f"{vectors_name} and {products_name} must be finite")
+    if not kind.is_symmetric(products):
+        raise ValueError(f"{products_name} must be symmetric")

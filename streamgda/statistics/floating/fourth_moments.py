@@ -14,13 +14,11 @@ from itertools import pairwise
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, Bounds
+from streamgda.statistics.covariances import Array, Bounds, Indices
 
-_ROUNDING = 1e-6  # which taking rows out may leave, on the scale of the features' own fourth moments
-
-_ELEMENTS_IN_CACHE = 1 << 16  # of each of the few arrays that a shift of class means works on
+_ROUNDING = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
+_ELEMENTS_IN_CACHE = 1 << 16  # of each array that a shift works on
 
 
 @dataclass
@@ -45,7 +43,7 @@ class FourthMoments:
         return cls(np.zeros(shape), np.zeros(shape))
 
     @classmethod
-    def of_rows(cls, rows: Array, weights: Array, bounds: Bounds) -> FourthMoments:
+    def from_rows(cls, rows: Array, weights: Array, bounds: Bounds) -> FourthMoments:
         """The moments of rows √w u (d, n), where class k holds rows bounds[k]:bounds[k + 1]."""
         moments = cls.zeros(len(bounds) - 1, len(rows))
         for k, (start, stop) in enumerate(pairwise(bounds)):
@@ -58,18 +56,18 @@ class FourthMoments:
 
     @property
     def arrays(self) -> tuple[Array, Array]:
-        """All that is held."""
+        """All arrays."""
         return self.third, self.fourth
 
     def copy(self) -> FourthMoments:
         """Moments that share nothing with these."""
         return FourthMoments(self.third.copy(), self.fourth.copy())
 
-    def take(self, classes: NDArray[np.intp]) -> FourthMoments:
+    def take(self, classes: Indices) -> FourthMoments:
         """The moments of some classes."""
         return FourthMoments(self.third[classes], self.fourth[classes])
 
-    def put(self, classes: NDArray[np.intp], part: FourthMoments) -> None:
+    def put(self, classes: Indices, part: FourthMoments) -> None:
         """Write the moments of some classes back."""
         self.third[classes] = part.third
         self.fourth[classes] = part.fourth
@@ -79,10 +77,10 @@ class FourthMoments:
         self.third *= factor
         self.fourth *= factor
 
-    def about(self, shifts: Array, weights: Array, scatter: Array) -> FourthMoments:
-        """The same rows about points that lie at m − p, where p is a shift (K, d): Σ of powers of u + p.
+    def shifted(self, shifts: Array, weights: Array, scatter: Array) -> FourthMoments:
+        """The moments of the same rows about m − p, where p is a shift (K, d): Σ of powers of u + p.
 
-        The sums of u itself vanish; what is left of the binomials needs the weight and the scatter.
+        Σ w u vanishes, so besides these moments only the weight and the scatter are needed.
         """
         moved = self.copy()
         n_classes, n_features = shifts.shape
@@ -94,7 +92,7 @@ class FourthMoments:
         return moved
 
     def _shift(self, shifts: Array, weights: Array, scatter: Array) -> None:
-        """The same in place, for so few classes that what is between stays in the cache.
+        """Shift in place; of so few classes that the intermediate arrays stay in the cache.
 
         The fourth moments grow by H + Hᵀ with H_ij = p_j (2 third_ij + p_j S_ii + 2 p_i S_ij + ½ W p_i² p_j).
         """
@@ -119,15 +117,15 @@ class FourthMoments:
         return self
 
     def clip(self, weights: Array, scatter: Array, whole: FourthMoments) -> None:
-        """Undo, in place, what rounding did to moments that were taken from a whole.
+        """Remove, in place, the rounding of moments that were taken from a whole.
 
-        Those of features that do not vary are zero, and by the inequality of Cauchy and Schwarz Σ w u_i² u_j²
-        is at least (Σ w u_i u_j)² / Σ w.
+        Those of constant features become zero, and Σ w u_i² u_j² becomes at least (Σ w u_i u_j)² / Σ w, as
+        the inequality of Cauchy and Schwarz demands.
 
         Raises
         ------
         ValueError
-            If it is less by more than rounding explains.
+            If it is smaller than that by more than rounding explains.
         """
         least = scatter**2 / weights[:, None, None]
         if (self.fourth < least - _ROUNDING * _outer(whole.roots, whole.roots)).any():

@@ -1,9 +1,8 @@
-"""The one numerical kernel: rows to moments, and moments merged or taken apart.
+"""Moments, and how they are merged and taken apart.
 
-A block is centred by its own class means and then multiplied with itself (the two-pass algorithm;
-no sum of squares is ever formed). Moments are merged pairwise by the formula of Chan, Golub &
-LeVeque (1983, "Algorithms for computing the sample variance", eq. 2.1) in the weighted matrix form
-of Schubert & Gertz (2018, "Numerically stable parallel computation of (co-)variance", eq. 22).
+Moments are merged pairwise by the formula of Chan, Golub & LeVeque (1983, "Algorithms for computing the
+sample variance", eq. 2.1) in the weighted matrix form of Schubert & Gertz (2018, "Numerically stable
+parallel computation of (co-)variance", eq. 22). No sum of squares is ever formed.
 
 A mean is kept as the unevaluated sum of two float64 numbers, ``means + tails``. The difference of
 two means, on which the merge rests, is then good to the last digit even where the mean is 10^12
@@ -12,13 +11,19 @@ times the deviation; and a mean does not stand still after 10^16 rows have gone 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, CovarianceKind
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.fourth_moments import FourthMoments
+from streamgda.statistics.labelled import Counts
+
+_ROUNDING = 1e-8
+_WEIGHT_ROUNDING = 1e-13
 
 
 @dataclass
@@ -36,7 +41,7 @@ class Moments:
     fourth: FourthMoments | None = None
 
     @classmethod
-    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int, *, fourth: bool = False) -> Moments:
+    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int, *, fourth: bool = False) -> Self:
         """The moments of no rows."""
         shape = (n_classes, n_features)
         return cls(
@@ -48,9 +53,30 @@ class Moments:
             FourthMoments.zeros(*shape) if fourth else None,
         )
 
+    def zeros_like(self, n_classes: int, n_features: int) -> Self:
+        """The moments of no rows, of the same kind."""
+        return self.zeros(self.kind, n_classes, n_features, fourth=self.has_fourth)
+
+    # ------------------------------------------------------------------ what is kept
+
+    @property
+    def has_fourth(self) -> bool:
+        """Whether fourth moments are kept."""
+        return self.fourth is not None
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has; 0 while nothing is known of them."""
+        return int(self.means.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return sum(array.nbytes for array in self.arrays)
+
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """All that is held."""
+        """All arrays."""
         return (
             self.weights,
             self.means,
@@ -64,29 +90,44 @@ class Moments:
         """Each feature's own scatter: (K, d), or (1, d) where the classes share it."""
         return self.kind.diagonal(self.scatter)
 
-    def copy(self) -> Moments:
+    def weight_text(self, k: int) -> str:
+        """The weight of a class as an error names it."""
+        return f"{self.weights[k]:g}"
+
+    def are_finite(self) -> bool:
+        """Whether no value was NaN or infinite and no power of it exceeded float64."""
+        finite = all(bool(np.isfinite(array).all()) for array in (self.means, self.tails, self.diagonal))
+        return finite and (self.fourth is None or self.fourth.are_finite())
+
+    def equals(self, other: Moments) -> bool:
+        """Whether the two are the same to the last bit."""
+        return all(map(np.array_equal, self.arrays, other.arrays))
+
+    # ------------------------------------------------------------------ by class
+
+    def copy(self) -> Self:
         """Moments that share nothing with these."""
-        return Moments(
-            self.kind,
-            self.weights.copy(),
-            self.means.copy(),
-            self.tails.copy(),
-            self.scatter.copy(),
-            self.fourth and self.fourth.copy(),
+        return replace(
+            self,
+            weights=self.weights.copy(),
+            means=self.means.copy(),
+            tails=self.tails.copy(),
+            scatter=self.scatter.copy(),
+            fourth=self.fourth and self.fourth.copy(),
         )
 
-    def take(self, classes: NDArray[np.intp]) -> Moments:
+    def take(self, classes: Indices) -> Self:
         """The moments of some classes."""
-        return Moments(
-            self.kind,
-            self.weights[classes],
-            self.means[classes],
-            self.tails[classes],
-            self.kind.take(self.scatter, classes),
-            self.fourth and self.fourth.take(classes),
+        return replace(
+            self,
+            weights=self.weights[classes],
+            means=self.means[classes],
+            tails=self.tails[classes],
+            scatter=self.kind.take(self.scatter, classes),
+            fourth=self.fourth and self.fourth.take(classes),
         )
 
-    def put(self, classes: NDArray[np.intp], part: Moments) -> None:
+    def put(self, classes: Indices, part: Moments) -> None:
         """Write the moments of some classes back."""
         self.weights[classes] = part.weights
         self.means[classes] = part.means
@@ -95,6 +136,35 @@ class Moments:
         if self.fourth and part.fourth:
             self.fourth.put(classes, part.fourth)
 
+    def reindexed(self, n_classes: int, places: Indices) -> Self:
+        """The same moments for more classes, at these places among them."""
+        wider = self.zeros_like(n_classes, self.n_features)
+        wider.put(places, self)
+        return wider
+
+    def narrowed(self, kind: CovarianceKind, *, fourth: bool) -> Self:
+        """A copy that keeps what another kind of covariance needs, and fourth moments if asked to.
+
+        Raises
+        ------
+        ValueError
+            If these keep too little.
+        """
+        if fourth and not self.has_fourth:
+            raise ValueError(
+                "this state holds no fourth moments, which shrinkage='auto' is worked out from; "
+                "accumulate with fourth_moments=True"
+            )
+        narrow = replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind))
+        return (narrow if fourth else replace(narrow, fourth=None)).copy()
+
+    def total(self) -> Self:
+        """The moments of the rows of all classes, as those of one class."""
+        of_class = [self.take(np.array([k])) for k in range(len(self.weights))]
+        return reduce(type(self)._plus, of_class).copy()
+
+    # ------------------------------------------------------------------ weights
+
     def scale(self, factor: float) -> None:
         """Multiply every weight by a factor, in place."""
         self.weights *= factor
@@ -102,33 +172,131 @@ class Moments:
         if self.fourth:
             self.fourth.scale(factor)
 
-    def are_finite(self) -> bool:
-        """Whether no value was NaN or infinite and no power of it exceeded float64."""
-        finite = all(bool(np.isfinite(array).all()) for array in (self.means, self.tails, self.diagonal))
-        return finite and (self.fourth is None or self.fourth.are_finite())
+    def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
+        """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
+        left = self.weights - part.weights
+        rounding = _WEIGHT_ROUNDING * self.weights
+        return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
+    # ------------------------------------------------------------------ moments add up
 
-def merge(ours: Moments, theirs: Moments) -> Moments:
-    """The moments of both sets of rows, for the same classes in the same order.
+    def merge(self, other: Moments, places: Indices) -> None:
+        """Add to the classes at these places, in place: wholly, or, where it raises, not at all.
 
-    The same bits whichever of the two comes first.
-    """
-    weights = ours.weights + theirs.weights
-    our_share = (ours.weights / weights)[:, None]
-    their_share = (theirs.weights / weights)[:, None]
-    anchor = _heavier_mean(ours, theirs)
-    shift = our_share * ((ours.means - anchor) + ours.tails)
-    shift += their_share * ((theirs.means - anchor) + theirs.tails)
-    means, tails = _two_sum(anchor, shift)
-    gap = (theirs.means - ours.means) + (theirs.tails - ours.tails)
-    spread = gap * np.sqrt(our_share * their_share * weights[:, None])
-    scatter = ours.scatter + theirs.scatter
-    scatter += ours.kind.outer(spread)
-    fourth = None
-    if ours.fourth and theirs.fourth:
-        fourth = ours.fourth.about(-their_share * gap, ours.weights, ours.scatter)
-        fourth += theirs.fourth.about(our_share * gap, theirs.weights, theirs.scatter)
-    return Moments(ours.kind, weights, means, tails, scatter, fourth)
+        Raises
+        ------
+        ValueError
+            If a weight, or a power of the features, would exceed float64.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            merged = self.take(places)._plus(other)
+        if not np.isfinite(merged.weights).all():
+            raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
+        if not merged.are_finite():
+            powers = "fourth powers" if self.has_fourth else "squares"
+            raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")
+        self.put(places, merged)
+
+    def _plus(self, other: Moments) -> Self:
+        """The moments of both sets of rows, for the same classes in the same order.
+
+        The same bits whichever of the two comes first.
+        """
+        weights = self.weights + other.weights
+        our_share = (self.weights / weights)[:, None]
+        their_share = (other.weights / weights)[:, None]
+        anchor = _heavier_mean(self, other)
+        shift = our_share * ((self.means - anchor) + self.tails)
+        shift += their_share * ((other.means - anchor) + other.tails)
+        means, tails = _two_sum(anchor, shift)
+        gap = (other.means - self.means) + (other.tails - self.tails)
+        spread = gap * np.sqrt(our_share * their_share * weights[:, None])
+        scatter = self.scatter + other.scatter
+        scatter += self.kind.outer(spread)
+        fourth = None
+        if self.fourth and other.fourth:
+            fourth = self.fourth.shifted(-their_share * gap, self.weights, self.scatter)
+            fourth += other.fourth.shifted(our_share * gap, other.weights, other.scatter)
+        return replace(self, weights=weights, means=means, tails=tails, scatter=scatter, fourth=fourth)
+
+    def subtract(self, part: Moments, counts: Counts) -> Self:
+        """The moments of the classes that keep rows, without the part: the merge, solved for one side.
+
+        Raises
+        ------
+        ValueError
+            If the part differs from a class that it empties, or no rows can have what is left.
+        """
+        emptied, kept = np.flatnonzero(counts == 0), np.flatnonzero(counts)
+        _check_same_means(self.take(emptied), part.take(emptied))
+        whole = self.take(kept)
+        if not len(kept):
+            return whole
+        rest = whole._minus(part.take(kept))
+        rest.clip(whole.diagonal, "these rows never went into the state")
+        if rest.fourth and whole.fourth:
+            rest.fourth.clip(rest.weights, rest.scatter, whole.fourth)
+        return rest
+
+    def _minus(self, part: Moments) -> Self:
+        """The moments of the other rows; their scatter may come out slightly negative on its diagonal."""
+        weights = self.weights - part.weights
+        gap = (part.means - self.means) + (part.tails - self.tails)
+        retreat = gap * (part.weights / weights)[:, None]
+        means, tails = _two_sum(self.means, self.tails - retreat)
+        spread = gap * np.sqrt(part.weights * (self.weights / weights))[:, None]
+        scatter = self.scatter - part.scatter
+        scatter -= self.kind.outer(spread)
+        fourth = None
+        if self.fourth and part.fourth:
+            fourth = self.fourth.shifted(retreat, self.weights, self.scatter)
+            fourth -= part.fourth.shifted(gap + retreat, part.weights, part.scatter)
+        return replace(self, weights=weights, means=means, tails=tails, scatter=scatter, fourth=fourth)
+
+    def clip(self, scale: Array, otherwise: str) -> None:
+        """Set variances that rounding made negative to zero, in place.
+
+        Parameters
+        ----------
+        scale : ndarray of shape (K, d) or (1, d)
+            What the rounding of each feature's scatter is relative to.
+        otherwise : str
+            What is wrong if it is no rounding.
+
+        Raises
+        ------
+        ValueError
+            If a variance is more negative than rounding explains, or a covariance larger than the variances
+            of its features allow.
+        """
+        diagonal = self.diagonal
+        if not (diagonal >= -_ROUNDING * scale).all():
+            raise ValueError(f"a variance would be negative: {otherwise}")
+        self.kind.zero(self.scatter, diagonal <= 0)
+        most = self.kind.outer(np.sqrt(self.diagonal)) + _ROUNDING * self.kind.outer(np.sqrt(scale))
+        if (np.abs(self.scatter) > most).any():
+            raise ValueError(f"a correlation would exceed 1: {otherwise}")
+
+    # ------------------------------------------------------------------ moments compare
+
+    def close(self, other: Moments, rtol: float) -> bool:
+        """Whether the two agree to `rtol`, judged on the scale of each feature."""
+        spread = np.sqrt(self.diagonal)
+        size = np.abs(self.means) + spread / np.sqrt(self.weights)[:, None]
+        gap = (other.means - self.means) + (other.tails - self.tails)
+        return bool(
+            (np.abs(other.weights - self.weights) <= rtol * self.weights).all()
+            and (np.abs(gap) <= rtol * size).all()
+            and (np.abs(other.scatter - self.scatter) <= rtol * self.kind.outer(spread)).all()
+            and (not (self.fourth and other.fourth) or self.fourth.close(other.fourth, self.diagonal, rtol))
+        )
+
+    def between_classes(self) -> tuple[Array, Array]:
+        """The mean of all classes together, and the scatter of the class means about it, by feature."""
+        anchor = self.means[0]
+        offsets = (self.means - anchor) + self.tails
+        shift = self.weights / self.weights.sum() @ offsets
+        return anchor + shift, self.weights @ (offsets - shift) ** 2
 
 
 def _heavier_mean(ours: Moments, theirs: Moments) -> Array:
@@ -145,41 +313,11 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - b_seen)) + (b - b_seen)
 
 
-def split_off(whole: Moments, part: Moments) -> Moments:
-    """The moments of the rows that are in the whole but not in the part: the merge, solved for one side.
-
-    Every class must keep some weight. A scatter may come out slightly negative on its diagonal.
-    """
-    weights = whole.weights - part.weights
-    gap = (part.means - whole.means) + (part.tails - whole.tails)
-    retreat = gap * (part.weights / weights)[:, None]
-    means, tails = _two_sum(whole.means, whole.tails - retreat)
-    spread = gap * np.sqrt(part.weights * (whole.weights / weights))[:, None]
-    scatter = whole.scatter - part.scatter
-    scatter -= whole.kind.outer(spread)
-    fourth = None
-    if whole.fourth and part.fourth:
-        fourth = whole.fourth.about(retreat, whole.weights, whole.scatter)
-        fourth -= part.fourth.about(gap + retreat, part.weights, part.scatter)
-    return Moments(whole.kind, weights, means, tails, scatter, fourth)
-
-
-def between_classes(held: Moments) -> tuple[Array, Array]:
-    """The mean of all classes together, and the scatter of the class means about it, by feature."""
-    anchor = held.means[0]
-    offsets = (held.means - anchor) + held.tails
-    shift = held.weights / held.weights.sum() @ offsets
-    return anchor + shift, held.weights @ (offsets - shift) ** 2
-
-
-def close(a: Moments, b: Moments, rtol: float) -> bool:
-    """Whether they agree to `rtol`, judged on the scale of each feature."""
-    spread = np.sqrt(a.diagonal)
-    size = np.abs(a.means) + spread / np.sqrt(a.weights)[:, None]
-    gap = (b.means - a.means) + (b.tails - a.tails)
-    return bool(
-        (np.abs(b.weights - a.weights) <= rtol * a.weights).all()
-        and (np.abs(gap) <= rtol * size).all()
-        and (np.abs(b.scatter - a.scatter) <= rtol * a.kind.outer(spread)).all()
-        and (not (a.fourth and b.fourth) or a.fourth.close(b.fourth, a.diagonal, rtol))
-    )
+def _check_same_means(ours: Moments, theirs: Moments) -> None:
+    """Raise ValueError if the rows of a class cannot be those that are taken out of it."""
+    if not len(ours.weights):
+        return
+    gap = (theirs.means - ours.means) + (theirs.tails - ours.tails)
+    deviation = np.sqrt(ours.diagonal / ours.weights[:, None])
+    if (np.abs(gap) > _ROUNDING * (np.abs(ours.means) + deviation)).any():
+        raise ValueError("the means of a class differ: these rows never went into the state")

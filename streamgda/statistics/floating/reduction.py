@@ -1,4 +1,7 @@
-"""The floating kernel: a block is centred by its own class means and multiplied with itself."""
+"""The floating kernel: a block is centred by its own class means and multiplied with itself.
+
+This is the two-pass algorithm; no sum of squares is ever formed.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,27 @@ from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.gather import Workspace, gather
 
-_SHORT_CLASS = 32
-
-_NEGLIGIBLE_TAIL = 1e-9
+_SHORT_CLASS = 32  # rows
+_NEGLIGIBLE_TAIL = 1e-9  # of the deviation of a row
 
 
 def reduce_block(
     block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool = False
 ) -> Moments:
-    """The moments of the rows of a block, one row of each array for each of its classes."""
+    """The moments of the rows of a block, one row of each array for each of its classes.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite, or its power exceeds float64; the message says where.
+    """
+    moments = _moments(block, kind, workspace, fourth=fourth)
+    if not moments.are_finite():
+        block.refuse_values("fourth powers" if fourth else "squares")
+    return moments
+
+
+def _moments(block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool) -> Moments:
     order = np.argsort(block.codes, kind="stable")
     rows = workspace.rows(block.n_features, len(order))
     weights = np.ones(len(order)) if block.weights is None else block.weights[order]
@@ -28,16 +43,16 @@ def reduce_block(
             return _moments_of_single_rows(rows, weights, kind, fourth=fourth)
         bounds = np.concatenate(([0], np.cumsum(np.bincount(block.codes))))
         totals = np.add.reduceat(weights, bounds[:-1])
-        means, tails = _centre(rows, weights, totals, bounds, twice=fourth or block.weights is not None)
+        means, tails = _centre(rows, weights, totals, bounds, compensate=fourth or block.weights is not None)
         if block.weights is not None:
             rows *= np.sqrt(weights)
         scatter = kind.products(rows, bounds)
-        powers = FourthMoments.of_rows(rows, weights, bounds) if fourth else None
+        powers = FourthMoments.from_rows(rows, weights, bounds) if fourth else None
     return Moments(kind, totals, means, tails, scatter, powers)
 
 
 def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *, fourth: bool) -> Moments:
-    """A row alone in its class is the mean, and there is no scatter; a stream is mostly such blocks."""
+    """The moments where each class has one row: the row is the mean, and there is no scatter."""
     moments = Moments.zeros(kind, len(weights), len(rows), fourth=fourth)
     moments.weights[:] = weights
     moments.means[:] = rows.T
@@ -45,13 +60,14 @@ def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *
 
 
 def _centre(
-    rows: Array, weights: Array, totals: Array, bounds: Bounds, *, twice: bool
+    rows: Array, weights: Array, totals: Array, bounds: Bounds, *, compensate: bool
 ) -> tuple[Array, Array]:
-    """Subtract from each class its mean, in place; return the means and what rounding left of them.
+    """Subtract from each class its mean, in place; return the means and their tails.
 
-    What is left is subtracted too where it could tell: for fourth moments, with weights, where a heavy row
-    may hide it, or where it is not far below the deviation of a row, as in a constant feature or at a huge
-    offset. (With equal weights, what is neglected of n rows is below n × 10⁻¹⁸ of the scatter.)
+    The tail, which rounding left of the mean, is subtracted too where it matters: always if asked to
+    `compensate` (for fourth moments, and with weights, where a heavy row may hide it), and where it is not
+    far below the deviation of a row, as in a constant feature or at a huge offset. With equal weights, what
+    is neglected of n rows is below n × 10⁻¹⁸ of the scatter.
     """
     if len(weights) < _SHORT_CLASS * len(totals):
         return _centre_short(rows, weights, totals, bounds)
@@ -63,13 +79,13 @@ def _centre(
         means[k] = centred @ weight / total
         centred -= means[k][:, None]
         tails[k] = centred @ weight / total
-        if twice or (np.abs(tails[k]) > _NEGLIGIBLE_TAIL * np.abs(centred[:, 0])).any():
+        if compensate or (np.abs(tails[k]) > _NEGLIGIBLE_TAIL * np.abs(centred[:, 0])).any():
             centred -= tails[k][:, None]
     return means, tails
 
 
 def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) -> tuple[Array, Array]:
-    """The same for classes of few rows, where a call for each class would cost more than its rows."""
+    """Centre all classes at once: quicker for classes of few rows than a call for each."""
     counts = np.diff(bounds)
 
     def mean() -> Array:

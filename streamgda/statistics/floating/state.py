@@ -10,13 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block
-from streamgda.statistics.base import Statistics, check_names
-from streamgda.statistics.covariances import Array, CovarianceType, kind_named
-from streamgda.statistics.floating import columns as tabular
-from streamgda.statistics.floating import moments
-from streamgda.statistics.floating.labelled import LabelledMoments
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
+from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.validation import names, natural
+from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.validation import Columns, check_feature_names
+
+_NO_WEIGHT = 1e-200
 
 
 class ClassStatistics(Statistics):
@@ -66,7 +69,7 @@ class ClassStatistics(Statistics):
 
     exact: ClassVar[bool] = False
 
-    _labelled: LabelledMoments
+    _labelled: Labelled[Moments]
 
     def __init__(
         self,
@@ -75,23 +78,26 @@ class ClassStatistics(Statistics):
         feature_names: Sequence[str] | None = None,
         fourth_moments: bool = False,
     ) -> None:
-        check_fourth_moments(covariance_type, fourth_moments)
-        self._names = None if feature_names is None else tuple(feature_names)
-        self._n_dropped = 0
-        kind = kind_named(covariance_type)
-        self._take(LabelledMoments.empty(kind, len(self._names or ()), fourth=fourth_moments))
+        self._check_fourth_moments(covariance_type, fourth_moments)
+        super().__init__(
+            Moments.zeros(kind_named(covariance_type), 0, 0, fourth=fourth_moments), feature_names
+        )
 
-    # ------------------------------------------------------------------ what is held
+    # ------------------------------------------------------------------ properties
+
+    @property
+    def _moments(self) -> Moments:
+        return self._labelled.sums
 
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
-        return self._labelled.moments.weights.copy()
+        return self._moments.weights.copy()
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
-        return self._labelled.moments.means + self._labelled.moments.tails
+        return self._moments.means + self._moments.tails
 
     @property
     def scatter(self) -> Array:
@@ -100,30 +106,25 @@ class ClassStatistics(Statistics):
         Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
         (n_classes, n_features) for "diag".
         """
-        return self._labelled.moments.scatter.copy()
+        return self._moments.scatter.copy()
 
     @property
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._labelled.moments.fourth
+        fourth = self._moments.fourth
         return None if fourth is None else fourth.third.copy()
-
-    @property
-    def has_fourth_moments(self) -> bool:
-        """Whether third and fourth moments are kept."""
-        return self._labelled.has_fourth
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._labelled.moments.fourth
+        fourth = self._moments.fourth
         return None if fourth is None else fourth.fourth.copy()
 
     @property
     def sums(self) -> Array:
         """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
-        weights = self._labelled.moments.weights[:, None]
-        return weights * self._labelled.moments.means + weights * self._labelled.moments.tails
+        weights = self._moments.weights[:, None]
+        return weights * self._moments.means + weights * self._moments.tails
 
     @property
     def outer_sums(self) -> Array:
@@ -131,16 +132,8 @@ class ClassStatistics(Statistics):
 
         It loses the digits that `scatter` keeps where means are large beside deviations.
         """
-        roots = np.sqrt(self._labelled.moments.weights)[:, None]
-        return self._labelled.moments.scatter + self._labelled.kind.outer(
-            roots * self._labelled.moments.means
-        )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the arrays of the state."""
-        arrays = (self._labelled.classes, self._labelled.counts, *self._labelled.moments.arrays)
-        return sum(array.nbytes for array in arrays)
+        roots = np.sqrt(self._moments.weights)[:, None]
+        return self._moments.scatter + self._moments.kind.outer(roots * self._moments.means)
 
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
@@ -161,10 +154,10 @@ class ClassStatistics(Statistics):
         ValueError
             If a class (for "tied", the whole) has no more weight than `ddof` takes away.
         """
-        freedom = self._labelled.kind.freedom(self._labelled.moments.weights, ddof)
+        freedom = self._moments.kind.freedom(self._moments.weights, ddof)
         if not (freedom > 0).all():
             raise ValueError(f"a covariance with ddof={ddof} needs more weight than there is in {self!r}")
-        return self._labelled.moments.scatter / freedom
+        return self._moments.scatter / freedom
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
@@ -174,20 +167,18 @@ class ClassStatistics(Statistics):
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
         _, between = self._between_classes()
-        within = self._labelled.moments.diagonal.sum(axis=0)
-        total: Array = (within + between) / self._labelled.moments.weights.sum()
+        within = self._moments.diagonal.sum(axis=0)
+        total: Array = (within + between) / self._moments.weights.sum()
         return total
 
     def _between_classes(self) -> tuple[Array, Array]:
-        self._need_rows()
-        return moments.between_classes(self._labelled.moments)
+        self._check_has_rows()
+        return self._moments.between_classes()
 
     # ------------------------------------------------------------------ rows go in
 
-    def _from_rows(self, block: Block, workspace: Workspace) -> LabelledMoments:
-        return LabelledMoments.of_block(
-            block, self._labelled.kind, workspace, fourth=self._labelled.has_fourth
-        )
+    def _reduce(self, block: Block, workspace: Workspace) -> Moments:
+        return reduce_block(block, self._moments.kind, workspace, fourth=self.has_fourth_moments)
 
     @classmethod
     def from_sums(
@@ -234,7 +225,7 @@ class ClassStatistics(Statistics):
         (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
         """
         state = cls(covariance_type, feature_names=feature_names)
-        state._fill(LabelledMoments.from_sums, classes, counts, weights, sums, outer_sums)
+        state._fill(from_sums, classes, counts, weights, sums, outer_sums)
         return state
 
     @classmethod
@@ -277,60 +268,44 @@ class ClassStatistics(Statistics):
         array([[[2.]]])
         """
         state = cls(covariance_type, feature_names=feature_names)
-        state._fill(LabelledMoments.from_moments, classes, counts, weights, means, scatter)
+        state._fill(from_moments, classes, counts, weights, means, scatter)
         return state
 
     def _fill(
         self,
-        make: Callable[..., LabelledMoments],
+        make: Callable[..., Labelled[Moments]],
         classes: ArrayLike,
         counts: ArrayLike,
         weights: ArrayLike | None,
         *arrays: ArrayLike,
     ) -> None:
-        """Hold what is made of numbers from outside."""
+        """Replace the state by one made of numbers from outside."""
         weight = np.asarray(counts if weights is None else weights, dtype=np.float64)
         numbers = (np.asarray(array, dtype=np.float64) for array in arrays)
-        labelled = labels.as_labels(classes)
-        self._take(
-            make(self._labelled.kind, labelled, np.atleast_1d(counts), np.atleast_1d(weight), *numbers)
+        known = labels.as_labels(classes)
+        self._set_labelled(
+            make(self._moments.kind, known, np.atleast_1d(counts), np.atleast_1d(weight), *numbers)
         )
-        check_names(self._names, self.n_features)
+        check_feature_names(self._names, self.n_features)
 
     # ------------------------------------------------------------------ states are saved
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """All that is held: arrays with a row for each class, and, as plain values, what goes with them."""
-        definite = self._labelled.kind.is_semidefinite(self._labelled.moments.scatter)
-        metadata = {**self._described(), "definite": definite}
-        return tabular.to_columns(self._labelled), metadata
+        """The state as arrays with a row for each class, and plain values that go with them."""
+        definite = self._moments.kind.is_semidefinite(self._moments.scatter)
+        return to_columns(self._labelled), {**self._metadata(), "definite": definite}
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
-        """The state whose `to_columns` these are.
-
-        Raises
-        ------
-        ValueError
-            If they cannot be those of any rows; the message says why.
-        """
-        n_features = natural(metadata["n_features"], "n_features")
-        state = cls(metadata["covariance_type"], feature_names=names(metadata["feature_names"]))
-        state._n_dropped = natural(metadata["n_dropped"], "n_dropped")
-        state._labelled = tabular.from_columns(state._labelled.kind, columns, n_features)
-        check_names(state.feature_names, n_features)
-        scatter = state._labelled.moments.scatter
-        if metadata["definite"] and state.n_rows and not state._labelled.kind.is_semidefinite(scatter):
+    def _read_columns(
+        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+    ) -> Labelled[Moments]:
+        labelled = from_columns(kind, columns, n_features)
+        is_definite = not len(labelled.classes) or kind.is_semidefinite(labelled.sums.scatter)
+        if metadata["definite"] and not is_definite:
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
-        return state
+        return labelled
 
-    # ------------------------------------------------------------------ states add up
-
-    def _merge(self, other: LabelledMoments) -> None:
-        self._labelled.merge(other)
-
-    def _subtract(self, other: LabelledMoments) -> LabelledMoments:
-        return self._labelled.subtract(other)
+    # ------------------------------------------------------------------ states decay and compare
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
@@ -346,22 +321,9 @@ class ClassStatistics(Statistics):
         """
         if not 0 < factor <= 1:
             raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
-        self._labelled.decay(factor)
-        self._revision = object()
+        self._moments.scale(factor)
+        self._set_labelled(self._labelled.take(np.flatnonzero(self._moments.weights >= _NO_WEIGHT)))
         return self
-
-    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
-        """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
-
-        Raises
-        ------
-        ValueError
-            If this state holds less than that: "full" gives all the others, and they only themselves.
-        """
-        check_fourth_moments(covariance_type, fourth_moments)
-        return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
-
-    # ------------------------------------------------------------------ states compare
 
     def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
         """Whether two states agree in what they count and, up to rounding, in the rest.
@@ -387,38 +349,13 @@ class ClassStatistics(Statistics):
             if not isinstance(other, Statistics):
                 raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
             return other.allclose(self, rtol)  # exact ones, which know the floating ones of the same rows
-        ours, theirs = self._labelled, other._labelled
         if self._names and other._names and self._names != other._names:
             return False
-        return ours.same_counts(theirs) and moments.close(ours.moments, theirs.moments, rtol)
+        return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
 
-    def __eq__(self, other: object) -> bool:
-        """Whether two states are the same to the last bit."""
-        if not isinstance(other, ClassStatistics):
-            return NotImplemented
-        return (
-            (self.feature_names, self.n_dropped) == (other.feature_names, other.n_dropped)
-            and self._labelled.same_counts(other._labelled)
-            and all(map(np.array_equal, self._labelled.moments.arrays, other._labelled.moments.arrays))
-        )
-
-    def __repr__(self) -> str:
-        fourth = "fourth_moments=True, " if self._labelled.has_fourth else ""
-        return (
-            f"ClassStatistics(covariance_type={self.covariance_type!r}, {fourth}"
-            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
-        )
-
-
-def check_fourth_moments(covariance_type: CovarianceType, fourth_moments: bool) -> None:
-    """See that fourth moments are asked for only where they can be kept.
-
-    Raises
-    ------
-    ValueError
-        If they are, beside another covariance type than "full".
-    """
-    if fourth_moments and kind_named(covariance_type) is not kind_named("full"):
-        raise ValueError(
-            f"fourth moments are kept beside covariance type 'full' alone, not {covariance_type!r}"
-        )
+    @classmethod
+    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
+        if fourth_moments and not kind_named(covariance_type).is_complete:
+            raise ValueError(
+                f"fourth moments are kept beside covariance type 'full' alone, not {covariance_type!r}"
+            )

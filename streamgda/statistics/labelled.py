@@ -1,0 +1,210 @@
+"""Sums with the labels they belong to: states that unite their classes as they merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks import labels
+from streamgda.blocks.labels import Labels
+from streamgda.statistics.covariances import CovarianceKind, Indices
+
+Counts = NDArray[np.int64]
+
+
+class ClassSums(Protocol):
+    """What is summed up of the rows of each class, whether it is floating or exact.
+
+    Its arrays have a row for each class; of a kind of covariance that pools, the scatter has none.
+    """
+
+    @property
+    def kind(self) -> CovarianceKind:
+        """The kind of covariance that is kept."""
+
+    @property
+    def has_fourth(self) -> bool:
+        """Whether fourth moments are kept."""
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has; 0 while nothing is known of them."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+
+    def zeros_like(self, n_classes: int, n_features: int) -> Self:
+        """The sums of no rows, of the same kind."""
+
+    def copy(self) -> Self:
+        """Sums that do not change with these."""
+
+    def reindexed(self, n_classes: int, places: Indices) -> Self:
+        """The same sums for more classes, at these places among them."""
+
+    def take(self, classes: Indices) -> Self:
+        """The sums of some classes, at least one."""
+
+    def total(self) -> Self:
+        """The sums of the rows of all classes, as those of one class."""
+
+    def narrowed(self, kind: CovarianceKind, *, fourth: bool) -> Self:
+        """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
+
+    def merge(self, other: Self, places: Indices) -> None:
+        """Add to the classes at these places, in place: wholly, or, where it raises, not at all."""
+
+    def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
+        """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
+
+    def subtract(self, part: Self, counts: Counts) -> Self:
+        """The sums of the classes that keep rows, without the part. ValueError if no rows can have them."""
+
+    def equals(self, other: Self) -> bool:
+        """Whether the two are the same to the last bit."""
+
+    def weight_text(self, k: int) -> str:
+        """The weight of a class as an error names it."""
+
+
+S = TypeVar("S", bound=ClassSums)
+
+
+@dataclass
+class Labelled(Generic[S]):
+    """The classes seen, sorted, with the number of rows and the sums of each."""
+
+    classes: Labels
+    counts: Counts
+    sums: S
+
+    @classmethod
+    def empty(cls, sums: S, n_features: int) -> Self:
+        """The state that has seen no rows, of the kind of these sums."""
+        return cls(labels.no_labels(), np.zeros(0, np.int64), sums.zeros_like(0, n_features))
+
+    @property
+    def kind(self) -> CovarianceKind:
+        """The kind of covariance that is kept."""
+        return self.sums.kind
+
+    @property
+    def has_fourth(self) -> bool:
+        """Whether fourth moments are kept."""
+        return self.sums.has_fourth
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has; 0 while nothing is known of them."""
+        return self.sums.n_features
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return self.classes.nbytes + self.counts.nbytes + self.sums.nbytes
+
+    def copy(self) -> Self:
+        """A state that does not change with this one."""
+        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.copy())
+
+    def take(self, kept: Indices) -> Self:
+        """The state of some of the classes."""
+        if len(kept) == len(self.classes):
+            return self
+        if not len(kept):
+            return self.empty(self.sums, self.n_features)
+        return type(self)(self.classes[kept], self.counts[kept], self.sums.take(kept))
+
+    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
+        """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
+        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.narrowed(kind, fourth=fourth))
+
+    def as_one_class(self) -> Self:
+        """A copy in which all rows are of the class 0."""
+        if not len(self.classes):
+            return self.copy()
+        return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.sums.total())
+
+    def check_compatible(self, other: Labelled[S]) -> None:
+        """Raise ValueError, naming both sides, if the two cannot be merged."""
+        ours, theirs = self.kind.name, other.kind.name
+        if ours != theirs:
+            raise ValueError(
+                f"states of covariance types {ours!r} and {theirs!r} cannot be merged; narrow the richer one "
+                "first with to_covariance_type"
+            )
+        if self.has_fourth != other.has_fourth:
+            raise ValueError(
+                "a state with fourth moments and one without cannot be merged; leave them out of the first "
+                f"with to_covariance_type({ours!r}), or accumulate both with fourth_moments=True"
+            )
+        if self.n_features and other.n_features and self.n_features != other.n_features:
+            raise ValueError(f"states of {self.n_features} and {other.n_features} features cannot be merged")
+
+    def merge(self, other: Labelled[S]) -> None:
+        """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
+        classes = labels.union(self.classes, other.classes)
+        united = self._reindexed(classes, max(self.n_features, other.n_features))
+        if len(other.classes):
+            places = np.searchsorted(classes, other.classes)
+            united.sums.merge(other.sums, places)
+            united.counts[places] += other.counts
+        self.classes, self.counts, self.sums = united.classes, united.counts, united.sums
+
+    def subtract(self, other: Labelled[S]) -> Self:
+        """The state of the rows that are in this one but not in the other.
+
+        Raises
+        ------
+        ValueError
+            If the other has a class that this one has not, more rows or weight of a class, or sums that
+            leave what no rows can have.
+        """
+        unseen = np.setdiff1d(labels.union(self.classes, other.classes), self.classes)
+        if len(unseen):
+            raise ValueError(f"class {unseen[0]!s} cannot be removed: the state never saw it")
+        removed = other._reindexed(self.classes, self.n_features)
+        counts = self.counts - removed.counts
+        self._check_weights(removed, counts)
+        rest, kept = self.sums.subtract(removed.sums, counts), np.flatnonzero(counts)
+        if not len(kept):
+            return self.empty(self.sums, self.n_features)
+        return type(self)(self.classes[kept], counts[kept], rest)
+
+    def _check_weights(self, removed: Labelled[S], counts: Counts) -> None:
+        for k in np.flatnonzero((counts < 0) | self.sums.overdrawn(removed.sums, counts)).tolist():
+            raise ValueError(
+                f"class {self.classes[k]!s}: cannot remove {removed.counts[k]} rows of weight "
+                f"{removed.sums.weight_text(k)} from {self.counts[k]} rows of weight "
+                f"{self.sums.weight_text(k)}"
+            )
+
+    def _reindexed(self, classes: Labels, n_features: int) -> Labelled[S]:
+        """The state with a place for each of these classes; itself, where it has them all."""
+        if (len(classes), n_features) == (len(self.classes), self.n_features):
+            return self
+        counts = np.zeros(len(classes), dtype=np.int64)
+        if not len(self.classes):
+            return Labelled(classes, counts, self.sums.zeros_like(len(classes), n_features))
+        places = np.searchsorted(classes, self.classes)
+        counts[places] = self.counts
+        return Labelled(classes, counts, self.sums.reindexed(len(classes), places))
+
+    def same_counts(self, other: Labelled[Any]) -> bool:
+        """Whether the two have the same kind of covariance, features, classes and counts."""
+        return (
+            self.kind is other.kind
+            and self.has_fourth == other.has_fourth
+            and labels.kind_of(self.classes) == labels.kind_of(other.classes)
+            and self.n_features == other.n_features
+            and np.array_equal(self.classes, other.classes)
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    def equals(self, other: Labelled[S]) -> bool:
+        """Whether the two are the same to the last bit."""
+        return self.same_counts(other) and self.sums.equals(other.sums)
