@@ -27,6 +27,7 @@ MODELS = {
     "naive Bayes": (GaussianNB, "no correlations"),
 }
 FEATURES = ["mean radius", "mean concave points"]
+RANGES = {"xlim": (4, 28), "ylim": (-0.02, 0.2)}
 PANELS = [[name for name in MODELS for _ in range(2)], ["roc"] * 3 + ["pr"] * 3]
 
 
@@ -41,8 +42,8 @@ def main(folder: Path) -> None:
     print(f"{'':<12} accuracy  log loss  ROC area  average precision")
     for (name, (estimator, covariance)), colour in zip(MODELS.items(), ["g", "r", "purple"], strict=True):
         model = estimator().fit(X_train, y_train)
-        DecisionRegionsDisplay.from_estimator(model, X_test, y_test, ax=axes[name])
-        axes[name].set(title=f"{name}: {covariance}", xlim=(7, 28), ylim=(-0.02, 0.2))
+        DecisionRegionsDisplay.from_estimator(model, X_test, y_test, **RANGES, ax=axes[name])
+        axes[name].set_title(f"{name}: {covariance}")
         evaluation = evaluate(model, X_test, y_test)
         area, precision = evaluation.roc_auc[1], evaluation.average_precision[1]
         line = {"color": colour, "label": f"{name} (area {area:.3f})"}

@@ -346,7 +346,7 @@ def test_plot_draws_to_files_of_the_kind_that_they_are_named(made, tmp_path):
         (".png", ["regions", "model.parquet", "--show", "petal_length,petal_width"]),
         (".pdf", ["projection", "lda.parquet"]),
         (".png", ["precision-recall", "model.parquet", *of_data, "--show", "setosa,virginica"]),
-        (".png", ["confusion", "model.parquet", *of_data]),
+        (".png", ["confusion", "model.parquet", *of_data, "--normalize", "true"]),
         (".svg", ["calibration", "model.parquet", *of_data]),
         (".png", ["regions", "digits.parquet", "--show", "20,21"]),
     ):
@@ -475,6 +475,8 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         (["plot", "roc", "model.parquet", "--out", "1.png"], "roc needs DATA"),
         (["plot", "regions", "model.parquet", "days", "--out", "1.png"], "of the model alone, without DATA"),
         (["plot", "roc", "model.parquet", "days", "--target", "kind", "--out", "1.txt"], "does not end in"),
+        (["plot", "roc", "model.parquet", "days", "--normalize", "true", "--out", "1.png"],
+         "--normalize is not for roc"),
         (["plot", "projection", "lda.parquet", "--show", "a", "--out", "1.png"], "--show is not for"),
     ],
 )  # fmt: skip

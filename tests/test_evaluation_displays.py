@@ -1,12 +1,14 @@
 """scikit-learn's displays from an evaluation: the same pictures as from all the scores."""
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn import calibration, metrics
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from streamgda import GaussianNB, evaluate
+from streamgda import Evaluation, GaussianNB, evaluate
 from streamgda.plotting import (
     CalibrationDisplay,
     ConfusionMatrixDisplay,
@@ -40,7 +42,7 @@ def legend_of(display):
 
 def test_the_roc_curve_of_two_classes_is_scikit_learns():
     model, X, y = two_classes()
-    ours = RocCurveDisplay.from_evaluation(evaluate(model, X, y), plot_chance_level=True)
+    ours = RocCurveDisplay.from_evaluation(evaluate(model, X, y))
     theirs = metrics.RocCurveDisplay.from_estimator(model, X, y, pos_label="malignant")
     at = np.linspace(0, 1, 101)
     drawn, expected = (np.interp(at, *display.line_.get_data()) for display in (ours, theirs))
@@ -52,7 +54,7 @@ def test_the_roc_curve_of_two_classes_is_scikit_learns():
 
 def test_the_precision_recall_curve_of_two_classes_is_scikit_learns():
     model, X, y = two_classes()
-    ours = PrecisionRecallDisplay.from_evaluation(evaluate(model, X, y), plot_chance_level=True)
+    ours = PrecisionRecallDisplay.from_evaluation(evaluate(model, X, y))
     theirs = metrics.PrecisionRecallDisplay.from_estimator(
         model, X, y, pos_label="malignant", plot_chance_level=True
     )
@@ -72,10 +74,11 @@ def test_each_of_many_classes_has_its_curve_and_colour(display):
     model, X, y = three_classes()
     evaluation = evaluate(model, X, y)
     drawn = display.from_evaluation(evaluation)
-    assert [text.split(" (")[0] for text in legend_of(drawn)] == KINDS.tolist()
+    assert [text.split(" (")[0] for text in legend_of(drawn)][:3] == KINDS.tolist()
     assert len({line.get_color() for line in drawn.line_}) == 3
     some = display.from_evaluation(evaluation, labels=["virginica"])
-    assert legend_of(some) == [legend_of(drawn)[2]]
+    assert legend_of(some)[0] == legend_of(drawn)[2]
+    assert legend_of(some)[1].startswith("Chance level")
     assert some.line_.get_color() == drawn.line_[2].get_color()
     with pytest.raises(ValueError, match="'rose' is none of the classes: 'setosa'"):
         display.from_evaluation(evaluation, labels=["rose"])
@@ -104,19 +107,96 @@ def test_the_calibration_curve_is_scikit_learns():
     theirs = calibration.CalibrationDisplay.from_estimator(model, X, y, n_bins=10, pos_label="malignant")
     np.testing.assert_allclose(ours.line_.get_data(), theirs.line_.get_data(), rtol=1e-6)
     assert "malignant" in legend_of(ours)
-    assert ours.ax_.get_xlabel() == "Mean predicted probability "
+    assert ours.ax_.get_xlabel() == "Mean predicted probability"
 
 
 def test_calibration_curves_of_many_classes_share_axes():
     evaluation = evaluate(*three_classes())
-    with pytest.raises(ValueError, match="name the class to draw, one of"):
-        CalibrationDisplay.from_evaluation(evaluation)
+    together = CalibrationDisplay.from_evaluation(evaluation)
     _, ax = plt.subplots()
-    for label in KINDS:
-        assert CalibrationDisplay.from_evaluation(evaluation, label, ax=ax).ax_ is ax
+    for k, label in enumerate(KINDS):
+        one = CalibrationDisplay.from_evaluation(evaluation, label, ax=ax)
+        assert one.ax_ is ax
+        assert one.line_.get_color() == together.line_[k].get_color()
+        np.testing.assert_array_equal(one.line_.get_data(), together.line_[k].get_data())
+        np.testing.assert_array_equal(one.prob_true, together.prob_true[k])
+    assert legend_of(together) == ["Perfectly calibrated", *KINDS]
+    assert {text.get_text() for text in ax.get_legend().get_texts()} >= set(KINDS)
+    some = CalibrationDisplay.from_evaluation(evaluation, labels=["virginica", "setosa"])
+    assert legend_of(some) == ["Perfectly calibrated", "virginica", "setosa"]
     with pytest.raises(ValueError, match="'rose' is none of the classes"):
         CalibrationDisplay.from_evaluation(evaluation, "rose")
-    assert {text.get_text() for text in ax.get_legend().get_texts()} >= set(KINDS)
+
+
+def judged(n_classes):
+    """An evaluation of a good classifier of that many classes."""
+    y = np.arange(300 * n_classes) % n_classes
+    scores = np.where(y[:, None] == np.arange(n_classes), 2.0, 0.0)
+    scores[::50] = 0.0
+    names = np.array([f"class {k:03}" for k in range(n_classes)])
+    return Evaluation().update(names[y], scores, names)
+
+
+CURVES = [RocCurveDisplay, PrecisionRecallDisplay, CalibrationDisplay]
+
+
+@pytest.mark.parametrize("display", CURVES)
+def test_a_long_legend_stands_beside_the_axes(display):
+    for n_classes in (3, 26):
+        drawn = display.from_evaluation(judged(n_classes))
+        drawn.figure_.draw_without_rendering()
+        legend, axes = drawn.ax_.get_legend().get_window_extent(), drawn.ax_.get_window_extent()
+        assert (legend.x0 >= axes.x1) == (n_classes == 26)
+        assert legend.x1 <= drawn.figure_.bbox.x1
+        assert axes.width > 0.4 * drawn.figure_.bbox.width
+    assert [text.split(" (")[0] for text in legend_of(drawn) if "class" in text] == [
+        f"class {k:03}" for k in range(26)
+    ]
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn.line_}) == 26
+    assert display.from_evaluation(judged(80)).ax_.get_legend() is None
+
+
+def test_an_area_below_one_is_not_written_as_one():
+    y = np.arange(1000) % 2
+    for wrong, area in ((0, "1.00"), (1, "0.998"), (10, "0.98")):
+        scores = np.column_stack([1.0 - y, y]) + 1e-3 * np.arange(1000)[:, None] / 1000 * [[0, 1]]
+        scores[1 : 2 * wrong : 2, 1] = -1
+        drawn = RocCurveDisplay.from_evaluation(Evaluation().update(y, scores, [0, 1]))
+        assert legend_of(drawn)[0] == f"1 (AUC = {area})"
+
+
+def test_chance_is_drawn_once_for_models_on_the_same_axes():
+    evaluation = evaluate(*two_classes())
+    for display in (RocCurveDisplay, PrecisionRecallDisplay):
+        ax = display.from_evaluation(evaluation, curve_kwargs={"label": "first"}).ax_
+        display.from_evaluation(evaluation, ax=ax, curve_kwargs={"label": "second"})
+        names = [text.get_text().split(" (")[0] for text in ax.get_legend().get_texts()]
+        assert names == ["first", "Chance level", "second"]
+
+
+def test_shares_are_written_in_two_digits_and_never_rounded_to_all_or_none():
+    truth = np.repeat(["a", "b", "c"], 1000)
+    found = truth.copy()
+    found[:1], found[1000:1200] = "c", "a"
+    scores = (found[:, None] == ["a", "b", "c"]).astype(float)
+    evaluation = Evaluation().update(truth, scores, ["a", "b", "c"])
+    drawn = ConfusionMatrixDisplay.from_evaluation(evaluation, normalize="true")
+    written = [[text.get_text() for text in row] for row in drawn.text_]
+    assert written == [[">0.99", "0", "<0.01"], ["0.20", "0.80", "0"], ["0", "0", "1"]]
+    assert drawn.im_.get_clim() == (0, 1)
+    exact = ConfusionMatrixDisplay.from_evaluation(evaluation, normalize="true", values_format=".3f")
+    assert exact.text_[0, 0].get_text() == "0.999"
+
+
+def test_the_confusion_of_many_classes_can_be_read():
+    drawn = ConfusionMatrixDisplay.from_evaluation(judged(26))
+    drawn.figure_.draw_without_rendering()
+    assert {text.get_text() == "" for text in drawn.text_[drawn.confusion_matrix == 0]} == {True}
+    cell = drawn.ax_.get_window_extent().width / 26
+    assert max(text.get_window_extent().width for text in drawn.text_.flat) < cell
+    ticks = [tick.get_window_extent() for tick in drawn.ax_.get_xticklabels()]
+    assert all(one.x1 <= next_.x0 for one, next_ in itertools.pairwise(ticks))
+    assert ConfusionMatrixDisplay.from_evaluation(judged(41)).text_ is None
 
 
 @pytest.mark.parametrize(

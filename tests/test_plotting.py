@@ -159,8 +159,48 @@ def test_any_number_of_classes(n_classes):
     colours = np.array([ellipses[0].get_edgecolor() for ellipses in display.ellipses_])
     np.testing.assert_allclose(mesh.cmap(mesh.norm(np.arange(n_classes))), colours)
     assert len(np.unique(colours, axis=0)) == n_classes
-    legend = display.ax_.get_legend()
-    assert legend is None if n_classes == 25 else texts(legend) == [str(k) for k in range(n_classes)]
+    assert texts(display.ax_.get_legend()) == [str(k) for k in range(n_classes)]
+
+
+@pytest.mark.parametrize("n_classes", [3, 7, 26, 70])
+def test_many_classes_are_named_beside_the_axes_and_in_their_ellipses(n_classes):
+    rng = np.random.default_rng(0)
+    y = np.arange(40 * n_classes) % n_classes
+    X = rng.normal(size=(len(y), 3)) + rng.normal(size=(n_classes, 3))[y] * 5
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    for display in (
+        DecisionRegionsDisplay.from_estimator(model, grid_resolution=20),
+        LinearProjectionDisplay.from_estimator(model),
+    ):
+        display.figure_.draw_without_rendering()
+        legend, axes = display.ax_.get_legend(), display.ax_.get_window_extent()
+        assert len(texts(legend)) == (0 if n_classes == 70 else n_classes)
+        assert (legend.get_window_extent().x0 >= axes.x1) == (n_classes in (7, 26))
+        assert legend.get_title().get_text().endswith(": 50 % and 95 % of a class")
+        assert axes.width > 0.4 * display.figure_.bbox.width
+        named = [text.get_text() for text in display.ax_.texts]
+        assert named == ([] if n_classes < 11 else [str(k) for k in range(n_classes)])
+
+
+def test_the_legend_says_which_share_of_a_class_an_ellipse_holds():
+    model = GaussianNB().fit(*iris())
+    for probabilities, said in (
+        ([0.5], "50 % of a class"),
+        ([0.999, 0.5, 0.9], "50 %, 90 % and 99.9 % of a class"),
+    ):
+        display = DecisionRegionsDisplay.from_estimator(model, probabilities=probabilities, grid_resolution=5)
+        assert display.ax_.get_legend().get_title().get_text() == f"ellipses: {said}"
+
+
+def test_displays_to_be_compared_have_the_ranges_given():
+    X, y = iris()
+    for model in MODELS:
+        display = DecisionRegionsDisplay.from_estimator(
+            model().fit(X, y), xlim=(4, 9), ylim=(1.5, 5), grid_resolution=5
+        )
+        assert display.ax_.get_xlim() == (4, 9)
+        assert display.ax_.get_ylim() == (1.5, 5)
+        assert (display.xx0.max(), display.xx1.min()) == (9, 1.5)
 
 
 def test_axes_and_legend_are_labelled():
@@ -239,6 +279,8 @@ def test_two_features_of_a_singular_model():
         ({"fixed": {2: np.nan}}, "fixed at finite values only"),
         ({"probabilities": [0.5, 1.0]}, "between 0 and 1"),
         ({"probabilities": []}, "between 0 and 1"),
+        ({"xlim": (4, 4)}, r"xlim must be a lower and a higher number; got \(4, 4\)"),
+        ({"ylim": (4, np.nan)}, "ylim must be a lower and a higher number"),
     ],
 )
 def test_what_cannot_be_shown(options, message):
@@ -305,6 +347,8 @@ def test_one_component_is_drawn_as_densities(components):
         x, density = line.get_data()
         np.testing.assert_allclose(density, stats.norm(mean).pdf(x))
     assert display.ax_.get_ylabel() == "density"
+    share = "100 %" if components is None else "99 %"
+    assert display.ax_.get_xlabel() == f"component 1 ({share} of the variance between classes)"
     assert len(display.points_) == len(model.classes_)
     for bars in display.points_:
         assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1)

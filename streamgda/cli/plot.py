@@ -44,9 +44,22 @@ def _picture(context: click.Context, parameter: click.Parameter, path: str) -> s
     help="regions: the two features to show; roc, precision-recall, calibration: the classes.  "
     "[default: the first two features; all classes, or the second of two]",
 )
+@click.option(
+    "--normalize",
+    type=click.Choice(["true", "pred", "all"]),
+    help="confusion: shares of the rows of each true class, each predicted class, or all.  [default: counts]",
+)
 @click.option("--out", required=True, callback=_picture, metavar="FILE", help="A .png, .pdf or .svg.")
 @running_options
-def plot(kind: str, saved_in: str, data: Data, show: list[str] | None, out: str, run: Running) -> None:
+def plot(
+    kind: str,
+    saved_in: str,
+    data: Data,
+    show: list[str] | None,
+    normalize: str | None,
+    out: str,
+    run: Running,
+) -> None:
     """Draw a saved model, or how well it does on labelled data.
 
     KIND is one of:
@@ -66,26 +79,28 @@ def plot(kind: str, saved_in: str, data: Data, show: list[str] | None, out: str,
       streamgda plot regions model.parquet --show length,width --out regions.png
       streamgda plot roc model.parquet labelled.parquet --target kind --out roc.svg
     """
-    _check_usage(kind, data, show)
+    _check_usage(kind, data, show, normalize)
     use_no_windows()
     check_folder_of(out)
     subject: Any = load_model(saved_in, data)
     if kind in _OF_EVALUATIONS:
         subject = _evaluate(subject, data, run)
     buffer = BytesIO()
-    figure_of(kind, subject, show).savefig(
+    figure_of(kind, subject, show, normalize).savefig(
         buffer, format=Path(out).suffix[1:].lower(), dpi=150, bbox_inches="tight"
     )
     write_atomically(out, buffer.getvalue())
     run.report({"kind": kind, "out": out}, f"drawn to {out}")
 
 
-def _check_usage(kind: str, data: Data, show: list[str] | None) -> None:
+def _check_usage(kind: str, data: Data, show: list[str] | None, normalize: str | None) -> None:
     if bool(data.data) != (kind in _OF_EVALUATIONS):
         needs = "needs DATA" if kind in _OF_EVALUATIONS else "is drawn of the model alone, without DATA"
         raise bad_usage(f"{kind} {needs}.")
     if show and kind not in _WITH_SHOW:
         raise bad_usage(f"--show is not for {kind}.")
+    if normalize and kind != "confusion":
+        raise bad_usage(f"--normalize is not for {kind}.")
 
 
 def use_no_windows() -> None:
@@ -110,7 +125,7 @@ def _evaluate(model: Any, data: Data, run: Running) -> Evaluation:
         return evaluate(model, data.labelled(model.statistics_.feature_names), **options)
 
 
-def figure_of(kind: str, subject: Any, show: list[str] | None) -> Figure:
+def figure_of(kind: str, subject: Any, show: list[str] | None, normalize: str | None = None) -> Figure:
     """The figure of a model or an evaluation.
 
     Parameters
@@ -121,23 +136,26 @@ def figure_of(kind: str, subject: Any, show: list[str] | None) -> Figure:
         What it draws.
     show : list of str or None
         The features or classes to show.
+    normalize : str or None
+        The shares of a confusion matrix.
     """
     from streamgda import plotting
 
-    if kind == "calibration":
-        return _calibration(subject, show)
     displays: dict[str, Any] = {
         "regions": plotting.DecisionRegionsDisplay.from_estimator,
         "projection": plotting.LinearProjectionDisplay.from_estimator,
         "confusion": plotting.ConfusionMatrixDisplay.from_evaluation,
         "roc": plotting.RocCurveDisplay.from_evaluation,
         "precision-recall": plotting.PrecisionRecallDisplay.from_evaluation,
+        "calibration": plotting.CalibrationDisplay.from_evaluation,
     }
-    figure: Figure = displays[kind](subject, **_chosen(kind, subject, show)).figure_
+    figure: Figure = displays[kind](subject, **_options(kind, subject, show, normalize)).figure_
     return figure
 
 
-def _chosen(kind: str, subject: Any, show: list[str] | None) -> dict[str, Any]:
+def _options(kind: str, subject: Any, show: list[str] | None, normalize: str | None) -> dict[str, Any]:
+    if kind == "confusion":
+        return {"normalize": normalize}
     if show is None:
         return {}
     return {"features": _features(subject, show)} if kind == "regions" else {"labels": _labels(subject, show)}
@@ -154,16 +172,3 @@ def _labels(evaluation: Evaluation, show: list[str]) -> list[Any]:
     """The labels that are printed as these names."""
     printed = {str(label): label for label in evaluation.classes.tolist()}
     return [printed.get(name, name) for name in show]
-
-
-def _calibration(evaluation: Evaluation, show: list[str] | None) -> Figure:
-    """The curves of several classes on the same axes."""
-    from streamgda.plotting import CalibrationDisplay
-
-    classes = evaluation.classes.tolist()
-    labels = _labels(evaluation, show) if show else classes[1:] if len(classes) == 2 else classes
-    axes: Any = None
-    for label in labels:
-        axes = CalibrationDisplay.from_evaluation(evaluation, label, ax=axes).ax_
-    figure: Figure = axes.figure
-    return figure

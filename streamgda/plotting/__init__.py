@@ -1,8 +1,13 @@
-"""Pictures of models and evaluations, in the habit of scikit-learn's displays.
+"""Displays of models and evaluations, in the manner of scikit-learn's displays.
 
-A display holds what it draws; `from_estimator` or `from_evaluation` works it out and draws it, on `ax` or on
-a new figure. What is drawn of a model comes from its means and covariances alone: no rows are needed, and
-those given are only drawn. matplotlib comes with the extra "plot".
+A display holds what it draws; `from_estimator` or `from_evaluation` computes it and draws it, on `ax` or on a
+new figure. Displays of models are computed from means and covariances alone; rows are optional, and are only
+drawn. matplotlib comes with the extra "plot".
+
+- `regions`: decision regions of two features, with ellipses of the classes.
+- `projections`: the classes along the directions that linear discriminant analysis finds.
+- `evaluations`: ROC, precision-recall and calibration curves, and the confusion matrix.
+- `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
 from streamgda.plotting.evaluations import (

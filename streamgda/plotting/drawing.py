@@ -1,9 +1,9 @@
-"""What displays of models draw: axes, colours, ellipses, rows, a legend."""
+"""Axes, colours, ellipses, rows and legends of displays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy.stats import chi2
@@ -11,62 +11,137 @@ from scipy.stats import chi2
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.whitening import Array
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Ellipse
+
 PROBABILITIES = (0.5, 0.95)
 
-_MOST_IN_LEGEND = 20
+FEW = 10
+"""Up to so many classes have solid lines and well-known colours."""
+
+_MOST_INSIDE = 6
+
+_MOST_IN_LEGEND = 60
+
+_LEGEND_ROWS = 20
+
+_LINE_STYLES = ("-", "--", ":", "-.")
+
+
+class ModelDisplay(Protocol):
+    """What displays of models have in common."""
+
+    ax_: Axes
+    classes: Labels
+    means: Array
+    points: Array | None
+    point_classes: Labels | None
+    probabilities: Sequence[float]
+
+    @property
+    def covariances(self) -> Array:
+        """The covariance of each class: (n_classes, 2, 2)."""
 
 
 def check_probabilities(probabilities: Sequence[float]) -> None:
-    """Refuse what is no share of rows."""
+    """Raise ValueError for what is no share of rows."""
     if not len(probabilities) or not all(0 < p < 1 for p in probabilities):
         raise ValueError(f"probabilities must lie between 0 and 1; got {list(probabilities)}")
 
 
-def axes(ax: Any) -> Any:
-    """The axes given, or those of a new figure."""
+def axes(ax: Axes | None, n_entries: int = 0, size: float = 4.8) -> Axes:
+    """The axes given, or those of a new figure, with room for a legend beside axes of `size` inches."""
     if ax is not None:
         return ax
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'streamgda[plot]'") from error
-    return plt.subplots(layout="constrained")[1]
+    beside = 2 * _legend_columns(n_entries) if n_entries > _MOST_INSIDE else 0
+    new: Axes = plt.subplots(layout="compressed", figsize=(4 / 3 * size + beside, size))[1]
+    return new
+
+
+# ---------------------------------------------------------------------- the look of classes
 
 
 def colours(n_classes: int) -> Array:
     """A colour for each class: (n_classes, 4)."""
     from matplotlib import colormaps
 
-    if n_classes <= 10:
+    if n_classes <= FEW:
         return np.asarray(colormaps["tab10"](range(n_classes)))
+    if n_classes <= 20:
+        return np.asarray(colormaps["tab20"](range(n_classes)))
     return np.asarray(colormaps["turbo"](np.linspace(0, 1, n_classes)))
 
 
-def draw_ellipses(display: Any, palette: Array) -> list[list[Any]]:
-    """For each class the ellipses that hold given shares of its rows."""
+def line_styles(n_classes: int) -> list[str]:
+    """A line style for each class; many classes have neighbours of similar colours, but not of one style."""
+    return [_LINE_STYLES[k % len(_LINE_STYLES) if n_classes > FEW else 0] for k in range(n_classes)]
+
+
+def below_one(share: float, digits: int = 2) -> str:
+    """A share in as many digits, up to four, as tell it from 1; what is below 1 is never written as 1."""
+    share = round(float(share), 12)  # sums that should be 1 miss it by rounding
+    while digits < 4 and share < 1 and float(f"{share:.{digits}f}") == 1:
+        digits += 1
+    return f"{min(share, 0.9999) if share < 1 else share:.{digits}f}"
+
+
+def percentage(share: float) -> str:
+    """A share as a percentage of two significant digits, or of as many as tell it from 100 %."""
+    value = 100 * round(float(share), 12)
+    if value < 10:
+        return f"{value:.2g} %"
+    return f"{value:.0f} %" if value < 99.5 else f"{float(below_one(share)) * 100:.6g} %"
+
+
+# ---------------------------------------------------------------------- what is drawn of a model
+
+
+def draw_ellipses(display: ModelDisplay, palette: Array) -> list[list[Ellipse]]:
+    """Draw for each class the ellipses that hold given shares of its rows, and name many classes in them."""
     ellipses = []
-    for mean, covariance, colour, label in zip(
-        display.means, display.covariances, palette, display.classes, strict=True
-    ):
-        of_class = [_ellipse(mean, covariance, p, colour) for p in display.probabilities]
-        of_class[0].set_label(str(label))
+    classes = zip(
+        display.means,
+        display.covariances,
+        palette,
+        line_styles(len(palette)),
+        map(str, display.classes),
+        strict=True,
+    )
+    for mean, covariance, colour, style, name in classes:
+        of_class = [_ellipse(mean, covariance, p, colour, style) for p in display.probabilities]
+        of_class[0].set_label(name)
         for ellipse in of_class:
             display.ax_.add_patch(ellipse)
+        if len(palette) > FEW:
+            display.ax_.annotate(name, tuple(mean), ha="center", va="center", fontsize="small", clip_on=True)
         ellipses.append(of_class)
     return ellipses
 
 
-def _ellipse(mean: Array, covariance: Array, probability: float, colour: Array) -> Any:
+def _ellipse(mean: Array, covariance: Array, probability: float, colour: Array, style: str) -> Ellipse:
     from matplotlib.patches import Ellipse
 
     values, vectors = np.linalg.eigh(covariance)
     height, width = 2 * np.sqrt(chi2.ppf(probability, 2) * np.maximum(values, 0))
     angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
-    return Ellipse(tuple(mean), width, height, angle=angle, fill=False, edgecolor=colour, linewidth=1.5)
+    return Ellipse(
+        tuple(mean), width, height, angle=angle, fill=False, edgecolor=colour, linestyle=style, linewidth=1.5
+    )
 
 
-def points_by_class(display: Any, palette: Array) -> list[tuple[Array, Any]]:
-    """The rows of each class and their colour; all in grey where their classes are not known."""
+def shares_text(probabilities: Sequence[float]) -> str:
+    """Say which shares of a class its ellipses hold."""
+    *others, last = [percentage(p) for p in sorted(probabilities)]
+    return f"{', '.join(others)} and {last} of a class" if others else f"{last} of a class"
+
+
+def points_by_class(display: ModelDisplay, palette: Array) -> list[tuple[Array, Any]]:
+    """The rows of each class and their colour; all rows in grey if their classes are not given."""
     if display.points is None:
         return []
     if display.point_classes is None:
@@ -75,15 +150,30 @@ def points_by_class(display: Any, palette: Array) -> list[tuple[Array, Any]]:
     return list(zip(of_classes, palette, strict=True))
 
 
-def draw_points(display: Any, palette: Array) -> list[Any]:
-    """The rows of a display, those of each class apart."""
+def draw_points(display: ModelDisplay, palette: Array) -> list[Any]:
+    """Draw the rows of a display, each class as one artist."""
     return [
-        display.ax_.scatter(*points.T, s=10, color=colour, edgecolor="white", linewidth=0.3)
+        display.ax_.scatter(points[:, 0], points[:, 1], s=10, color=colour, edgecolor="white", linewidth=0.3)
         for points, colour in points_by_class(display, palette)
     ]
 
 
-def draw_legend(ax: Any, classes: Labels) -> None:
-    """Name the classes, unless they are too many."""
-    if len(classes) <= _MOST_IN_LEGEND:
-        ax.legend(loc="best", fontsize="small", ncols=1 + len(classes) // 10)
+# ---------------------------------------------------------------------- legends
+
+
+def draw_legend(ax: Axes, title: str | None = None, *, loc: str = "best") -> None:
+    """Draw the legend: many entries beside the axes; of more than sixty only the title."""
+    handles, names = ax.get_legend_handles_labels()
+    if len(names) > _MOST_IN_LEGEND:
+        handles, names = [], []
+    place: dict[str, Any] = {"loc": loc}
+    if len(names) > _MOST_INSIDE:
+        place = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
+        place["ncols"] = _legend_columns(len(names))
+    legend = ax.legend(handles, names, title=title, fontsize="small", title_fontsize="small", **place)
+    if not names and title is None:
+        legend.remove()
+
+
+def _legend_columns(n_entries: int) -> int:
+    return -(-n_entries // _LEGEND_ROWS) if n_entries <= _MOST_IN_LEGEND else 0

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import calibration, metrics
 
-from streamgda.plotting.drawing import colours
+from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles
 
 if TYPE_CHECKING:
     from streamgda.scoring.evaluation import Evaluation
+
+_MOST_WITH_VALUES = 40
+
+_LABELS_ACROSS = 40  # characters that have room side by side below the axes
+
+_CHANCE = "Chance level (AUC = 0.5)"
 
 
 class RocCurveDisplay(metrics.RocCurveDisplay):
@@ -22,18 +28,18 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
     def from_evaluation(
         cls, evaluation: Evaluation, *, labels: Sequence[Any] | None = None, ax: Any = None, **options: Any
     ) -> Self:
-        """Draw the curve of each class against the rest.
+        """Draw the curve of each class against the rest, and the line of chance.
 
         Parameters
         ----------
         evaluation : Evaluation
             What `evaluate` returns.
         labels : sequence of labels, optional
-            The classes to draw; all of them where not given, or the second of two.
+            The classes to draw; by default all of them, or the second of two.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw; by default a new figure.
         **options
-            Parameters of `sklearn.metrics.RocCurveDisplay.plot`, such as ``plot_chance_level=True``.
+            Parameters of `sklearn.metrics.RocCurveDisplay.plot`, such as ``plot_chance_level=False``.
 
         Returns
         -------
@@ -41,15 +47,19 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
         """
         positions = _positions(evaluation, labels)
         curves = [evaluation.roc_curve(evaluation.classes[k]) for k in positions]
+        areas = evaluation.roc_auc[positions]
         display = cls(
             fpr=[fpr for fpr, _, _ in curves],
             tpr=[tpr for _, tpr, _ in curves],
-            roc_auc=list(evaluation.roc_auc[positions]),
+            roc_auc=list(areas),
             name=[str(evaluation.classes[k]) for k in positions],
         )
-        options.setdefault("curve_kwargs", _styles(evaluation, positions))
-        drawn: Self = display.plot(ax=ax, **options)
-        return drawn
+        ax = axes(ax, len(positions) + 1)
+        options.setdefault("curve_kwargs", _styles(evaluation, positions, "AUC", areas))
+        options.setdefault("plot_chance_level", _CHANCE not in ax.get_legend_handles_labels()[1])
+        display.plot(ax=ax, **options)
+        draw_legend(ax, loc="lower right")
+        return display
 
 
 class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
@@ -59,16 +69,16 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
     def from_evaluation(
         cls, evaluation: Evaluation, *, labels: Sequence[Any] | None = None, ax: Any = None, **options: Any
     ) -> Self:
-        """Draw the curve of each class against the rest.
+        """Draw the curve of each class against the rest; of one class, the line of chance too.
 
         Parameters
         ----------
         evaluation : Evaluation
             What `evaluate` returns.
         labels : sequence of labels, optional
-            The classes to draw; all of them where not given, or the second of two.
+            The classes to draw; by default all of them, or the second of two.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw; by default a new figure.
         **options
             Parameters of `sklearn.metrics.PrecisionRecallDisplay.plot`.
 
@@ -78,16 +88,76 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
         """
         positions = _positions(evaluation, labels)
         curves = [evaluation.precision_recall_curve(evaluation.classes[k]) for k in positions]
+        areas = evaluation.average_precision[positions]
         display = cls(
             precision=[precision for precision, _, _ in curves],
             recall=[recall for _, recall, _ in curves],
-            average_precision=list(evaluation.average_precision[positions]),
+            average_precision=list(areas),
             name=[str(evaluation.classes[k]) for k in positions],
             prevalence_pos_label=list(evaluation.support[positions] / evaluation.support.sum()),
         )
-        options.setdefault("curve_kwargs", _styles(evaluation, positions))
-        drawn: Self = display.plot(ax=ax, **options)
-        return drawn
+        ax = axes(ax, len(positions) + 1)
+        options.setdefault("curve_kwargs", _styles(evaluation, positions, "AP", areas))
+        options.setdefault("plot_chance_level", len(positions) == 1 and not ax.lines)
+        display.plot(ax=ax, **options)
+        draw_legend(ax, loc="lower left")
+        return display
+
+
+class CalibrationDisplay(calibration.CalibrationDisplay):
+    """scikit-learn's calibration curves, from an `Evaluation`.
+
+    `prob_true`, `prob_pred`, `estimator_name` and `line_` are lists where several classes are drawn.
+    """
+
+    @classmethod
+    def from_evaluation(
+        cls,
+        evaluation: Evaluation,
+        label: Any = None,
+        *,
+        labels: Sequence[Any] | None = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Draw, for each predicted probability of a class, the share of rows that are of the class.
+
+        Parameters
+        ----------
+        evaluation : Evaluation
+            What `evaluate` returns.
+        label : label, optional
+            The one class to draw.
+        labels : sequence of labels, optional
+            The classes to draw; by default all of them, or the second of two.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        **options
+            Parameters of `sklearn.calibration.CalibrationDisplay.plot`.
+
+        Returns
+        -------
+        display : CalibrationDisplay
+        """
+        positions = _positions(evaluation, labels if label is None else [label])
+        curves = [evaluation.calibration_curve(evaluation.classes[k]) for k in positions]
+        prob_true, prob_pred = ([curve[i] for curve in curves] for i in (0, 1))
+        names = [str(evaluation.classes[k]) for k in positions]
+        ax = axes(ax, len(positions) + 1)
+        drawn = [
+            cls(true, pred, pred, estimator_name=name).plot(ax=ax, **{**style, **options})
+            for true, pred, name, style in zip(
+                prob_true, prob_pred, names, _styles(evaluation, positions), strict=True
+            )
+        ]
+        ax.set(xlabel="Mean predicted probability", ylabel="Fraction of positives")
+        draw_legend(ax)
+        if len(drawn) == 1:
+            display: Self = drawn[0]
+            return display
+        display = cls(prob_true, prob_pred, prob_pred, estimator_name=names)
+        display.ax_, display.figure_, display.line_ = ax, ax.figure, [one.line_ for one in drawn]
+        return display
 
 
 class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
@@ -97,71 +167,38 @@ class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
     def from_evaluation(
         cls, evaluation: Evaluation, *, normalize: str | None = None, ax: Any = None, **options: Any
     ) -> Self:
-        """Draw how many rows of each class were taken for each class.
+        """Draw how many rows of each class were predicted to be of each class.
 
         Parameters
         ----------
         evaluation : Evaluation
             What `evaluate` returns.
         normalize : {"true", "pred", "all"}, optional
-            Draw shares of the rows of each class, of the rows taken for each, or of all.
+            Draw shares of the rows of each true class, of each predicted class, or of all rows.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw; by default a new figure, which is larger for many classes.
         **options
-            Parameters of `sklearn.metrics.ConfusionMatrixDisplay.plot`.
+            Parameters of `sklearn.metrics.ConfusionMatrixDisplay.plot`. By default zeros are blank for more
+            than ten classes, and no values are written for more than forty.
 
         Returns
         -------
         display : ConfusionMatrixDisplay
         """
-        shares = _normalised(evaluation.confusion_matrix, normalize)
-        drawn: Self = cls(shares, display_labels=evaluation.classes).plot(ax=ax, **options)
-        return drawn
+        n_classes = len(evaluation.classes)
+        display = cls(_normalised(evaluation.confusion_matrix, normalize), display_labels=evaluation.classes)
+        ax = axes(ax, size=min(max(4.8, 0.35 * n_classes), 14))
+        display.plot(ax=ax, **{**_matrix_style(evaluation, normalize), **options})
+        if display.text_ is not None and "values_format" not in options:
+            _write_values(display, as_shares=normalize is not None)
+        return display
 
 
-class CalibrationDisplay(calibration.CalibrationDisplay):
-    """scikit-learn's calibration curve, from an `Evaluation`."""
-
-    @classmethod
-    def from_evaluation(
-        cls, evaluation: Evaluation, label: Any = None, *, ax: Any = None, **options: Any
-    ) -> Self:
-        """Draw how often rows that were given some probability of a class are of it.
-
-        Parameters
-        ----------
-        evaluation : Evaluation
-            What `evaluate` returns.
-        label : label, optional
-            The class; the second where there are two. Draw several on the same `ax`.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
-        **options
-            Parameters of `sklearn.calibration.CalibrationDisplay.plot`.
-
-        Returns
-        -------
-        display : CalibrationDisplay
-
-        Raises
-        ------
-        ValueError
-            If there are more than two classes and no label.
-        """
-        if label is None:
-            if len(evaluation.classes) != 2:
-                raise ValueError(f"name the class to draw, one of {evaluation.classes.tolist()}")
-            label = evaluation.classes[1]
-        (position,) = _positions(evaluation, [label])
-        prob_true, prob_pred = evaluation.calibration_curve(label)
-        display = cls(prob_true, prob_pred, prob_pred, estimator_name=str(label))
-        options.setdefault("color", tuple(colours(len(evaluation.classes))[position]))
-        drawn: Self = display.plot(ax=ax, **options)
-        return drawn
+# ---------------------------------------------------------------------- classes and their styles
 
 
 def _positions(evaluation: Evaluation, labels: Sequence[Any] | None) -> list[int]:
-    """Where the classes to draw stand."""
+    """The positions of the classes to draw."""
     classes = evaluation.classes.tolist()
     if labels is None:
         return [1] if len(classes) == 2 else list(range(len(classes)))
@@ -171,17 +208,59 @@ def _positions(evaluation: Evaluation, labels: Sequence[Any] | None) -> list[int
     return [classes.index(label) for label in labels]
 
 
-def _styles(evaluation: Evaluation, positions: list[int]) -> list[dict[str, Any]]:
-    palette = colours(len(evaluation.classes))
-    return [{"color": tuple(palette[k]), "linestyle": "-", "alpha": 1.0} for k in positions]
+def _styles(
+    evaluation: Evaluation, positions: Sequence[int], area: str = "", areas: Iterable[float] = ()
+) -> list[dict[str, Any]]:
+    """The style of the curve of each class, and its entry in the legend where areas are given."""
+    n_classes = len(evaluation.classes)
+    palette, dashes = colours(n_classes), line_styles(n_classes)
+    styles: list[dict[str, Any]] = [
+        {"color": tuple(palette[k]), "linestyle": dashes[k], "alpha": 1.0} for k in positions
+    ]
+    for style, k, value in zip(styles, positions, areas, strict=False):
+        style["label"] = f"{evaluation.classes[k]} ({area} = {below_one(value)})"
+    return styles
+
+
+def _matrix_style(evaluation: Evaluation, normalize: str | None) -> dict[str, Any]:
+    n_classes = len(evaluation.classes)
+    across = sum(len(str(label)) for label in evaluation.classes)
+    style: dict[str, Any] = {
+        "include_values": n_classes <= _MOST_WITH_VALUES,
+        "xticks_rotation": "vertical" if across > _LABELS_ACROSS else "horizontal",
+    }
+    if n_classes > FEW:
+        style["text_kw"] = {"fontsize": "x-small"}
+    if normalize is not None:
+        style["im_kw"] = {"vmin": 0, "vmax": None if normalize == "all" else 1}
+    return style
+
+
+def _write_values(display: ConfusionMatrixDisplay, *, as_shares: bool) -> None:
+    """Write shares in two digits, and no zeros where there are many classes."""
+    matrix = display.confusion_matrix
+    for value, text in zip(matrix.flat, display.text_.flat, strict=True):
+        if value == 0 and len(matrix) > FEW:
+            text.set_text("")
+        elif as_shares:
+            text.set_text(_two_digits(value))
+
+
+def _two_digits(share: float) -> str:
+    """A share in two digits; what is neither 0 nor 1 is not written as if it were."""
+    if share in (0, 1):
+        return f"{share:.0f}"
+    if share < 0.005:
+        return "<0.01"
+    return ">0.99" if share >= 0.995 else f"{share:.2f}"
 
 
 def _normalised(matrix: NDArray[Any], by: str | None) -> NDArray[Any]:
     if by is None:
         return matrix
-    axes: dict[str, int | None] = {"true": 1, "pred": 0, "all": None}
-    if by not in axes:
+    axis: dict[str, int | None] = {"true": 1, "pred": 0, "all": None}
+    if by not in axis:
         raise ValueError(f"normalize must be one of 'true', 'pred', 'all' or None; got {by!r}")
-    totals = matrix.sum(axis=axes[by], keepdims=True)
+    totals = matrix.sum(axis=axis[by], keepdims=True)
     shares: NDArray[Any] = np.divide(matrix, totals, out=np.zeros(matrix.shape), where=totals > 0)
     return shares

@@ -1,4 +1,4 @@
-"""The classes of a linear discriminant analysis, along the directions that tell them apart."""
+"""The classes of a linear discriminant analysis, along the directions that separate them best."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ from streamgda.plotting.drawing import (
     draw_ellipses,
     draw_legend,
     draw_points,
+    line_styles,
+    percentage,
     points_by_class,
+    shares_text,
 )
 
 
 class LinearProjectionDisplay:
     """The classes along the directions in which LDA finds them farthest apart.
 
-    Along these, rows of a class are uncorrelated and of unit variance about their mean, so circles stand for
-    the classes; with one direction alone, normal densities do. Make it with `from_estimator`.
+    In these directions, rows of a class are uncorrelated and have unit variance about their mean. So classes
+    are drawn as circles or, in one direction, as normal densities. Make it with `from_estimator`.
 
     Parameters
     ----------
     means : ndarray of shape (n_classes, n_shown)
-        Projected means, along one direction or two.
+        Projected means, in one direction or two.
     classes : ndarray of shape (n_classes,)
         The labels.
     probabilities : sequence of float
-        A circle holds this share of the rows of its class.
+        For each, a circle holds this share of the rows of its class; the legend says so.
     xlabel, ylabel : str
         Labels of the axes.
     points : ndarray of shape (n_rows, n_shown), optional
@@ -51,11 +54,11 @@ class LinearProjectionDisplay:
     ax_, figure_ : matplotlib Axes and Figure
         Where it is drawn.
     ellipses_ : list of n_classes lists of matplotlib.patches.Ellipse
-        For each class its circles, one for each probability; empty with one direction.
+        For each class its circles, one for each probability; empty in one direction.
     lines_ : list of matplotlib Line2D
-        The density of each class; empty with two directions.
+        The density of each class; empty in two directions.
     points_ : list of matplotlib artists
-        The rows, those of each class apart; with one direction a histogram of them.
+        The rows of each class; in one direction a histogram of them.
 
     Examples
     --------
@@ -88,7 +91,7 @@ class LinearProjectionDisplay:
 
     @property
     def covariances(self) -> Array:
-        """The covariance of each class along the directions, which is the identity."""
+        """The covariance of each class in these directions, which is the identity."""
         n_classes, n_shown = self.means.shape
         return np.broadcast_to(np.eye(n_shown), (n_classes, n_shown, n_shown))
 
@@ -103,22 +106,22 @@ class LinearProjectionDisplay:
         probabilities: Sequence[float] = PROBABILITIES,
         ax: Any = None,
     ) -> Self:
-        """Project the classes of a fitted LDA, and draw them.
+        """Project the classes of a fitted LDA and draw them.
 
         Parameters
         ----------
         estimator : LinearDiscriminantAnalysis
             Fitted.
         X : array-like of shape (n_rows, n_features), optional
-            Rows to project and draw. All of them are drawn, so pass some hundreds.
+            Rows to project and draw; pass some hundreds, since all are drawn.
         y : array-like of shape (n_rows,), optional
-            Their labels, which give them the palette of their classes.
+            Their labels; rows are then drawn in the colour of their class.
         components : one int or two, optional
-            Which components to show; the first two, where there are two.
+            The components to show; by default the first two, or the one there is.
         probabilities : sequence of float, default=(0.5, 0.95)
-            For each, a circle that holds this share of the rows of its class.
+            For each, a circle holds this share of the rows of its class.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw; by default a new figure.
 
         Returns
         -------
@@ -153,13 +156,13 @@ class LinearProjectionDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw; by default a new figure.
 
         Returns
         -------
         display : LinearProjectionDisplay
         """
-        self.ax_ = axes(ax)
+        self.ax_ = axes(ax, len(self.classes))
         self.figure_ = self.ax_.figure
         palette = colours(len(self.classes))
         if self.means.shape[1] == 2:
@@ -173,13 +176,18 @@ class LinearProjectionDisplay:
             self.lines_ = self._draw_densities(palette)
             self.points_ = self._draw_histograms(palette)
         self.ax_.set(xlabel=self.xlabel, ylabel=self.ylabel)
-        draw_legend(self.ax_, self.classes)
+        draw_legend(self.ax_, f"circles: {shares_text(self.probabilities)}" if self.ellipses_ else None)
         return self
 
     def _draw_densities(self, palette: Array) -> list[Any]:
         x = np.linspace(self.means.min() - 4, self.means.max() + 4, 400)
-        rows = zip(self.means[:, 0], self.classes, palette, strict=True)
-        return [self.ax_.plot(x, norm.pdf(x, mean), color=c, label=str(k))[0] for mean, k, c in rows]
+        styles = line_styles(len(self.classes))
+        return [
+            self.ax_.plot(x, norm.pdf(x, mean), color=colour, linestyle=style, label=str(label))[0]
+            for mean, label, colour, style in zip(
+                self.means[:, 0], self.classes, palette, styles, strict=True
+            )
+        ]
 
     def _draw_histograms(self, palette: Array) -> list[Any]:
         return [
@@ -197,5 +205,5 @@ def _components(estimator: LinearDiscriminantAnalysis, components: Sequence[int]
 
 
 def _component_label(estimator: LinearDiscriminantAnalysis, component: int) -> str:
-    share = estimator.explained_variance_ratio_[component]
-    return f"component {component + 1} ({100 * share:.2g} % of the variance between classes)"
+    share = percentage(estimator.explained_variance_ratio_[component])
+    return f"component {component + 1} ({share} of the variance between classes)"

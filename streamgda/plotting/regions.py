@@ -1,4 +1,4 @@
-"""The decision regions of two features, and ellipses of the classes over them."""
+"""The decision regions of two features, with ellipses of the classes over them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from streamgda.plotting.drawing import (
     draw_ellipses,
     draw_legend,
     draw_points,
+    shares_text,
 )
 
 _MARGIN = 0.05
@@ -34,18 +35,17 @@ _MOST_IN_TITLE = 3
 class DecisionRegionsDisplay:
     """Ellipses of the classes over the decision regions of two features.
 
-    The other features are marginalised, unless they are fixed at given values. Marginalised: both the
-    ellipses and the regions are those of the densities of the two features alone, whatever the others are.
-    Fixed: the regions are a slice through those of all the features, and the ellipses are those of the rows
-    of a class that have these values, however few they be. The title says which. Make it with
-    `from_estimator`.
+    Each other feature is marginalised, or fixed at a given value. With the others marginalised, regions and
+    ellipses are those of the joint density of the two features. With features fixed, the regions are a slice
+    through those of all the features, and the ellipses are those of the conditional density. The title says
+    which features are fixed or marginalised. Make it with `from_estimator`.
 
     Parameters
     ----------
     xx0, xx1 : ndarray of shape (n, n)
         A grid of the two features.
     response : ndarray of int of shape (n, n)
-        The likeliest class at each point, as its position in `classes`.
+        The most probable class at each point, as its position in `classes`.
     classes : ndarray of shape (n_classes,)
         The labels.
     means : ndarray of shape (n_classes, 2)
@@ -53,11 +53,11 @@ class DecisionRegionsDisplay:
     covariances : ndarray of shape (n_classes, 2, 2)
         Their covariances.
     probabilities : sequence of float
-        An ellipse holds this share of the rows of its class.
+        For each, an ellipse holds this share of the rows of its class; the legend says so.
     xlabel, ylabel : str
         The names of the features.
     title : str
-        What holds of the other features.
+        Which other features are fixed or marginalised.
     points : ndarray of shape (n_rows, 2), optional
         Rows to draw.
     point_classes : ndarray of shape (n_rows,), optional
@@ -72,7 +72,7 @@ class DecisionRegionsDisplay:
     ellipses_ : list of n_classes lists of matplotlib.patches.Ellipse
         For each class its ellipses, one for each probability.
     points_ : list of matplotlib PathCollection
-        The rows, those of each class apart.
+        The rows of each class.
 
     Examples
     --------
@@ -128,30 +128,35 @@ class DecisionRegionsDisplay:
         fixed: Mapping[int | str, float] | None = None,
         probabilities: Sequence[float] = PROBABILITIES,
         grid_resolution: int = 300,
+        xlim: tuple[float, float] | None = None,
+        ylim: tuple[float, float] | None = None,
         ax: Any = None,
     ) -> Self:
-        """Work out the regions of a fitted model, and draw them.
+        """Compute the regions of a fitted model and draw them.
 
         Parameters
         ----------
         estimator : GaussianNB, LinearDiscriminantAnalysis or QuadraticDiscriminantAnalysis
             Fitted.
         X : array-like of shape (n_rows, n_features), optional
-            Rows to draw over the regions, with all the features of the model. All of them are drawn, whatever
-            is fixed, so pass some hundreds.
+            Rows to draw over the regions, with all the features of the model. Pass some hundreds, since all
+            are drawn, whatever is fixed.
         y : array-like of shape (n_rows,), optional
-            Their labels, which give them the palette of their classes.
+            Their labels; rows are then drawn in the colour of their class.
         features : pair of int or str, default=(0, 1)
             The two features to show, by position or name.
         fixed : mapping of int or str to float, optional
-            Values for some of the other features, by position or name. What is neither shown nor fixed is
-            marginalised. If nothing is, the region of a point is what `predict` says of the row.
+            Values for some of the other features, by position or name. Features neither shown nor fixed are
+            marginalised. If there are none, the region of a point is what `predict` returns for the row.
         probabilities : sequence of float, default=(0.5, 0.95)
-            For each, an ellipse that holds this share of the rows of its class.
+            For each, an ellipse holds this share of the rows of its class.
         grid_resolution : int, default=300
             Points of the grid along each axis.
+        xlim, ylim : pair of float, optional
+            The range of each axis; by default the ellipses and the rows fit in. To compare displays, give
+            them the same.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw; by default a new figure.
 
         Returns
         -------
@@ -160,13 +165,13 @@ class DecisionRegionsDisplay:
         Raises
         ------
         ValueError
-            If `features` are not two features of the model, what is fixed is none of its others or not
-            finite, or a probability is not between 0 and 1.
+            If `features` are not two features of the model, `fixed` are not finite values of others, a
+            probability is not between 0 and 1, or a range is empty.
 
         References
         ----------
-        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorems 2.4.3 (marginal) and
-        2.5.1 (conditional, of which the ellipses are where features are fixed).
+        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorems 2.4.3 (marginal
+        densities) and 2.5.1 (conditional densities).
         """
         check_is_fitted(estimator)
         chosen = _two_features(estimator, features)
@@ -174,8 +179,9 @@ class DecisionRegionsDisplay:
         plane = _Plane.through(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
         means, covariances = plane.conditional()
         points = None if X is None else estimator._rows_of(X, missing="marginal")[:, chosen]
-        xx0, xx1 = _grid(means, covariances, max(probabilities), points, grid_resolution)
-        scores = plane.contrasts(xx0.ravel(), xx1.ravel()) + estimator._finalised_now().log_priors
+        low, high = _extent(means, covariances, max(probabilities), points)
+        xx0, xx1 = _grid(xlim or (low[0], high[0]), ylim or (low[1], high[1]), grid_resolution)
+        scores = plane.posterior_scores(xx0.ravel(), xx1.ravel()) + estimator._finalised_now().log_priors
         xlabel, ylabel = (_name_of(estimator, feature) for feature in chosen)
         return cls(
             xx0=xx0,
@@ -198,7 +204,7 @@ class DecisionRegionsDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw; by default a new figure.
         alpha : float, default=0.25
             The opacity of the regions.
 
@@ -206,7 +212,7 @@ class DecisionRegionsDisplay:
         -------
         display : DecisionRegionsDisplay
         """
-        self.ax_ = axes(ax)
+        self.ax_ = axes(ax, len(self.classes))
         self.figure_ = self.ax_.figure
         palette = colours(len(self.classes))
         self._draw_regions(palette, alpha)
@@ -218,9 +224,9 @@ class DecisionRegionsDisplay:
             xlabel=self.xlabel,
             ylabel=self.ylabel,
         )
-        if self.title and not self.ax_.get_title():  # the user's own stays
+        if self.title and not self.ax_.get_title():  # keep the user's title
             self.ax_.set_title(self.title, fontsize="small")
-        draw_legend(self.ax_, self.classes)
+        draw_legend(self.ax_, f"ellipses: {shares_text(self.probabilities)}")
         return self
 
     def _draw_regions(self, palette: Array, alpha: float) -> None:
@@ -234,7 +240,7 @@ class DecisionRegionsDisplay:
             response=self.response,
             multiclass_colors=list(map(tuple, palette)),
         )
-        # A mesh, since contours between classes 0 and 2 have a strip of class 1 along them.
+        # A mesh, because contours between classes 0 and 2 would have a strip of class 1 between them.
         options = {"cmap": ListedColormap(palette)} if n_classes == 2 else {}
         self.regions_ = regions.plot(
             "pcolormesh", self.ax_, vmin=-0.5, vmax=n_classes - 0.5, alpha=alpha, zorder=-1, **options
@@ -243,18 +249,18 @@ class DecisionRegionsDisplay:
 
 @dataclass(frozen=True)
 class _Plane:
-    """The plane of two features among those that are fixed; all others are marginalised.
+    """The plane of two features, with some features fixed and all others marginalised.
 
     Attributes
     ----------
     gaussians : Gaussians
-        The densities of the features shown and fixed, in the order of the model.
+        The densities of the features shown or fixed, in the order of the model.
     shown : list of int
-        Where the two features are among these.
+        The positions of the two features among these.
     fixed : list of int
-        Where those that are fixed are.
+        The positions of the fixed features among these.
     values : dict of int to float
-        The features of the model that are fixed, and their values.
+        The fixed features of the model, and their values.
     """
 
     gaussians: Gaussians
@@ -274,15 +280,15 @@ class _Plane:
             values,
         )
 
-    def contrasts(self, x0: Array, x1: Array) -> Array:
-        """What tells the classes apart at points of the plane (n,): (n, K)."""
+    def posterior_scores(self, x0: Array, x1: Array) -> Array:
+        """The scores of the classes, before their priors, at points of the plane (n,): (n, K)."""
         rows = np.empty((len(x0), len(self.shown) + len(self.fixed)))
         rows[:, self.shown] = np.column_stack([x0, x1])
         rows[:, self.fixed] = list(self.values.values())
         return self.gaussians.posterior_scores(rows)
 
     def conditional(self) -> tuple[Array, Array]:
-        """The means (K, 2) and covariances (K, 2, 2) of the features shown, given those fixed."""
+        """The means (K, 2) and covariances (K, 2, 2) of the features shown, given the fixed ones."""
         n_classes, n_features = self.gaussians.means.shape
         given = self.gaussians.marginal(np.isin(np.arange(n_features), self.fixed))
         covariances = np.array([self.gaussians.covariance(k) for k in range(n_classes)])
@@ -305,7 +311,7 @@ def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | s
 def _fixed_values(
     estimator: GaussianClassifier[Any], chosen: list[int], fixed: Mapping[int | str, float]
 ) -> dict[int, float]:
-    """The values of the features that are fixed, in the order of the features."""
+    """The values of the fixed features, in the order of the features."""
     values = {_feature(estimator, feature): float(value) for feature, value in fixed.items()}
     if len(values) < len(fixed) or not values.keys().isdisjoint(chosen):
         raise ValueError(f"a feature can be shown or fixed, and once; got fixed={dict(fixed)!r}")
@@ -333,7 +339,7 @@ def _name_of(estimator: GaussianClassifier[Any], feature: int) -> str:
 
 
 def _title(estimator: GaussianClassifier[Any], values: dict[int, float]) -> str:
-    """What holds of the features that are not shown."""
+    """Which of the features that are not shown are fixed or marginalised."""
     said = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
     if len(said) > _MOST_IN_TITLE:
         said = [f"{len(said)} features fixed"]
@@ -342,15 +348,21 @@ def _title(estimator: GaussianClassifier[Any], values: dict[int, float]) -> str:
     return ", ".join(said)
 
 
-def _grid(
-    means: Array, covariances: Array, probability: float, points: Array | None, resolution: int
+def _extent(
+    means: Array, covariances: Array, probability: float, points: Array | None
 ) -> tuple[Array, Array]:
-    """A grid that has room for the ellipses of a probability, and for the points."""
+    """The lowest and the highest corner of axes in which the ellipses of a probability and the points fit."""
     variances = np.maximum(np.einsum("kii->ki", covariances), 0)
     reach = np.sqrt(chi2.ppf(probability, 2) * variances)
     corners = np.vstack([means - reach, means + reach, means[:0] if points is None else points])
     low, high = np.nanmin(corners, axis=0), np.nanmax(corners, axis=0)
     margin = np.where(high > low, _MARGIN * (high - low), 1.0)
-    axes = np.linspace(low - margin, high + margin, resolution).T
-    xx0, xx1 = np.meshgrid(*axes)
+    return low - margin, high + margin
+
+
+def _grid(xlim: tuple[float, float], ylim: tuple[float, float], resolution: int) -> tuple[Array, Array]:
+    for name, (low, high) in (("xlim", xlim), ("ylim", ylim)):
+        if not low < high:
+            raise ValueError(f"{name} must be a lower and a higher number; got {(low, high)}")
+    xx0, xx1 = np.meshgrid(*(np.linspace(*limits, resolution) for limits in (xlim, ylim)))
     return xx0, xx1
