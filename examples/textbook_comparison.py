@@ -28,6 +28,7 @@ MODELS = {
 }
 FEATURES = ["mean radius", "mean concave points"]
 RANGES = {"xlim": (4, 28), "ylim": (-0.02, 0.2)}
+ZOOMED = {"plot_chance_level": False}
 PANELS = [[name for name in MODELS for _ in range(2)], ["roc"] * 3 + ["pr"] * 3]
 
 
@@ -47,9 +48,9 @@ def main(folder: Path) -> None:
         evaluation = evaluate(model, X_test, y_test)
         area, precision = evaluation.roc_auc[1], evaluation.average_precision[1]
         line = {"color": colour, "label": f"{name} (area {area:.3f})"}
-        RocCurveDisplay.from_evaluation(evaluation, ax=axes["roc"], curve_kwargs=line)
+        RocCurveDisplay.from_evaluation(evaluation, ax=axes["roc"], curve_kwargs=line, **ZOOMED)
         line = {"color": colour, "label": f"{name} (average precision {precision:.3f})"}
-        PrecisionRecallDisplay.from_evaluation(evaluation, ax=axes["pr"], curve_kwargs=line)
+        PrecisionRecallDisplay.from_evaluation(evaluation, ax=axes["pr"], curve_kwargs=line, **ZOOMED)
         print(
             f"{name:<12} {evaluation.accuracy:8.1%} {evaluation.log_loss:9.3f} {area:9.3f} {precision:18.3f}"
         )
