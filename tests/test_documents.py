@@ -2,10 +2,13 @@
 
 import doctest
 import html
+import io
 import os
 import re
+import runpy
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,15 @@ def follow(document, capsys):
     assert not capsys.readouterr().out, f"{document}: the last output is not shown"
 
 
+def example(name, *arguments):
+    """What an example prints, in this process, which has imported what most of them use."""
+    script = ROOT / "examples" / f"{name}.py"
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(sys, "argv", [str(script), *map(str, arguments)])
+        runpy.run_path(str(script), run_name="__main__")
+    return printed.getvalue()
+
+
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
 @pytest.mark.parametrize("document", [to_follow(document) for document in DOCUMENTS])
 def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch, capsys):
@@ -139,7 +151,7 @@ def part_of(page, name):
 
 
 def test_the_quickstart_reports_three_models(tmp_path):
-    printed = run(ROOT / "examples" / "quickstart.py", tmp_path)
+    printed = example("quickstart", tmp_path)
     assert "27 features" in printed
     for name in ("QuadraticDiscriminantAnalysis", "LinearDiscriminantAnalysis", "GaussianNB"):
         line = next(line for line in printed.splitlines() if name in line)
@@ -147,14 +159,14 @@ def test_the_quickstart_reports_three_models(tmp_path):
 
 
 def test_the_textbook_comparison_judges_and_draws_three_models(tmp_path):
-    printed = run(ROOT / "examples" / "textbook_comparison.py", tmp_path).splitlines()
+    printed = example("textbook_comparison", tmp_path).splitlines()
     assert [line[:12].strip() for line in printed] == ["", "QDA", "LDA", "naive Bayes"]
     assert all(float(line[12:].split()[0].rstrip("%")) > 85 for line in printed[1:])
     assert_is_picture(tmp_path / "textbook_comparison.png")
 
 
 def test_iris_with_two_features_shows_the_model_and_its_boundary(tmp_path):
-    printed = run(ROOT / "examples" / "iris_two_features.py", tmp_path)
+    printed = example("iris_two_features", tmp_path)
     assert "accuracy 98.0%" in printed
     assert "8.39 x² -40.49 xy +53.37 y² -11.49 x +45.83 y -40.23 > 0" in printed
     assert "4.5 × 1.5 cm: nothing special" in printed
@@ -163,7 +175,7 @@ def test_iris_with_two_features_shows_the_model_and_its_boundary(tmp_path):
 
 
 def test_a_class_that_appears_late_is_first_strange_then_known():
-    batches = [line.split() for line in run(ROOT / "examples" / "late_class.py").splitlines()[2:]]
+    batches = [line.split() for line in example("late_class").splitlines()[2:]]
     first = next(i for i, (_, late, *_) in enumerate(batches) if int(late))
     wines, late, right, unlike, known = batches[first]
     assert (wines, unlike, right, known) == (late, late, "0%", "2")
@@ -171,7 +183,7 @@ def test_a_class_that_appears_late_is_first_strange_then_known():
 
 
 def test_a_model_is_found_again_in_a_zarr_group(tmp_path):
-    printed = run(ROOT / "examples" / "zarr_store.py", tmp_path)
+    printed = example("zarr_store", tmp_path)
     assert "rows=1000000" in printed
     assert float(printed.split()[-1]) < 0.003
 
@@ -194,13 +206,13 @@ def assert_is_picture(path):
 
 def test_sql_counts_and_the_model_is_that_of_the_rows(tmp_path):
     """98.0 % is what QDA reaches on the iris flowers that it was fitted to."""
-    printed = run(ROOT / "examples" / "statistics_from_sql.py", tmp_path)
+    printed = example("statistics_from_sql", tmp_path)
     assert "right of 150 flowers: 98.0%" in printed
     assert "versicolor     50          4.26" in printed or "versicolor     50         4.260" in printed
 
 
 def test_the_nightly_refresh_reads_one_file_a_night_and_tells_what_changed(tmp_path):
-    printed = run(ROOT / "examples" / "nightly_refresh.py", tmp_path)
+    printed = example("nightly_refresh", tmp_path)
     assert printed.count("read 1 file (1 new, 0 changed)") == 4
     assert "reused 2, dropped 1" in printed
     assert "new classes: melon" in printed
@@ -208,7 +220,7 @@ def test_the_nightly_refresh_reads_one_file_a_night_and_tells_what_changed(tmp_p
 
 
 def test_forgetting_leaves_no_trace():
-    printed = run(ROOT / "examples" / "exact_forgetting.py").splitlines()
+    printed = example("exact_forgetting").splitlines()
     digests = [line.split()[-1] for line in printed if "sha256" in line]
     assert len(digests) == 4
     assert digests[0] == digests[1] == digests[3] != digests[2]
