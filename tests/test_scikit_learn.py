@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.estimators.classifier import score_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PEERS = {
@@ -298,7 +299,7 @@ def test_rows_are_scored_some_at_a_time_with_thousands_of_classes(model):
     y = np.arange(n_classes * 5) % n_classes
     X = np.random.default_rng(0).normal(size=(len(y), 2)) + y[:, None]
     fitted = model().fit(X, y)
-    blocks = [len(rows) for _, _, rows in fitted._blocks(X, missing="raise")]
+    blocks = [len(scores.rows) for scores in score_rows(fitted, X)]
     assert sum(blocks) == len(X)
     assert 50 < max(blocks) < 500
     together = fitted.predict_log_proba(X[:200])

@@ -213,3 +213,18 @@ def union(ours: Labels, theirs: Labels) -> Labels:
             f"(such as {ours[0].item()!r}) and {kind_of(theirs)} (such as {theirs[0].item()!r})"
         )
     return np.union1d(ours, theirs)
+
+
+def position_of(label: Any, classes: Labels) -> int:
+    """Where a label stands among the classes.
+
+    Raises
+    ------
+    ValueError
+        If it is none of them.
+    """
+    known: list[Any] = classes.tolist()
+    if label not in known:
+        listed = ", ".join(map(repr, known[:10])) + (", …" if len(known) > 10 else "")
+        raise ValueError(f"{label!r} is none of the {len(known)} classes: {listed}")
+    return known.index(label)

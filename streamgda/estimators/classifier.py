@@ -1,10 +1,9 @@
-"""What the three classifiers share of prediction: densities, finalised when needed; posteriors out."""
+"""What the classifiers share of prediction: densities, finalised when needed, and the scores of rows."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
@@ -18,21 +17,19 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised, require_finite, require_two_classes
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner, refuse_what_is_no_batch
-from streamgda.gaussians import posteriors
+from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.densities import Gaussians
-from streamgda.gaussians.missing import Where, blocks_by_pattern, blocks_of
+from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
+from streamgda.gaussians.posteriors import decisions
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 G = TypeVar("G", bound=Gaussians)
 
-Score = Literal["log_density", "discriminants", "posterior_scores"]
-
 MissingAtPrediction = Literal["raise", "marginal"]
 
 _VALUES_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
-
 _SCORES_PER_BLOCK = 1 << 18  # which still fit there; more, since every block costs a step of Python per class
 
 
@@ -60,30 +57,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _finalise(self, statistics: Statistics) -> G:
         """The densities of the classes, from statistics and the parameters of the estimator."""
 
-    # ------------------------------------------------------------------ what was learnt
-
-    @property
-    def _gaussians(self) -> G:
-        """The densities, finalised anew whenever the statistics or the parameters have changed."""
-        gaussians: G = self._finalised_now().gaussians
-        return gaussians
-
-    def _finalised_now(self) -> Finalised:
-        self._require_fitted()
-        cached: Finalised | None = self.__dict__.get("_cache")
-        if cached is None or not cached.is_of(self):
-            cached = self._cache = self._finalised(self.statistics_)
-        return cached
-
-    def _finalised(self, statistics: Statistics) -> Finalised:
+    def _finalised(self, statistics: Statistics) -> Finalised[G]:
         self._validate_params()
         require_two_classes(statistics)
         require_finite(statistics)
         priors = self._class_priors(statistics)
-        with np.errstate(divide="ignore"):
-            log_priors = np.log(priors)
-        gaussians = self._finalise(statistics)
-        return Finalised(statistics.revision, self.get_params(deep=False), gaussians, priors, log_priors)
+        return Finalised.made_of(self, statistics, self._finalise(statistics), priors)
 
     def _class_priors(self, statistics: Statistics) -> Array:
         """The priors given, or the share of each class in the weight."""
@@ -107,63 +86,17 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     # ------------------------------------------------------------------ prediction
 
-    def _by_block(self, X: Any, score: Score, finish: Callable[[Array], NDArray[Any]]) -> NDArray[Any]:
-        """What `finish` makes of a score of each row and class, ln p(x, k) or like it: (n, ...).
-
-        Rows are taken some at a time, so that nothing larger than the result is ever held.
-        """
-        X = self._rows_of(X, missing=self.missing)
-        log_priors = self._finalised_now().log_priors
+    def _apply(self, X: Any, view: Callable[[RowScores[G]], NDArray[Any]]) -> NDArray[Any]:
+        """What `view` takes from the scores of rows, block by block: nothing larger than it is ever held."""
+        rows = check_rows(self, X)
         result: NDArray[Any] | None = None
-        with np.errstate(over="ignore", invalid="ignore"):
-            for where, gaussians, rows in self._blocks(X, missing=self.missing):
-                scores = getattr(gaussians, score)(rows)
-                scores += log_priors
-                if score == "log_density":
-                    scores[np.isnan(scores)] = -np.inf  # the row is farther than float64 reaches
-                else:
-                    refuse_lost(scores, where)
-                part = finish(scores)
-                if result is None:
-                    result = np.empty((len(X), *part.shape[1:]), dtype=part.dtype)
-                result[where] = part
+        for scores in score_rows(self, rows):
+            part = view(scores)
+            if result is None:
+                result = np.empty((len(rows), *part.shape[1:]), dtype=part.dtype)
+            result[scores.positions] = part
         assert result is not None  # validation lets no rows pass for rows
         return result
-
-    def _blocks(self, X: NDArray[Any], *, missing: MissingAtPrediction) -> Iterator[tuple[Where, G, Array]]:
-        """Blocks of checked rows, as float64: where they stand, the densities of what is observed, that."""
-        gaussians = self._gaussians
-        of_values, of_scores = _VALUES_PER_BLOCK // X.shape[1], _SCORES_PER_BLOCK // len(gaussians.means)
-        size = max(1, min(of_values, of_scores))
-        blocks = blocks_by_pattern if missing == "marginal" else blocks_of
-        for where, of_block, rows in blocks(X, gaussians, size):
-            yield where, cast("G", of_block), rows.astype(np.float64, copy=False)
-
-    def _rows_of(self, X: Any, *, missing: MissingAtPrediction = "raise") -> NDArray[Any]:
-        refuse_what_is_no_batch(X)
-        self._require_fitted()
-        refuse_lazy(X)
-        if hasattr(X, "columns"):  # what the model was not fitted to need not be readable
-            validate_data(self, X, reset=False, skip_check_array=True)
-        refuse_unreadable(X)
-        finite = "allow-nan" if missing == "marginal" else True
-        with np.errstate(over="ignore", invalid="ignore"):  # which looks for NaN in a sum
-            try:
-                rows: NDArray[Any] = validate_data(self, X, reset=False, ensure_all_finite=finite)
-            except ValueError:
-                if missing == "raise":
-                    self._name_missing(validate_data(self, X, reset=False, ensure_all_finite=False))
-                raise
-        return rows
-
-    def _name_missing(self, rows: NDArray[Any]) -> None:
-        """Raise the ValueError that names the first NaN, if there is one."""
-        for row, index in np.argwhere(np.isnan(rows))[:1]:
-            name = repr(self.feature_names_in_[index]) if hasattr(self, "feature_names_in_") else index
-            raise ValueError(
-                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or let the "
-                "model predict by the features that are there: set_params(missing='marginal')"
-            )
 
     @lazy_on_dask(columns=classes_of)
     def predict(self, X: ArrayLike) -> Labels:
@@ -184,8 +117,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If a value is infinite or (but for "marginal") NaN, the features are not those of the model, or a
             row is too far from all classes to tell them apart.
         """
-        best = self._by_block(X, "posterior_scores", lambda scores: scores.argmax(axis=1))
-        labels: Labels = self.classes_[best]
+        labels: Labels = self._apply(X, lambda scores: scores.labels)
         return labels
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
@@ -218,7 +150,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Rows and errors are as for `predict`. No digit is lost where a class is all but sure, or impossible.
         """
-        return self._by_block(X, "posterior_scores", posteriors.log_posteriors)
+        return self._apply(X, lambda scores: scores.log_probabilities)
 
     @lazy_on_dask(columns=classes_of)
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -226,7 +158,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Rows and errors are as for `predict`.
         """
-        return self._by_block(X, "posterior_scores", posteriors.posteriors)
+        return self._apply(X, lambda scores: scores.probabilities)
 
     @lazy_on_dask(columns=classes_of)
     def decision_function(self, X: ArrayLike) -> Array:
@@ -239,7 +171,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         ndarray of shape (n_rows, n_classes), or (n_rows,) for two classes
             For two classes, the log-odds of the second.
         """
-        return self._by_block(X, "discriminants", posteriors.decisions)
+        return self._apply(X, lambda scores: decisions(scores.discriminants))
 
     @lazy_on_dask(columns=classes_of)
     def score_samples(self, X: ArrayLike) -> Array:
@@ -248,86 +180,88 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         The lower, the less the row is like anything seen; −∞ where it is farther than float64 reaches. Rows
         are as for `predict`.
         """
-        return self._by_block(X, "log_density", posteriors.log_evidence)
+        return self._apply(X, lambda scores: scores.log_density)
 
 
-def refuse_lost(scores: Array, where: Where) -> None:
-    """Refuse rows that no class has a finite score for: a guess among them would mean nothing."""
-    best = scores.max(axis=1)
-    if not np.isfinite(best).all():
-        row = np.arange(len(scores))[~np.isfinite(best)][0]
-        row = row + where.start if isinstance(where, slice) else where[row]
-        raise ValueError(f"row {row} is too far from the classes: squared distances exceed float64")
+# ---------------------------------------------------------------------- what a fitted model says of rows
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """What a model says of n rows.
+def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
+    """The densities of a fitted model, made anew whenever its statistics or parameters have changed.
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n_rows, n_classes)
-        ln p(x, k), up to what all classes have in common.
-    log_density : ndarray of shape (n_rows,), or None
-        ln p(x) under the mixture of the classes.
-    distance : ndarray of shape (n_rows,), or None
-        The Mahalanobis distance from the mean of the class predicted.
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the model has learnt nothing.
+    ValueError
+        If the statistics do not determine the model.
     """
-
-    scores: Array
-    log_density: Array | None
-    distance: Array | None
-
-    @property
-    def codes(self) -> NDArray[np.intp]:
-        """The positions of the classes predicted: (n_rows,)."""
-        codes: NDArray[np.intp] = self.scores.argmax(axis=1)
-        return codes
-
-    @property
-    def probabilities(self) -> Array:
-        """The posteriors p(k | x): (n_rows, n_classes)."""
-        return posteriors.posteriors(self.scores)
+    model._check_fitted()
+    cached: Finalised[G] | None = model.__dict__.get("_cache")
+    if cached is None or not cached.is_of(model):
+        cached = model._cache = model._finalised(model.statistics_)
+    return cached
 
 
-def judge(
-    model: GaussianClassifier[Any], rows: Array, *, log_density: bool = False, distance: bool = False
-) -> Verdicts:
-    """What a model says of rows that hold its features in its order; NaN only where it allows that.
-
-    Scores are those that its own methods go by, to the last bit.
+def score_rows(
+    model: GaussianClassifier[G], rows: NDArray[Any], *, missing: MissingAtPrediction | None = None
+) -> Iterator[RowScores[G]]:
+    """The scores of rows, block by block; the one way from rows to predictions, in memory and out of core.
 
     Parameters
     ----------
     model : estimator
         Fitted.
     rows : ndarray of shape (n_rows, n_features)
-        Float64.
-    log_density, distance : bool, default=False
-        Whether to work these out too.
+        Numbers in the order of the features, as `check_rows` returns them.
+    missing : {"raise", "marginal"}, optional
+        Whether NaN may stand for a missing value; as the model has it where not given.
+    """
+    state = finalised(model)
+    of_values, of_scores = _VALUES_PER_BLOCK // rows.shape[1], _SCORES_PER_BLOCK // len(state.classes)
+    size = max(1, min(of_values, of_scores))
+    blocks = blocks_by_pattern if (missing or model.missing) == "marginal" else blocks_of
+    for positions, gaussians, block in blocks(rows, state.gaussians, size):
+        # Stored by row, since sums over the features of a row depend on how it is stored.
+        values = np.ascontiguousarray(block, dtype=np.float64)
+        yield RowScores(state, cast("G", gaussians), positions, values)
+
+
+def check_rows(
+    model: GaussianClassifier[Any], X: Any, *, missing: MissingAtPrediction | None = None
+) -> NDArray[Any]:
+    """Rows in memory as an array that a fitted model can score.
 
     Raises
     ------
     ValueError
-        If no class has a finite score for a row.
+        If a value is infinite or (but for "marginal") NaN, or the features are not those of the model.
+    TypeError
+        If the rows are not in memory.
     """
-    log_priors = model._finalised_now().log_priors
-    scores = np.empty((len(rows), len(log_priors)), order="F")
-    densities = np.empty(len(rows)) if log_density else None
-    distances = np.empty(len(rows)) if distance else None
-    with np.errstate(over="ignore", invalid="ignore"):
-        for where, gaussians, block in model._blocks(rows, missing=model.missing):
-            if densities is None and distances is None:
-                of_block = gaussians.discriminants(block)
-            else:
-                squared = gaussians.squared_distances(block)
-                of_block = gaussians.posterior_scores_from(block, squared)
-            of_block += log_priors
-            refuse_lost(of_block, where)
-            scores[where] = of_block
-            if densities is not None:
-                densities[where] = posteriors.log_evidence(gaussians.log_density_at(squared) + log_priors)
-            if distances is not None:
-                nearest = squared[np.arange(len(block)), of_block.argmax(axis=1)]
-                distances[where] = np.sqrt(np.maximum(nearest, 0.0))
-    return Verdicts(scores, densities, distances)
+    missing = missing or model.missing
+    refuse_what_is_no_batch(X)
+    model._check_fitted()
+    refuse_lazy(X)
+    if hasattr(X, "columns"):  # columns that are no features need not be readable
+        validate_data(model, X, reset=False, skip_check_array=True)
+    refuse_unreadable(X)
+    finite = "allow-nan" if missing == "marginal" else True
+    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn looks for NaN in a sum
+        try:
+            rows: NDArray[Any] = validate_data(model, X, reset=False, ensure_all_finite=finite)
+        except ValueError:
+            if missing == "raise":
+                _name_missing(model, validate_data(model, X, reset=False, ensure_all_finite=False))
+            raise
+    return rows
+
+
+def _name_missing(model: GaussianClassifier[Any], rows: NDArray[Any]) -> None:
+    """Raise the ValueError that names the first NaN, if there is one."""
+    for row, index in np.argwhere(np.isnan(rows))[:1]:
+        name = repr(model.feature_names_in_[index]) if hasattr(model, "feature_names_in_") else index
+        raise ValueError(
+            f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or let the "
+            "model predict by the features that are there: set_params(missing='marginal')"
+        )

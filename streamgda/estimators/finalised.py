@@ -1,35 +1,61 @@
-"""What is finalised of statistics, and kept while they and the parameters stay as they are."""
+"""Densities finalised from statistics, kept while the statistics and the parameters stay as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
+from streamgda.blocks.labels import Labels
+from streamgda.gaussians.densities import Gaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
+G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Finalised:
-    """Densities, and the state and the parameters that they were made from."""
+class Finalised(Generic[G]):
+    """What a model predicts by, and the state and the parameters that it was made of.
+
+    Attributes
+    ----------
+    revision : object
+        The revision of the statistics.
+    params : dict
+        The parameters of the estimator.
+    classes : ndarray of shape (n_classes,)
+        The labels that columns of scores go by.
+    gaussians : Gaussians
+        The densities of the classes.
+    priors, log_priors : ndarray of shape (n_classes,)
+        Prior probabilities, and their logarithms.
+    """
 
     revision: object
     params: dict[str, Any]
-    gaussians: Any
+    classes: Labels
+    gaussians: G
     priors: Array
     log_priors: Array
-    derived: dict[str, Any] = field(default_factory=dict)
+    _derived: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def made_of(cls, model: Any, statistics: Statistics, gaussians: G, priors: Array) -> Self:
+        """What a model with these densities and priors predicts by."""
+        with np.errstate(divide="ignore"):
+            log_priors = np.log(priors)
+        params = model.get_params(deep=False)
+        return cls(statistics.revision, params, statistics.classes, gaussians, priors, log_priors)
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
-        """What is derived from the densities when it is first asked for."""
-        if name not in self.derived:
-            self.derived[name] = derive()
-        value: T = self.derived[name]
+        """Compute once and cache."""
+        if name not in self._derived:
+            self._derived[name] = derive()
+        value: T = self._derived[name]
         return value
 
     def is_of(self, model: Any) -> bool:

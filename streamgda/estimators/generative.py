@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -11,12 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc
 from sklearn.utils import check_random_state, check_scalar
 
-from streamgda.blocks.labels import Labels
-from streamgda.estimators.classifier import G, GaussianClassifier, classes_of, refuse_lost
+from streamgda.blocks.labels import Labels, position_of
+from streamgda.estimators.classifier import (
+    G,
+    GaussianClassifier,
+    check_rows,
+    classes_of,
+    finalised,
+    score_rows,
+)
+from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.lazy import lazy_on_dask
-from streamgda.gaussians import posteriors
+from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.boundaries import QuadraticBoundary
-from streamgda.gaussians.missing import Where
+from streamgda.gaussians.posteriors import posteriors
 from streamgda.statistics.covariances import Array
 
 
@@ -67,28 +74,13 @@ class GenerativeClassifier(GaussianClassifier[G]):
         ((3, 1), ['low', 'low', 'low'])
         """
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
-        gaussians, random = self._gaussians, check_random_state(random_state)
-        codes = self._drawn_classes(n_samples, label, random)
+        state, random = finalised(self), check_random_state(random_state)
+        codes = _drawn_classes(state, n_samples, label, random)
         X = np.empty((len(codes), self.n_features_in_))
         for k in np.unique(codes):
             of_class = np.flatnonzero(codes == k)
-            X[of_class] = gaussians.sample(k, len(of_class), random)
-        return X, self.classes_[codes]
-
-    def _drawn_classes(self, n: int, label: Any, random: np.random.RandomState) -> NDArray[np.intp]:
-        if label is not None:
-            return np.full(n, self._position_of(label))
-        log_priors = self._finalised_now().log_priors
-        priors = posteriors.posteriors(log_priors[None, :])[0]  # which sum to 1 to the last digit
-        return random.choice(len(priors), size=n, p=priors)
-
-    def _position_of(self, label: Any) -> int:
-        """Where a label stands among the classes."""
-        classes: list[Any] = self.classes_.tolist()
-        if label not in classes:
-            listed = ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")
-            raise ValueError(f"{label!r} is none of the {len(classes)} classes: {listed}")
-        return classes.index(label)
+            X[of_class] = state.gaussians.sample(k, len(of_class), random)
+        return X, state.classes[codes]
 
     @lazy_on_dask(columns=_features_of)
     def impute(self, X: ArrayLike) -> Array:
@@ -129,23 +121,14 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([[2.  , 2.58],
                [5.77, 1.  ]])
         """
-        rows = self._rows_of(X, missing="marginal")
+        rows = check_rows(self, X, missing="marginal")
         completed = rows.astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for where, marginal, values in self._blocks(rows, missing="marginal"):
-                if isinstance(where, slice) or values.shape[1] == rows.shape[1]:
-                    continue
-                missing = np.isnan(rows[where[0]])
-                shares = self._shares(where, marginal, values)
-                expected = self._gaussians.conditional_mean(~missing, marginal, values, shares)
-                completed[np.ix_(where, np.flatnonzero(missing))] = expected
+        for scores in score_rows(self, rows, missing="marginal"):
+            if isinstance(scores.positions, slice) or scores.rows.shape[1] == rows.shape[1]:
+                continue
+            missing = np.isnan(rows[scores.positions[0]])
+            completed[np.ix_(scores.positions, np.flatnonzero(missing))] = _conditional_means(scores, missing)
         return completed
-
-    def _shares(self, where: Where, gaussians: G, values: Array) -> Array:
-        """The posteriors of rows of which only some features are observed: (n, K)."""
-        scores = gaussians.discriminants(values) + self._finalised_now().log_priors
-        refuse_lost(scores, where)
-        return posteriors.posteriors(scores)
 
     # ------------------------------------------------------------------ rows are judged
 
@@ -172,7 +155,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> model.mahalanobis([[3.0]])
         array([[2. , 2.5]])
         """
-        return self._of_distances(X, lambda squared, ranks: np.sqrt(squared))
+        return self._apply(X, lambda scores: np.sqrt(scores.squared_distances))
 
     @lazy_on_dask(columns=classes_of)
     def p_values(self, X: ArrayLike) -> Array:
@@ -200,16 +183,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> model.p_values([[3.0]]).round(3)
         array([[0.046, 0.012]])
         """
-        return self._of_distances(X, _upper_tail)
-
-    def _of_distances(self, X: Any, finish: Callable[[Array, NDArray[np.int64]], Array]) -> Array:
-        """What `finish` makes of the squared distances of rows (n, K) and the ranks of the classes (K,)."""
-        rows = self._rows_of(X, missing=self.missing)
-        result = np.empty((len(rows), len(self._gaussians.means)))
-        with np.errstate(over="ignore", invalid="ignore"):
-            for where, gaussians, values in self._blocks(rows, missing=self.missing):
-                result[where] = finish(gaussians.squared_distances(values), gaussians.ranks)
-        return result
+        return self._apply(X, lambda scores: _upper_tail(scores.squared_distances, scores.gaussians.ranks))
 
     # ------------------------------------------------------------------ between classes
 
@@ -246,13 +220,30 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> boundary([[0.0], [4.0]]).round(2)
         array([-5.39, 14.61])
         """
-        first, second = self._position_of(i), self._position_of(j)
+        state = finalised(self)
+        first, second = position_of(i, state.classes), position_of(j, state.classes)
         if first == second:
             raise ValueError(f"a boundary lies between two classes; got {i!r} twice")
-        log_priors = self._finalised_now().log_priors
-        if np.isneginf(log_priors[[first, second]]).all():
+        if np.isneginf(state.log_priors[[first, second]]).all():
             raise ValueError(f"classes {i!r} and {j!r} both have a prior of zero, so neither is the likelier")
-        return QuadraticBoundary.between(self._gaussians, log_priors, first, second)
+        return QuadraticBoundary.between(state.gaussians, state.log_priors, first, second)
+
+
+def _drawn_classes(
+    state: Finalised[Any], n: int, label: Any, random: np.random.RandomState
+) -> NDArray[np.intp]:
+    if label is not None:
+        return np.full(n, position_of(label, state.classes))
+    priors = posteriors(state.log_priors[None, :])[0]  # which sum to 1 to the last digit
+    return random.choice(len(priors), size=n, p=priors)
+
+
+def _conditional_means(scores: RowScores[G], missing: NDArray[np.bool_]) -> Array:
+    """The means of the missing features of rows, given those that they have: (n, n_missing)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return scores.finalised.gaussians.conditional_mean(
+            ~missing, scores.gaussians, scores.rows, scores.probabilities
+        )
 
 
 def _upper_tail(squared: Array, ranks: NDArray[np.int64]) -> Array:

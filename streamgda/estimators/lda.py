@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction
+from streamgda.estimators.classifier import MissingAtPrediction, check_rows, finalised, score_rows
 from streamgda.estimators.exchange import check_kind, class_counts, refuse_shrunk, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
@@ -27,6 +27,7 @@ from streamgda.estimators.shrinkage import (
     total_covariance,
 )
 from streamgda.gaussians.densities import SharedGaussians
+from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.projection import Projection
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
@@ -187,20 +188,20 @@ class LinearDiscriminantAnalysis(
             Within the classes, components are uncorrelated and of unit variance. The origin of the features
             goes to the origin.
         """
-        rows = self._rows_of(X)
-        scalings, centre = self._projection.scalings, self.xbar_
+        rows = check_rows(self, X, missing="raise")
+        scalings, centre = self._projection.scalings, finalised(self).gaussians.centre
         projected = np.empty((len(rows), scalings.shape[1]))
-        for where, _, block in self._blocks(rows, missing="raise"):
-            np.matmul(block - centre, scalings, out=projected[where])
+        for scores in score_rows(self, rows, missing="raise"):
+            projected[scores.positions] = multiply_rows(scores.rows - centre, scalings)
         projected += centre @ scalings
         return projected
 
     @property
     def _projection(self) -> Projection:
-        return self._finalised_now().once("projection", self._project)
+        return finalised(self).once("projection", self._project)
 
     def _project(self) -> Projection:
-        statistics, within = self.statistics_, self._gaussians.whitening
+        statistics, within = self.statistics_, finalised(self).gaussians.whitening
         between = between_covariance(statistics)
         if self.shrinkage is not None:
             between = total_covariance(statistics, self.shrinkage) - within.covariance
@@ -225,7 +226,7 @@ class LinearDiscriminantAnalysis(
     @property
     def priors_(self) -> Array:
         """Prior probabilities of the classes."""
-        return self._finalised_now().priors.copy()
+        return finalised(self).priors.copy()
 
     @property
     def means_(self) -> Array:
@@ -245,14 +246,14 @@ class LinearDiscriminantAnalysis(
     @property
     def coef_(self) -> Array:
         """Coefficients of the decision function."""
-        return _between_two(self._gaussians.coefficients)
+        return _between_two(finalised(self).gaussians.coefficients)
 
     @property
     def intercept_(self) -> Array:
         """Intercepts of the decision function."""
-        gaussians = self._gaussians
-        log_priors = self._finalised_now().log_priors
-        return _between_two(gaussians.intercepts - gaussians.coefficients @ gaussians.centre + log_priors)
+        state = finalised(self)
+        intercepts = state.gaussians.intercepts - state.gaussians.coefficients @ state.gaussians.centre
+        return _between_two(intercepts + state.log_priors)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

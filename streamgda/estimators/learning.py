@@ -42,7 +42,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         return {"covariance_type": self._covariance_type}
 
     @abstractmethod
-    def _finalised(self, statistics: Statistics) -> Finalised:
+    def _finalised(self, statistics: Statistics) -> Finalised[Any]:
         """What statistics make of the model, or an error that says why they make none."""
 
     @property
@@ -325,7 +325,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_cache"}
 
-    def _require_fitted(self) -> None:
+    def _check_fitted(self) -> None:
         if "statistics_" not in self.__dict__:  # check_is_fitted takes as long as a small product of matrices
             check_is_fitted(self)
 

@@ -11,7 +11,7 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction, classes_of
+from streamgda.estimators.classifier import MissingAtPrediction, classes_of, finalised
 from streamgda.estimators.exchange import check_kind, class_counts
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
@@ -112,7 +112,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     @property
     def class_prior_(self) -> Array:
         """Prior probabilities of the classes."""
-        return self._finalised_now().priors.copy()
+        return finalised(self).priors.copy()
 
     @property
     def theta_(self) -> Array:
@@ -122,7 +122,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     @property
     def var_(self) -> Array:
         """Variance of each feature in each class, smoothed."""
-        return self._gaussians.variances.copy()
+        return finalised(self).gaussians.variances.copy()
 
     @property
     def epsilon_(self) -> float:
@@ -132,7 +132,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     @lazy_on_dask(columns=classes_of)
     def predict_joint_log_proba(self, X: ArrayLike) -> Array:
         """Ln p(x, k) of each row and class: shape (n_rows, n_classes). Rows are as for `predict`."""
-        return self._by_block(X, "log_density", lambda scores: scores)
+        return self._apply(X, lambda scores: scores.joint_log_density)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

@@ -12,7 +12,7 @@ from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction
+from streamgda.estimators.classifier import MissingAtPrediction, finalised
 from streamgda.estimators.exchange import check_kind, class_counts, refuse_shrunk, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, needed_for
@@ -175,7 +175,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
     @property
     def priors_(self) -> Array:
         """Prior probabilities of the classes."""
-        return self._finalised_now().priors.copy()
+        return finalised(self).priors.copy()
 
     @property
     def means_(self) -> Array:
@@ -199,7 +199,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
 
     @property
     def _axes(self) -> list[tuple[Array, Array]]:
-        return self._finalised_now().once("axes", self._principal_axes)
+        return finalised(self).once("axes", self._principal_axes)
 
     def _principal_axes(self) -> list[tuple[Array, Array]]:
         spectra = [np.linalg.eigh(covariance) for covariance in self.covariance_]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dtrmm
 from scipy.spatial.distance import cdist
 
+from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 _FAR = 100.0  # deviations; at 100, terms of squared size hide 10⁻¹² of what tells two near classes apart
@@ -31,6 +31,7 @@ class Gaussians(ABC):
     """
 
     means: Array
+    has_linear_scores: ClassVar[bool] = False  # whether posterior scores are not made of squared distances
 
     @property
     @abstractmethod
@@ -86,24 +87,27 @@ class Gaussians(ABC):
 
     def log_density(self, X: Array) -> Array:
         """The log density of rows (n, d) under each class: (n, K)."""
-        return self.log_density_at(self.squared_distances(X))
+        return self.log_density_from(self.squared_distances(X))
 
-    def log_density_at(self, squared: Array) -> Array:
+    def log_density_from(self, squared: Array) -> Array:
         """The log density at squared distances (n, K) from each class: (n, K)."""
         log_density: Array = -0.5 * (squared + self.log_normalisers)
         return log_density
 
     def discriminants(self, X: Array) -> Array:
-        """The log density, up to what all classes have in common: (n, K)."""
-        return self.log_density(X)
+        """The log density, up to a term that all rows and classes have in common: (n, K)."""
+        return self.posterior_scores(X)
 
     def posterior_scores(self, X: Array) -> Array:
-        """The same, up to what may differ from row to row: all that a posterior needs, to its last digit."""
-        return self.discriminants(X)
+        """The log density, up to a term that may differ from row to row: (n, K).
 
-    def posterior_scores_from(self, X: Array, squared: Array) -> Array:
-        """The same, to the last bit, for rows whose squared distances are known."""
-        return self.log_density_at(squared)
+        Posteriors go by nothing else, and these scores keep their digits where classes are far apart.
+        """
+        return self.posterior_scores_from(self.squared_distances(X))
+
+    def posterior_scores_from(self, squared: Array) -> Array:
+        """The posterior scores at squared distances (n, K) from each class, to the same bits: (n, K)."""
+        return self.log_density_from(squared)
 
 
 @dataclass(frozen=True)
@@ -124,18 +128,14 @@ class SeparateGaussians(Gaussians):
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
         for k, (mean, whitening) in enumerate(zip(self.means, self.whitenings, strict=True)):
-            # In place, and with half the products of a square matrix.
-            whitened = dtrmm(1.0, whitening.triangle, (X - mean).T, lower=True, overwrite_b=True).T
+            whitened = whitening.whiten(X - mean)
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 
-    def discriminants(self, X: Array) -> Array:
+    def posterior_scores_from(self, squared: Array) -> Array:
         """The log density without what the number of features alone adds to it, as scikit-learn has it."""
-        return self.posterior_scores_from(X, self.squared_distances(X))
-
-    def posterior_scores_from(self, X: Array, squared: Array) -> Array:
-        discriminants: Array = -0.5 * (squared + self._log_determinants)
-        return discriminants
+        scores: Array = -0.5 * (squared + self._log_determinants)
+        return scores
 
     @cached_property
     def _log_determinants(self) -> Array:
@@ -172,6 +172,8 @@ class SharedGaussians(Gaussians):
     Where the covariance is singular, distances are those in its range, as a pseudo-inverse gives them.
     """
 
+    has_linear_scores: ClassVar[bool] = True
+
     means: Array
     centre: Array
     whitening: Whitening
@@ -187,51 +189,51 @@ class SharedGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         """From differences: what is left of lengths less products is below zero near a mean."""
-        whitened = (X - self.centre) @ self.whitening.matrix
         if self._is_compact:
-            return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
+            whitened = self._whitened(X, self.centre)
+            return np.asfortranarray(cdist(whitened, self._whitened_means, "sqeuclidean"))
         distances = np.empty((len(X), len(self.means)), order="F")
         for k, mean in enumerate(self.means):
-            np.matmul(X - mean, self.whitening.matrix, out=whitened)
+            whitened = self._whitened(X, mean)
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
+
+    def _whitened(self, X: Array, origin: Array) -> Array:
+        return self.whitening.whiten(X - origin)
 
     def log_density(self, X: Array) -> Array:
         """From products, which for many classes are several times as fast as differences."""
         if not self._is_compact:
             return super().log_density(X)
-        whitened = (X - self.centre) @ self.whitening.matrix
+        whitened = self._whitened(X, self.centre)
         log_density = self.discriminants(X)
         log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
         log_density -= 0.5 * self.log_normalisers
         return log_density
 
-    def posterior_scores_from(self, X: Array, squared: Array) -> Array:
-        return self.posterior_scores(X)
-
     def discriminants(self, X: Array) -> Array:
         """Linear in x, since the squared term is common to all classes."""
-        linear: Array = (self.coefficients @ (X - self.centre).T).T
+        linear = multiply_rows(X - self.centre, self._slopes, order="F")
         linear += self.intercepts
         return linear
 
     def posterior_scores(self, X: Array) -> Array:
         """Taken from the class nearest to each row, where some class is so far that `centre` would be too."""
-        contrasts = self.discriminants(X)
+        scores = self.discriminants(X)
         if self._is_compact:
-            return contrasts
-        nearest = contrasts.argmax(axis=1)
+            return scores
+        nearest = scores.argmax(axis=1)
         for k in np.unique(nearest):
             rows = nearest == k
-            contrasts[rows] = self._contrasts_with(k, X[rows])
-        return contrasts
+            scores[rows] = self._scores_against(k, X[rows])
+        return scores
 
-    def _contrasts_with(self, k: int, X: Array) -> Array:
+    def _scores_against(self, k: int, X: Array) -> Array:
         """Ln p(x | j) − ln p(x | k) of rows (n, d) for each class j: (n, K)."""
-        mean, matrix = self.means[k], self.whitening.matrix
-        gaps = (self.means - mean) @ matrix
-        contrasts: Array = (X - mean) @ matrix @ gaps.T - 0.5 * np.vecdot(gaps, gaps)
-        return contrasts
+        gaps = self.whitening.whiten(self.means - self.means[k])
+        scores = multiply_rows(self._whitened(X, self.means[k]), np.ascontiguousarray(gaps.T))
+        scores -= 0.5 * np.vecdot(gaps, gaps)
+        return scores
 
     @cached_property
     def _is_compact(self) -> bool:
@@ -241,18 +243,27 @@ class SharedGaussians(Gaussians):
     @cached_property
     def coefficients(self) -> Array:
         """Coefficients of the discriminants of x − centre: (K, d)."""
-        return self.whitened_means @ self.whitening.matrix.T
+        return self._offsets @ self.whitening.matrix.T
+
+    @cached_property
+    def _slopes(self) -> Array:
+        return np.ascontiguousarray(self.coefficients.T)
 
     @cached_property
     def intercepts(self) -> Array:
         """Intercepts of the discriminants of x − centre: (K,)."""
-        intercepts: Array = -0.5 * np.vecdot(self.whitened_means, self.whitened_means)
+        intercepts: Array = -0.5 * np.vecdot(self._offsets, self._offsets)
         return intercepts
 
     @cached_property
-    def whitened_means(self) -> Array:
-        """The means, from `centre`, in whitened coordinates: (K, r)."""
+    def _offsets(self) -> Array:
+        """The means, from `centre`, along the columns of the whitening matrix: (K, r)."""
         return (self.means - self.centre) @ self.whitening.matrix
+
+    @cached_property
+    def _whitened_means(self) -> Array:
+        """The means as `_whitened` gives them, from `centre`: (K, r)."""
+        return self._whitened(self.means, self.centre)
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]

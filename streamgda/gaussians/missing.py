@@ -16,13 +16,13 @@ from streamgda.gaussians.whitening import Observed
 
 Rows = NDArray[np.generic]
 
-Where = slice | NDArray[np.intp]
+Positions = slice | NDArray[np.intp]
 
-Blocks = Iterator[tuple[Where, Gaussians, Rows]]
+Blocks = Iterator[tuple[Positions, Gaussians, Rows]]
 
 
 def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
-    """Blocks of up to `size` rows: where they stand, the densities of what is observed in them, and that.
+    """Yield (row positions, densities of the observed features, values) for up to `size` rows at a time.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
         Rows of a block.
     """
     for start in range(0, len(X), size):
-        where = slice(start, start + size)
-        yield where, gaussians, X[where]
+        positions = slice(start, start + size)
+        yield positions, gaussians, X[positions]
 
 
 def blocks_by_pattern(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
@@ -46,8 +46,8 @@ def blocks_by_pattern(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
     for observed, rows in _patterns(X):
         marginal = gaussians if observed.all() else gaussians.marginal(observed)
         for start in range(0, len(rows), size):
-            of_block = rows[start : start + size]
-            yield of_block, marginal, X[np.ix_(of_block, np.flatnonzero(observed))]
+            positions = rows[start : start + size]
+            yield positions, marginal, X[np.ix_(positions, np.flatnonzero(observed))]
 
 
 def _patterns(X: Rows) -> Iterator[tuple[Observed, NDArray[np.intp]]]:

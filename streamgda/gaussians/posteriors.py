@@ -12,7 +12,8 @@ _LEAST_SUM = 1e-290  # below, shares lose digits
 
 def log_evidence(scores: Array) -> Array:
     """Ln p(x) = ln Σ p(x, k) of each row: (n,)."""
-    evidence: Array = np.logaddexp.reduce(scores, axis=1)
+    with np.errstate(invalid="ignore"):  # of a row that no class reaches
+        evidence: Array = np.logaddexp.reduce(scores, axis=1)
     return evidence
 
 
@@ -21,15 +22,15 @@ def log_posteriors(scores: Array) -> Array:
 
     The largest score is taken off first: beside it, what the others add would lose its digits.
     """
-    contrasts = scores - scores.max(axis=1, keepdims=True)
-    log_shares: Array = contrasts - log_evidence(contrasts)[:, None]
+    gaps = scores - scores.max(axis=1, keepdims=True)
+    log_shares: Array = gaps - log_evidence(gaps)[:, None]
     return log_shares
 
 
 def posteriors(scores: Array) -> Array:
     """The posterior p(k | x): (n, K)."""
     shares: Array = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
+    shares /= _sums_over_classes(shares)[:, None]
     return shares
 
 
@@ -46,7 +47,7 @@ def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, 
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
     gaps = scores - scores[rows, best][:, None]
     shares = np.exp(gaps)
-    total = shares.sum(axis=1)
+    total = _sums_over_classes(shares)
     log_odds = gaps - np.log(np.maximum(total[:, None] - shares, 0.5))
     log_probability = gaps[rows, truth] - np.log(total)
     probabilities = shares / total[:, None]
@@ -57,7 +58,7 @@ def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, 
 
 def _log_sums(gaps: Array, shares: Array) -> Array:
     """Ln of the sum of the shares of each row, exp(gaps), also where all of these have become zero."""
-    sums = shares.sum(axis=1)
+    sums = _sums_over_classes(shares)
     lost = np.flatnonzero(sums < _LEAST_SUM)
     with np.errstate(divide="ignore"):
         logs: Array = np.log(sums)
@@ -67,3 +68,10 @@ def _log_sums(gaps: Array, shares: Array) -> Array:
     lost, top = lost[some], top[some]
     logs[lost] += np.log(np.exp(gaps[lost] - top[:, None]).sum(axis=1))
     return logs
+
+
+def _sums_over_classes(shares: Array) -> Array:
+    """The sum of each row, added up class by class, also where NumPy would add a single row pairwise."""
+    columns = np.asfortranarray(shares if len(shares) > 1 else shares.repeat(2, axis=0))
+    sums: Array = columns.sum(axis=1)
+    return sums[: len(shares)]

@@ -15,6 +15,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtri
 
+from streamgda.gaussians.products import multiply_rows, multiply_rows_by_triangle
+
 
 def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
     """Which features (d,) do not vary: the deviation is below the spacing of float64 at all means (K, d)."""
@@ -119,6 +121,15 @@ class Whitening:
     def rank(self) -> int:
         """The rank of the covariance."""
         return int(self.matrix.shape[1])
+
+    def whiten(self, X: Array) -> Array:
+        """Deviations from a mean (n, d) in coordinates in which Σ is the identity: (n, r).
+
+        X may be overwritten.
+        """
+        if self.rank == len(self.covariance):
+            return multiply_rows_by_triangle(X, self.triangle)
+        return multiply_rows(X, np.ascontiguousarray(self.matrix))
 
     @cached_property
     def precision(self) -> Array:

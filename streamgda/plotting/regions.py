@@ -13,7 +13,7 @@ from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
 from streamgda.gaussians.densities import Gaussians
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
@@ -178,10 +178,10 @@ class DecisionRegionsDisplay:
         check_probabilities(probabilities)
         plane = _Plane.through(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
         means, covariances = plane.conditional()
-        points = None if X is None else estimator._rows_of(X, missing="marginal")[:, chosen]
+        points = None if X is None else check_rows(estimator, X, missing="marginal")[:, chosen]
         low, high = _extent(means, covariances, max(probabilities), points)
         xx0, xx1 = _grid(xlim or (low[0], high[0]), ylim or (low[1], high[1]), grid_resolution)
-        scores = plane.posterior_scores(xx0.ravel(), xx1.ravel()) + estimator._finalised_now().log_priors
+        scores = plane.posterior_scores(xx0.ravel(), xx1.ravel()) + finalised(estimator).log_priors
         xlabel, ylabel = (_name_of(estimator, feature) for feature in chosen)
         return cls(
             xx0=xx0,
@@ -272,7 +272,7 @@ class _Plane:
     def through(cls, estimator: GaussianClassifier[Any], chosen: list[int], values: dict[int, float]) -> Self:
         held = sorted([*chosen, *values])
         observed = np.isin(np.arange(estimator.n_features_in_), held)
-        gaussians = estimator._gaussians
+        gaussians = finalised(estimator).gaussians
         return cls(
             gaussians if observed.all() else gaussians.marginal(observed),
             [held.index(feature) for feature in chosen],

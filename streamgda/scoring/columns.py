@@ -1,65 +1,94 @@
-"""What is asked of a model about each row, and its answers as columns."""
+"""The columns of predictions: a table of what each is called, holds and is computed from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import code_dtype
-from streamgda.scoring.inference import Model, judged_pieces
+from streamgda.blocks.labels import Labels, code_dtype
+from streamgda.estimators.scores import RowScores
+from streamgda.scoring.inference import Model, pieces_of, score_piece
 from streamgda.scoring.outputs.base import Field
-
-Column = Literal["label", "probabilities", "log_density", "distance"]
 
 
 @dataclass(frozen=True)
-class Questions:
-    """A model, and what it is asked."""
+class Column:
+    """One kind of column.
+
+    Attributes
+    ----------
+    field : callable
+        Makes its name and type from the classes of the model.
+    values : callable
+        Takes its values from the scores of n rows: (n,), or (n, K) for one column for each class.
+    holds_labels : bool
+        Whether the values are positions of classes, which stand for their labels.
+    """
+
+    field: Callable[[Labels], Field]
+    values: Callable[[RowScores[Any]], NDArray[Any]]
+    holds_labels: bool = False
+
+
+def _number(name: str) -> Callable[[Labels], Field]:
+    return lambda classes: Field(name, (name,), pa.float64())
+
+
+def _predicted_label(classes: Labels) -> Field:
+    return Field("predicted_label", ("predicted_label",), pa.array(classes).type)
+
+
+def _number_for_each_class(classes: Labels) -> Field:
+    names = tuple(f"probability_{label}" for label in classes)
+    return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
+
+
+COLUMNS: dict[str, Column] = {
+    "label": Column(_predicted_label, lambda scores: scores.codes, holds_labels=True),
+    "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
+    "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
+    "distance": Column(_number("distance"), lambda scores: scores.distance),
+}
+
+
+@dataclass(frozen=True)
+class PredictionColumns:
+    """The columns that are to be predicted by a model."""
 
     model: Model
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]
 
     @classmethod
-    def checked(cls, model: Model, columns: Sequence[Column]) -> Questions:
-        """The questions, each once.
+    def checked(cls, model: Model, columns: Sequence[str]) -> PredictionColumns:
+        """The columns, each once.
 
         Raises
         ------
         ValueError
-            If they are not some of those that there are.
+            If one is unknown, or there is none.
         """
-        choices = get_args(Column)
-        if isinstance(columns, str) or not columns or not set(columns) <= set(choices):
-            raise ValueError(f"columns must be some of {', '.join(map(repr, choices))}; got {columns!r}")
+        if isinstance(columns, str) or not columns or not set(columns) <= set(COLUMNS):
+            raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
         return cls(model, tuple(dict.fromkeys(columns)))
 
     @property
     def fields(self) -> list[Field]:
-        """What the answers are called, and their types."""
-        classes = self.model.classes_
-        probabilities = tuple(f"probability_{label}" for label in classes)
-        number = pa.float64()
-        fields = {
-            "label": Field("predicted_label", ("predicted_label",), pa.array(classes).type),
-            "probabilities": Field("probabilities", probabilities, number, {"classes": classes.tolist()}),
-            "log_density": Field("log_density", ("log_density",), number),
-            "distance": Field("distance", ("distance",), number),
-        }
-        return [fields[column] for column in self.columns]
+        """Their names and types."""
+        return [COLUMNS[column].field(self.model.classes_) for column in self.columns]
 
     @property
     def names(self) -> list[str]:
-        """The columns that the answers come in."""
+        """Their names in a table."""
         return [name for field in self.fields for name in field.columns]
 
-    def answers(self, block: Block, labels_of: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
-        """The columns of answers on the rows of a block, by name.
+    def compute(self, block: Block, labels_of: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
+        """The columns of the rows of a block, by name.
 
         Parameters
         ----------
@@ -71,26 +100,24 @@ class Questions:
         Raises
         ------
         ValueError
-            If a row cannot be judged; the message says which.
+            If a row cannot be scored; the message says which.
         """
-        n_rows, n_classes = len(block.codes), len(self.model.classes_)
-        codes = np.empty(n_rows, dtype=code_dtype(n_classes))
-        probabilities = np.empty((n_classes if "probabilities" in self.columns else 0, n_rows))
-        density, distance = np.empty((2, n_rows))
-        wanted = {"log_density": "log_density" in self.columns, "distance": "distance" in self.columns}
-        for piece, verdicts in judged_pieces(self.model, block, **wanted):
-            codes[piece] = verdicts.codes
-            if len(probabilities):
-                probabilities[:, piece] = verdicts.probabilities.T
-            if verdicts.log_density is not None:
-                density[piece] = verdicts.log_density
-            if verdicts.distance is not None:
-                distance[piece] = verdicts.distance
-        made: dict[Column, Sequence[Any]] = {
-            "label": [labels_of(codes)],
-            "probabilities": list(probabilities),
-            "log_density": [density],
-            "distance": [distance],
-        }
-        values = [values for column in self.columns for values in made[column]]
-        return dict(zip(self.names, values, strict=True))
+        arrays = [self._empty(column, field, len(block.codes)) for column, field in self._entries]
+        for piece in pieces_of(self.model, block):
+            for scores in score_piece(self.model, block, piece):
+                for (column, _), array in zip(self._entries, arrays, strict=True):
+                    array[:, piece][:, scores.positions] = column.values(scores).T
+        made = [
+            labels_of(values) if column.holds_labels else values
+            for (column, _), array in zip(self._entries, arrays, strict=True)
+            for values in array
+        ]
+        return dict(zip(self.names, made, strict=True))
+
+    @property
+    def _entries(self) -> list[tuple[Column, Field]]:
+        return list(zip(map(COLUMNS.__getitem__, self.columns), self.fields, strict=True))
+
+    def _empty(self, column: Column, field: Field, n_rows: int) -> NDArray[Any]:
+        dtype = code_dtype(len(self.model.classes_)) if column.holds_labels else np.float64
+        return np.empty((len(field.columns), n_rows), dtype=dtype)

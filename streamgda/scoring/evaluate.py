@@ -10,11 +10,13 @@ import numpy as np
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
+from streamgda.estimators.classifier import check_rows
+from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.plan import add_up, compute_plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
-from streamgda.scoring.inference import Model, check_features, check_model, judged_pieces
+from streamgda.scoring.inference import Model, check_features, check_model, pieces_of, score_piece
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask
 
@@ -164,16 +166,24 @@ def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:
     evaluation = Evaluation()
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        for piece, verdicts in judged_pieces(model, block):
+        for piece in pieces_of(model, block):
+            scores = _posterior_scores(model, block, piece)
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
-            evaluation.add_coded(block.classes, block.codes[piece], verdicts.scores, model.classes_, weights)
+            evaluation.add_coded(block.classes, block.codes[piece], scores, model.classes_, weights)
     return evaluation
+
+
+def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
+    together = np.empty((piece.stop - piece.start, len(model.classes_)), order="F")
+    for scores in score_piece(model, block, piece):
+        together[scores.positions] = scores.posterior_scores
+    return together
 
 
 def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Block]:
     if y is None:
         raise ValueError("rows need their labels to be judged by; the target y is None")
-    rows = model._rows_of(X, missing="marginal")
+    rows = check_rows(model, X, missing="marginal")
     names = getattr(model, "feature_names_in_", None)
     return array_blocks(rows, y, sample_weight, None if names is None else tuple(names))
 

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block
-from streamgda.estimators.classifier import GaussianClassifier, Verdicts, judge
+from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
+from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.whitening import Array
 from streamgda.sources.base import Source
 
@@ -18,10 +19,15 @@ Model = GaussianClassifier[Any]
 _ELEMENTS_AT_ONCE = 1 << 18
 
 
-def judged_pieces(
-    model: Model, block: Block, *, log_density: bool = False, distance: bool = False
-) -> Iterator[tuple[slice, Verdicts]]:
-    """What a model says of a block, a few rows at a time, so that what is made of them stays small.
+def pieces_of(model: Model, block: Block) -> list[slice]:
+    """Slices of a block, of so few rows that their values and scores take about 2 MB."""
+    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.classes_)))
+    n_rows = len(block.codes)
+    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores[Any]]:
+    """The scores of some rows of a block, whose positions count from the start of the piece.
 
     Raises
     ------
@@ -29,16 +35,15 @@ def judged_pieces(
         If a value is infinite, or NaN where the model does not allow that, or a row is too far from all the
         classes; the message says where.
     """
-    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.classes_)))
-    for start in range(0, len(block.codes), size):
-        piece = slice(start, min(start + size, len(block.codes)))
-        rows = block.matrix(piece.start, piece.stop)
-        if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
-            block.refuse_values()
-        try:
-            yield piece, judge(model, rows, log_density=log_density, distance=distance)
-        except ValueError as error:
-            raise ValueError(f"counted from {block.row_name(start)}: {error}") from error
+    rows = block.matrix(piece.start, piece.stop)
+    if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
+        block.refuse_values()
+    try:
+        for scores in score_rows(model, rows):
+            _ = scores.posterior_scores  # which refuses a row that no class reaches
+            yield scores
+    except ValueError as error:
+        raise ValueError(f"counted from {block.row_name(piece.start)}: {error}") from error
 
 
 def _is_allowed(model: Model, rows: Array) -> bool:
@@ -56,7 +61,7 @@ def check_model(model: Any) -> None:
             "scores of any classifier"
         )
     check_is_fitted(model)
-    model._finalised_now()  # here, once, and not by every thread that comes to need it
+    finalised(model)  # here, once, and not by every thread that comes to need it
 
 
 def check_features(model: Model, source: Source) -> None:

@@ -1,4 +1,4 @@
-"""Score a Dask collection: a lazy DataFrame of what the model says of each row."""
+"""Score a Dask collection: a lazy DataFrame of predictions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.block import Block
+from streamgda.estimators.classifier import check_rows
 from streamgda.estimators.lazy import as_it_is, check_lazy
-from streamgda.scoring.columns import Questions
+from streamgda.scoring.columns import PredictionColumns
 from streamgda.sources.roles import check_known
 
 
-def lazy_answers(questions: Questions, rows: Any, keep: Sequence[str]) -> Any:
+def lazy_predictions(columns: PredictionColumns, rows: Any, keep: Sequence[str]) -> Any:
     """A dask DataFrame with the columns kept and those asked for, partition by partition.
 
     Parameters
     ----------
-    questions : Questions
+    columns : PredictionColumns
         Whose model is taken as it is now.
     rows : dask DataFrame or dask array
         Rows; of a DataFrame, those columns are read that are features of the model or are kept.
@@ -31,38 +32,38 @@ def lazy_answers(questions: Questions, rows: Any, keep: Sequence[str]) -> Any:
     ValueError
         If columns are missing, or are not those of the model.
     """
-    model = questions.model
+    model = columns.model
     if not hasattr(rows, "columns"):
         check_lazy(model, rows)
         rows = _as_frame(model, rows, keep)
     features = _features_of(model, rows, keep)
     if hasattr(model, "feature_names_in_"):
         check_lazy(model, rows[features])
-    answer = _Answer(replace(questions, model=as_it_is(model)), tuple(features), tuple(keep))
+    predict = _PredictPartition(replace(columns, model=as_it_is(model)), tuple(features), tuple(keep))
     read = rows[list(dict.fromkeys((*features, *keep)))]
-    return read.map_partitions(answer, meta=answer(read._meta))
+    return read.map_partitions(predict, meta=predict(read._meta))
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What becomes of a partition, which may have no rows."""
+class _PredictPartition:
+    """Predict the rows of a partition, which may have none."""
 
-    questions: Questions
+    columns: PredictionColumns
     features: tuple[Any, ...]
     keep: tuple[str, ...]
 
     def __call__(self, frame: Any) -> Any:
         import pandas as pd
 
-        classes = self.questions.model.classes_
-        answers = self.questions.answers(self._block(frame[list(self.features)]), classes.__getitem__)
-        return pd.DataFrame({**{name: frame[name] for name in self.keep}, **answers}, index=frame.index)
+        classes = self.columns.model.classes_
+        predictions = self.columns.compute(self._block(frame[list(self.features)]), classes.__getitem__)
+        return pd.DataFrame({**{name: frame[name] for name in self.keep}, **predictions}, index=frame.index)
 
     def _block(self, frame: Any) -> Block:
-        model, rows = self.questions.model, np.empty((0, len(self.features)))
+        model, rows = self.columns.model, np.empty((0, len(self.features)))
         if len(frame):
             named = hasattr(model, "feature_names_in_")
-            rows = model._rows_of(frame if named else frame.to_numpy(), missing=model.missing)
+            rows = check_rows(model, frame if named else frame.to_numpy())
         return Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
 
 

@@ -16,9 +16,9 @@ from streamgda.blocks.block import Block
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.plan import add_up, compute_plan, plan_fold
 from streamgda.passes.schedulers import scheduler_for
-from streamgda.scoring.columns import Column, Questions
+from streamgda.scoring.columns import PredictionColumns
 from streamgda.scoring.inference import Model, check_features, check_model
-from streamgda.scoring.lazy import lazy_answers
+from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.base import ScorableSource
@@ -63,7 +63,7 @@ def predict_dataset(
     source: Any,
     out: str | PathLike[str],
     *,
-    columns: Sequence[Column] = ...,
+    columns: Sequence[str] = ...,
     keep: Sequence[str] = ...,
     filesystem: Any = ...,
     scheduler: Any = ...,
@@ -73,7 +73,7 @@ def predict_dataset(
 
 @overload
 def predict_dataset(
-    model: Model, source: Any, out: None = None, *, columns: Sequence[Column] = ..., keep: Sequence[str] = ...
+    model: Model, source: Any, out: None = None, *, columns: Sequence[str] = ..., keep: Sequence[str] = ...
 ) -> Any: ...
 
 
@@ -82,7 +82,7 @@ def predict_dataset(
     source: Any,
     out: str | PathLike[str] | None = None,
     *,
-    columns: Sequence[Column] = ("label", "probabilities"),
+    columns: Sequence[str] = ("label", "probabilities"),
     keep: Sequence[str] = (),
     filesystem: Any = None,
     scheduler: Any = None,
@@ -157,12 +157,12 @@ def predict_dataset(
     ((4, 2), ['a', 'b'])
     """
     check_model(model)
-    questions = Questions.checked(model, columns)
+    wanted = PredictionColumns.checked(model, columns)
     kept = tuple(dict.fromkeys(keep))
-    _check_apart(questions, kept)
+    _check_apart(wanted, kept)
     if is_dask(source):
         _refuse_on_dask(out, filesystem, scheduler, progress)
-        return lazy_answers(questions, source, kept)
+        return lazy_predictions(wanted, source, kept)
     if out is None:
         raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
     source = _scorable(model, source)
@@ -173,7 +173,7 @@ def predict_dataset(
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
     fields = [
         *(Field(name, (name,), kind) for name, kind in source.kept_types(kept).items()),
-        *questions.fields,
+        *wanted.fields,
     ]
     output = _output_at(out, filesystem, fields)
     if output.feeds(source):
@@ -181,26 +181,18 @@ def predict_dataset(
             f"{os.fspath(out)} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
-    parts = output.parts(splits, _made_by(questions, kept))
+    parts = output.parts(splits, _made_by(wanted, kept))
     done = output.prepare(parts)
     written = PredictionSummary(sum(done.values()), len(done), len(done))
     groups = [[part] for part in parts if part.name not in done]
     if groups:
-        plan = plan_fold(groups, write_parts, add_up, _Job(questions, output))
+        plan = plan_fold(groups, write_parts, add_up, (wanted, output))
         written += compute_plan(plan, scheduler, progress)
     output.finish(parts)
     return written
 
 
 # ---------------------------------------------------------------------- what is to be done
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What all the tasks have in common."""
-
-    questions: Questions
-    output: Output[Any]
 
 
 def _scorable(model: Model, source: Any) -> ScorableSource:
@@ -222,14 +214,14 @@ def _output_at(out: str | PathLike[str], filesystem: Any, fields: Sequence[Field
     return ZarrOutput.at(out, filesystem, fields)
 
 
-def _check_apart(questions: Questions, keep: Sequence[str]) -> None:
+def _check_apart(columns: PredictionColumns, keep: Sequence[str]) -> None:
     for name in keep:
-        if name in questions.names:
+        if name in columns.names:
             raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
 
 
-def _made_by(questions: Questions, keep: Sequence[str]) -> list[Any]:
-    return [_FORMAT, _digest(questions.model), questions.columns, keep]
+def _made_by(columns: PredictionColumns, keep: Sequence[str]) -> list[Any]:
+    return [_FORMAT, _digest(columns.model), columns.columns, keep]
 
 
 def _digest(model: Model) -> str:
@@ -257,30 +249,32 @@ def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -
 # ---------------------------------------------------------------------- tasks
 
 
-def write_parts(parts: Sequence[Part], job: _Job) -> PredictionSummary:
+def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
     """One task: score parts of the input, and write them."""
     with single_blas_thread:
-        return add_up([_write(part, job) for part in parts])
+        return add_up([_write(part, *shared) for part in parts])
 
 
-def _write(part: Part, job: _Job) -> PredictionSummary:
+def _write(part: Part, columns: PredictionColumns, output: Output[Any]) -> PredictionSummary:
     n_dropped = 0
 
     def tables() -> Iterator[pa.Table]:
         nonlocal n_dropped
         for block, kept in part.split.features():
             n_dropped += block.n_dropped
-            yield _table(job, block, kept)
+            yield _table(columns, output, block, kept)
 
-    n_rows = job.output.write(part, tables())
+    n_rows = output.write(part, tables())
     return PredictionSummary(n_rows, 1, 0, n_dropped)
 
 
-def _table(job: _Job, block: Block, kept: Mapping[str, Any]) -> pa.Table:
-    classes = pa.array(job.questions.model.classes_)
-    answers = job.questions.answers(block, lambda codes: classes.take(pa.array(codes)))
-    table = pa.table({**kept, **answers})
+def _table(
+    columns: PredictionColumns, output: Output[Any], block: Block, kept: Mapping[str, Any]
+) -> pa.Table:
+    classes = pa.array(columns.model.classes_)
+    predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
+    table = pa.table({**kept, **predictions})
     try:
-        return job.output.checked(table)
+        return output.checked(table)
     except ValueError as error:
         raise ValueError(f"counted from {block.row_name(0)}: {error}") from error

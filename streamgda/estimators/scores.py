@@ -1,0 +1,125 @@
+"""What a fitted model says of a block of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.labels import Labels
+from streamgda.estimators.finalised import Finalised
+from streamgda.gaussians.densities import Gaussians
+from streamgda.gaussians.missing import Positions
+from streamgda.gaussians.posteriors import log_evidence, log_posteriors, posteriors
+from streamgda.statistics.covariances import Array
+
+G = TypeVar("G", bound=Gaussians)
+
+
+@dataclass(frozen=True)
+class RowScores(Generic[G]):
+    """Scores of n rows; each is computed when it is first read.
+
+    Attributes
+    ----------
+    finalised : Finalised
+        Classes, densities and priors of the model.
+    gaussians : Gaussians
+        The densities of the features that these rows have.
+    positions : slice or ndarray of int
+        Where the rows stand among all that are scored.
+    rows : ndarray of shape (n_rows, n_features_observed)
+        Their values.
+    """
+
+    finalised: Finalised[G]
+    gaussians: G
+    positions: Positions
+    rows: Array
+
+    @cached_property
+    def posterior_scores(self) -> Array:
+        """Ln p(x, k), up to a term that may differ from row to row: (n, K).
+
+        Raises
+        ------
+        ValueError
+            If no class has a finite score for a row.
+        """
+        gaussians = self.gaussians
+        with np.errstate(over="ignore", invalid="ignore"):
+            if gaussians.has_linear_scores:
+                scores = gaussians.posterior_scores(self.rows)
+            else:
+                scores = gaussians.posterior_scores_from(self.squared_distances)
+            scores += self.finalised.log_priors
+        return self._checked(scores)
+
+    @cached_property
+    def squared_distances(self) -> Array:
+        """Squared Mahalanobis distances from the mean of each class: (n, K)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.gaussians.squared_distances(self.rows)
+
+    @property
+    def discriminants(self) -> Array:
+        """Ln p(x, k), up to a term that all rows and classes have in common: (n, K)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._checked(self.gaussians.discriminants(self.rows) + self.finalised.log_priors)
+
+    @property
+    def joint_log_density(self) -> Array:
+        """Ln p(x, k): (n, K); −∞ where the row is farther than float64 reaches."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.gaussians.has_linear_scores:
+                scores = self.gaussians.log_density(self.rows)
+            else:
+                scores = self.gaussians.log_density_from(self.squared_distances)
+            scores += self.finalised.log_priors
+        scores[np.isnan(scores)] = -np.inf
+        return scores
+
+    @property
+    def log_density(self) -> Array:
+        """Ln p(x) under the mixture of the classes: (n,)."""
+        return log_evidence(self.joint_log_density)
+
+    @property
+    def probabilities(self) -> Array:
+        """The posteriors p(k | x): (n, K)."""
+        return posteriors(self.posterior_scores)
+
+    @property
+    def log_probabilities(self) -> Array:
+        """Ln p(k | x): (n, K)."""
+        return log_posteriors(self.posterior_scores)
+
+    @property
+    def codes(self) -> NDArray[np.intp]:
+        """The positions of the classes predicted: (n,)."""
+        codes: NDArray[np.intp] = self.posterior_scores.argmax(axis=1)
+        return codes
+
+    @property
+    def labels(self) -> Labels:
+        """The classes predicted: (n,)."""
+        labels: Labels = self.finalised.classes[self.codes]
+        return labels
+
+    @property
+    def distance(self) -> Array:
+        """The Mahalanobis distance from the mean of the class predicted: (n,)."""
+        nearest = self.squared_distances[np.arange(len(self.rows)), self.codes]
+        return np.sqrt(np.maximum(nearest, 0.0))
+
+    def _checked(self, scores: Array) -> Array:
+        """The scores, unless a row has no finite one: a guess among its classes would mean nothing."""
+        best = scores.max(axis=1)
+        if not np.isfinite(best).all():
+            row = np.flatnonzero(~np.isfinite(best))[0]
+            row = row + self.positions.start if isinstance(self.positions, slice) else self.positions[row]
+            raise ValueError(f"row {row} is too far from the classes: squared distances exceed float64")
+        return scores
