@@ -26,8 +26,8 @@ def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C") -> Ar
     if matrix.size > _MOST_IN_TILES:
         product = np.empty((len(rows), matrix.shape[1]), order=order)
         return np.matmul(rows, matrix, out=product)[: len(X)]
-    tiles = rows.reshape(-1, _TILE_ROWS, rows.shape[1])
-    product = np.matmul(tiles, matrix).reshape(len(rows), -1)
+    tiles = rows.reshape(len(rows) // _TILE_ROWS, _TILE_ROWS, rows.shape[1])
+    product = np.matmul(tiles, matrix).reshape(len(rows), matrix.shape[1])
     return np.asarray(product[: len(X)], order=order)
 
 

@@ -127,7 +127,7 @@ def predict_dataset(
 
     Returns
     -------
-    Written, or a dask DataFrame
+    PredictionSummary, or a dask DataFrame
         How many rows and parts there are now. Of a Dask collection, the columns, which are yet to be
         computed, or written with its own `to_parquet`; with the index of a DataFrame.
 
@@ -148,7 +148,7 @@ def predict_dataset(
     >>> source = scan_parquet(f"{folder}/1.parquet", "kind", features=["x"])
     >>> model = GaussianNB().fit(source)
     >>> predict_dataset(model, source, f"{folder}/scored", columns=["label"], keep=["id"])
-    Written(n_rows=4, n_parts=1, n_found=0, n_dropped=0)
+    PredictionSummary(n_rows=4, n_parts=1, n_found=0, n_dropped=0)
     >>> pq.read_table(f"{folder}/scored").to_pydict()
     {'id': [7, 8, 9, 10], 'predicted_label': ['a', 'a', 'b', 'b']}
     >>> _ = predict_dataset(model, source, f"{folder}/scored.zarr")
