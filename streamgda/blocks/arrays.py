@@ -28,20 +28,20 @@ def array_blocks(
     feature_names: tuple[str, ...] | None = None,
     *,
     missing: Missing = "raise",
-    where: str | None = None,
+    origin: str | None = None,
     start: int = 0,
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
-    Errors name the place `where` the rows come from, if it has a name, and count them from `start`.
+    Errors name the `origin` of the rows, such as a file, if it has a name, and count them from `start`.
 
     Raises
     ------
     ValueError
         If X is not a matrix of numbers, or lengths differ, or labels are of no known kind.
     """
-    with _naming(where):
-        refuse_unreadable(X)
+    with _naming(origin):
+        check_readable(X)
         matrix = _matrix(X)
         classes, codes, unlabelled = labels.encode(y)
         weights = None if sample_weight is None else _weights(sample_weight)
@@ -56,21 +56,21 @@ def array_blocks(
         weights=weights,
         feature_names=feature_names or _column_names(X),
         missing=missing,
-        row_name=name_row if where is None else rows_of(where, start),
+        row_name=name_row if origin is None else rows_of(origin, start),
     )
 
 
 @contextmanager
-def _naming(where: str | None) -> Iterator[None]:
+def _naming(origin: str | None) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if where is None:
+        if origin is None:
             raise
-        raise ValueError(f"{where}: {error}") from error
+        raise ValueError(f"{origin}: {error}") from error
 
 
-def refuse_unreadable(X: Any) -> None:
+def check_readable(X: Any) -> None:
     """Raise an error for masked values, a lazy frame, and a column of a frame that is not of numbers.
 
     Raises
@@ -80,11 +80,11 @@ def refuse_unreadable(X: Any) -> None:
     ValueError
         For the others.
     """
-    refuse_lazy(X)
+    check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
     for name in _column_names(X) or ():
-        _refuse_missing_categories(X[name], name)
+        _check_categories(X[name], name)
         values = np.asarray(X[name][:1])
         if values.dtype.kind in "UTSMm" or (
             values.dtype.kind == "O" and isinstance(next(iter(values), 0), str)
@@ -95,7 +95,7 @@ def refuse_unreadable(X: Any) -> None:
             )
 
 
-def refuse_lazy(X: Any) -> None:
+def check_in_memory(X: Any) -> None:
     """Raise TypeError for a LazyFrame of Polars', which is yet to be computed."""
     if hasattr(X, "collect_batches"):
         raise TypeError(
@@ -104,7 +104,7 @@ def refuse_lazy(X: Any) -> None:
         )
 
 
-def _refuse_missing_categories(column: Any, name: str) -> None:
+def _check_categories(column: Any, name: str) -> None:
     """In pandas an array makes the lowest integer of a missing category where the categories are integers."""
     categories = getattr(getattr(column, "dtype", None), "categories", None)
     if getattr(getattr(categories, "dtype", None), "kind", "") in set("iub") and column.isna().any():
@@ -114,7 +114,7 @@ def _refuse_missing_categories(column: Any, name: str) -> None:
         )
 
 
-def refuse_rounding(X: Any) -> None:
+def check_no_rounding(X: Any) -> None:
     """Raise ValueError if making one matrix of X, a frame or a list, would round an integer to a float64."""
     if hasattr(X, "__array__") and not hasattr(X, "columns"):
         if np.asarray(X).dtype.kind != "O":

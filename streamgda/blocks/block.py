@@ -1,8 +1,4 @@
-"""A block: some rows of a dataset, checked and ready to be reduced to statistics.
-
-Every way into the project (arrays and data frames, Parquet, Arrow, Zarr, Dask) ends in blocks,
-so what is refused, dropped or weighted is decided here and nowhere else.
-"""
+"""A block: some rows of a dataset, checked and ready to be reduced to statistics."""
 
 from __future__ import annotations
 
@@ -19,50 +15,27 @@ from streamgda.blocks import labels
 from streamgda.blocks.labels import Codes, Labels
 
 Matrix = NDArray[Any]
-
 Column = NDArray[Any]
-
 Features = Matrix | Sequence[Column]
-
 Missing = Literal["raise", "drop"]
-
 RowName = Callable[[int], str]
 
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _POWERS = {"squares": 2, "fourth powers": 4}
-
 _TARGET_ELEMENTS = 1 << 21
-
 _MOST_ROWS = 1 << 16
-
 _FEWEST_ROWS = 1 << 8
-
-
-def check_missing(missing: str) -> None:
-    """Raise ValueError for what does not say what becomes of rows in which something is missing."""
-    choices = get_args(Missing)
-    if missing not in choices:
-        raise ValueError(f"missing must be {' or '.join(map(repr, choices))}; got {missing!r}")
-
-
-def rows_per_block(n_features: int) -> int:
-    """How many rows to reduce at once: a power of two whose buffer stays near the cache.
-
-    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them.
-    """
-    rows = _TARGET_ELEMENTS // max(n_features, 1)
-    return max(_FEWEST_ROWS, min(_MOST_ROWS, 1 << (max(rows, 1).bit_length() - 1)))
-
-
-def rows_of(where: str, start: int = 0) -> RowName:
-    """How the rows of a place, such as a file, are named in an error, counted from `start`."""
-    return lambda row: f"{where}, {name_row(start + row)}"
 
 
 def name_row(row: int) -> str:
     """The name of a row of an array."""
     return f"row {row}"
+
+
+def rows_of(origin: str, start: int = 0) -> RowName:
+    """How the rows of a file, say, are named in an error, counted from `start`."""
+    return lambda row: f"{origin}, {name_row(start + row)}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +57,7 @@ class Block:
     n_dropped : int
         How many rows were left out because something was missing.
     row_name : callable
-        Tells where a row, counted within the block, comes from.
+        The name, in an error, of a row counted within the block.
     """
 
     features: Features
@@ -115,7 +88,7 @@ class Block:
         return matrix
 
     def between(self, start: int, stop: int) -> Block:
-        """Some of the rows; their `n_dropped` is none."""
+        """The rows start:stop, of which none counts as dropped."""
         rows = slice(start, stop)
         return replace(
             self,
@@ -126,7 +99,7 @@ class Block:
             row_name=partial(_name_after, self.row_name, start),
         )
 
-    def refuse_values(self, powers: str = "squares") -> None:
+    def raise_for_values(self, powers: str = "squares") -> None:
         """Raise the error that names the first value which statistics cannot hold.
 
         Raises
@@ -165,6 +138,22 @@ class Block:
         return largest <= most
 
 
+def check_missing(missing: str) -> None:
+    """Raise ValueError unless `missing` is one of the choices."""
+    choices = get_args(Missing)
+    if missing not in choices:
+        raise ValueError(f"missing must be {' or '.join(map(repr, choices))}; got {missing!r}")
+
+
+def rows_per_block(n_features: int) -> int:
+    """How many rows to reduce at once: a power of two whose buffer stays near the cache.
+
+    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them.
+    """
+    rows = _TARGET_ELEMENTS // max(n_features, 1)
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, 1 << (max(rows, 1).bit_length() - 1)))
+
+
 def cut_into_blocks(
     features: Features,
     classes: Labels,
@@ -176,9 +165,9 @@ def cut_into_blocks(
     missing: Missing = "raise",
     row_name: RowName = name_row,
 ) -> Iterator[Block]:
-    """Cut rows into blocks, check labels and weights, and leave out the rows that do not count.
+    """Cut rows into blocks, and check labels and weights.
 
-    A row of weight zero is no row at all. With ``missing="drop"``, rows with a NaN or an infinity
+    Rows of weight zero are left out. With ``missing="drop"``, rows with a NaN or an infinity
     in a feature, or without a label or a weight, are left out and counted.
 
     Parameters
@@ -214,7 +203,7 @@ def _name_after(row_name: RowName, start: int, row: int) -> str:
 
 
 def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
-    """An unlabelled block and what stands beside it, but for rows that ``missing="drop"`` leaves out."""
+    """A block and the columns beside it, without the rows that ``missing="drop"`` leaves out."""
     if missing == "raise" or (complete := _finite_rows(block.features)).all():
         return block, beside
     rows = np.flatnonzero(complete)
@@ -230,7 +219,7 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         blank = blank | ~_finite_rows(block.features)
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     if block.weights is not None:
-        blank = blank & (block.weights != 0)  # a row of no weight lacks nothing
+        blank = blank & (block.weights != 0)  # a row of weight zero is no row, whatever it lacks
     if missing == "raise" and blank.any():
         raise ValueError(
             f"{block.row_name(int(np.argmax(blank)))} has no label (null or NaN). "

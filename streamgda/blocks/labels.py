@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Labels = NDArray[Any]
-
 Codes = NDArray[Any]
 
 _KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
-
+_INTEGERS = (int, np.integer)
 _LOOKUP_SPAN = 1 << 16
 
 
@@ -124,10 +123,10 @@ def _is_missing(value: object) -> bool:
 
 
 def _typed(values: NDArray[Any]) -> Labels:
-    """Labels in the type of their kind.
+    """Labels as int64, bool or str.
 
-    Whole numbers held as floats, as pandas holds integers in a column that once had a missing
-    value, are integers.
+    Whole numbers held as floats are integers: so pandas holds the integers of a column that once had a
+    missing value.
     """
     convert = _CONVERSIONS.get(values.dtype.kind)
     if convert is None:
@@ -176,20 +175,8 @@ def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:
     return cast
 
 
-_INTEGERS = (int, np.integer)
-
-_CONVERSIONS = {
-    "b": lambda values: values,
-    "i": _from_integers,
-    "u": _from_integers,
-    "f": _from_floats,
-    "U": lambda values: values,
-    "O": _from_objects,
-}
-
-
 def drop_unused(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
-    """Leave out the classes that no code refers to, and number the others anew."""
+    """Drop the classes that no code refers to, and renumber the others."""
     used = np.bincount(codes, minlength=len(classes)) > 0
     if used.all():
         return classes, codes
@@ -228,3 +215,13 @@ def position_of(label: Any, classes: Labels) -> int:
         listed = ", ".join(map(repr, known[:10])) + (", …" if len(known) > 10 else "")
         raise ValueError(f"{label!r} is none of the {len(known)} classes: {listed}")
     return known.index(label)
+
+
+_CONVERSIONS = {
+    "b": lambda values: values,
+    "i": _from_integers,
+    "u": _from_integers,
+    "f": _from_floats,
+    "U": lambda values: values,
+    "O": _from_objects,
+}

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
-from streamgda.blocks.arrays import refuse_lazy, refuse_unreadable
+from streamgda.blocks.arrays import check_in_memory, check_readable
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised, require_finite, require_two_classes
 from streamgda.estimators.lazy import lazy_on_dask
@@ -242,10 +242,10 @@ def check_rows(
     missing = missing or model.missing
     refuse_what_is_no_batch(X)
     model._check_fitted()
-    refuse_lazy(X)
+    check_in_memory(X)
     if hasattr(X, "columns"):  # columns that are no features need not be readable
         validate_data(model, X, reset=False, skip_check_array=True)
-    refuse_unreadable(X)
+    check_readable(X)
     finite = "allow-nan" if missing == "marginal" else True
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn looks for NaN in a sum
         try:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamgda.blocks.arrays import refuse_unreadable
+from streamgda.blocks.arrays import check_readable
 from streamgda.sources.conversion import is_dask
 
 R = TypeVar("R")
@@ -53,7 +53,7 @@ def check_lazy(model: Any, X: Any) -> None:
         raise ValueError("Dask rows must have two dimensions, rows and features")
     if hasattr(X, "map_partitions"):
         validate_data(model, X._meta, reset=False, skip_check_array=True)
-        refuse_unreadable(X._meta_nonempty)
+        check_readable(X._meta_nonempty)
     elif X.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "

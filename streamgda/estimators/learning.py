@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda.blocks import labels
-from streamgda.blocks.arrays import array_blocks, refuse_rounding, refuse_unreadable
+from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
@@ -274,9 +274,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
     ) -> Iterator[Block]:
         refuse_what_is_no_batch(X)
-        refuse_unreadable(X)
+        check_readable(X)
         if self.exact:
-            refuse_rounding(X)
+            check_no_rounding(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)

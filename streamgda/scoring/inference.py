@@ -37,7 +37,7 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores[
     """
     rows = block.matrix(piece.start, piece.stop)
     if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
-        block.refuse_values()
+        block.raise_for_values()
     try:
         for scores in score_rows(model, rows):
             _ = scores.posterior_scores  # which refuses a row that no class reaches

@@ -147,7 +147,7 @@ class RowsPartition(Split):
             raise ValueError(
                 f"{where} has the columns {list(held)}; the data frame is said to have {list(self.names)}"
             )
-        return array_blocks(self.rows, self.labels, self.weights, missing=self.missing, where=where)
+        return array_blocks(self.rows, self.labels, self.weights, missing=self.missing, origin=where)
 
 
 def _named_columns(

@@ -248,7 +248,7 @@ class ZarrRows(ScorableSplit):
         for start, (rows, labels, *weights) in self._slabs():
             weight = weights[0] if weights else None
             yield from array_blocks(
-                rows, labels, weight, missing=self.source.missing, where=self.source.where, start=start
+                rows, labels, weight, missing=self.source.missing, origin=self.source.where, start=start
             )
             del rows  # or they would be held while the next ones are read
 

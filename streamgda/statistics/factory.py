@@ -1,4 +1,4 @@
-"""The state to begin with, of the kind that is asked for."""
+"""The empty state, floating or exact."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
-from streamgda.statistics.exact.state import ExactClassStatistics, refuse_fourth_moments
+from streamgda.statistics.exact.state import ExactClassStatistics, check_no_fourth_moments
 from streamgda.statistics.floating.state import ClassStatistics
 
 
@@ -17,7 +17,7 @@ def empty_statistics(
     exact: bool = False,
     feature_names: Sequence[str] | None = None,
 ) -> Statistics:
-    """The state that has seen nothing.
+    """The state that has seen no rows.
 
     Parameters
     ----------
@@ -33,6 +33,5 @@ def empty_statistics(
     """
     if not exact:
         return ClassStatistics(covariance_type, fourth_moments=fourth_moments, feature_names=feature_names)
-    if fourth_moments:
-        refuse_fourth_moments()
+    check_no_fourth_moments(fourth_moments)
     return ExactClassStatistics(covariance_type, feature_names=feature_names)

@@ -11,9 +11,7 @@ from streamgda.blocks.block import Column, Features
 from streamgda.statistics.covariances import Array
 
 _ELEMENTS_PER_PAGE = 512
-
 _ELEMENTS_PER_CACHE_LINE = 8
-
 _TILE_ROWS = 256
 
 

@@ -16,9 +16,9 @@ from streamgda.statistics.factory import empty_statistics
 class WindowedStatistics:
     """The statistics of the last `n_batches` batches of a stream.
 
-    Nothing is ever subtracted, so no digit is lost, however long the stream: the state is the merge of the
-    states of the batches in the window, and exact where those are. A batch costs a few merges on average,
-    whatever the size of the window, which holds one state for each of its batches.
+    The state is the merge of the states of the batches in the window, and exact where those are. Nothing is
+    ever subtracted, so no digit is lost, however long the stream. A batch costs a few merges on average,
+    whatever the size of the window. The window holds one state for each of its batches.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class WindowedStatistics:
         self._nothing = empty_statistics(
             covariance_type, fourth_moments=fourth_moments, exact=exact, feature_names=feature_names
         )
-        self._older: list[Statistics] = []  # of each older batch and all those after it, newest first
+        self._older: list[Statistics] = []  # sums of an older batch and those after it, oldest last
         self._newer: list[Statistics] = []
         self._newer_total = self._nothing
 
@@ -109,7 +109,7 @@ class WindowedStatistics:
         return self.append(self._nothing.copy().update(X, y, sample_weight))
 
     def append(self, batch: Statistics) -> Self:
-        """Add a batch whose statistics are there already, such as those of a day.
+        """Add a batch whose statistics are known already, such as those of a day.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class WindowedStatistics:
             If the batch differs from the others in covariance type, features, kind of label or exactness. The
             window is then as it was.
         """
-        _ = self._oldest + batch  # refuses what does not go with the older batches, before anything changes
+        _ = self._oldest + batch  # raises, before anything changes, if the batch does not fit
         newer_total = self._newer_total + batch
         if len(self) == self.n_batches:
             self._let_the_oldest_go()

@@ -193,7 +193,7 @@ def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
         gather(features, rows, high, workspace)
     values = Values(high)
     if not np.isfinite(values.largest).all():
-        block.refuse_values()
+        block.raise_for_values()
     if remainders is None:
         return values
     low = np.empty_like(high)

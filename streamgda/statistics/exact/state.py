@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Never, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.arrays import refuse_rounding
+from streamgda.blocks.arrays import check_no_rounding
 from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
@@ -189,7 +189,7 @@ class ExactClassStatistics(Statistics):
     # ------------------------------------------------------------------ rows go in
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:  # noqa: D102
-        refuse_rounding(X)
+        check_no_rounding(X)
         return super().update(X, y, sample_weight)
 
     def _reduce(self, block: Block, workspace: Workspace) -> Sums:
@@ -273,8 +273,7 @@ class ExactClassStatistics(Statistics):
 
     @classmethod
     def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
-        if fourth_moments:
-            refuse_fourth_moments()
+        check_no_fourth_moments(fourth_moments)
 
     # ------------------------------------------------------------------ states compare
 
@@ -333,9 +332,10 @@ class ExactClassStatistics(Statistics):
         return type(self).from_columns, self.to_columns()
 
 
-def refuse_fourth_moments() -> Never:
-    """Raise the ValueError that says what to use instead of fourth moments."""
-    raise ValueError(
-        "exact statistics keep no fourth moments, which shrinkage='auto' needs; use shrinkage='oas', a "
-        "number, or exact=False"
-    )
+def check_no_fourth_moments(fourth_moments: bool) -> None:
+    """Raise the ValueError that says what to use instead, if fourth moments are asked for."""
+    if fourth_moments:
+        raise ValueError(
+            "exact statistics keep no fourth moments, which shrinkage='auto' needs; use shrinkage='oas', a "
+            "number, or exact=False"
+        )

@@ -29,7 +29,7 @@ def reduce_block(
     """
     moments = _moments(block, kind, workspace, fourth=fourth)
     if not moments.are_finite():
-        block.refuse_values("fourth powers" if fourth else "squares")
+        block.raise_for_values("fourth powers" if fourth else "squares")
     return moments
 
 
