@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 
 import dask
+import duckdb
 import fsspec
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -29,6 +32,8 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from streamgda.scoring.outputs import zarr as zarr_output
+from streamgda.scoring.outputs.parquet import ParquetOutput
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 NAMES = ["u", "v", "w"]
@@ -288,17 +293,112 @@ from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parqu
 from streamgda.scoring.outputs.parquet import ParquetOutput
 import time
 
-slow = ParquetOutput._write_file
+quick = ParquetOutput.write
 
 def write(*arguments):
     time.sleep(0.1)
-    return slow(*arguments)
+    return quick(*arguments)
 
-ParquetOutput._write_file = write
+ParquetOutput.write = write
 source = scan_parquet(sys.argv[1], "kind", features=["u", "v", "w"])
 model = QuadraticDiscriminantAnalysis().fit(source)
 predict_dataset(model, source, sys.argv[2], keep=["row"], scheduler="threads")
 """
+
+
+def test_features_in_another_order_make_other_parts(folder, whole, tmp_path):
+    model = GaussianNB().fit(whole[NAMES].to_numpy(), whole["kind"])
+    predict_dataset(model, scan_parquet(folder, features=NAMES), tmp_path / "out")
+    turned = scan_parquet(folder, features=["v", "u", "w"])
+    assert predict_dataset(model, turned, tmp_path / "out").n_found == 0
+    scored = pd.read_parquet(tmp_path / "out")
+    assert (scored["predicted_label"] == model.predict(whole[["v", "u", "w"]].to_numpy())).all()
+
+
+def test_rows_that_were_left_out_are_counted_again_and_not_left_out_when_asked_to_raise(whole, tmp_path):
+    whole.loc[[5, 6], "v"] = np.nan
+    whole.to_parquet(tmp_path / "in.parquet")
+    model = GaussianNB().fit(whole[NAMES].dropna(), whole.dropna()["kind"])
+    drop = scan_parquet(tmp_path / "in.parquet", features=NAMES, missing="drop")
+    for n_found in (0, 1):
+        written = predict_dataset(model, drop, tmp_path / "out")
+        assert (written.n_rows, written.n_found, written.n_dropped) == (771, n_found, 2)
+    with pytest.raises(ValueError, match="row 5: feature 'v' is NaN"):
+        predict_dataset(model, tmp_path / "in.parquet", tmp_path / "out")
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 100])
+def test_a_torn_part_is_written_again(model, source, whole, tmp_path, kept_bytes):
+    out = tmp_path / "out"
+    predict_dataset(model, source, out)
+    torn = out / "part-00001.parquet"
+    torn.write_bytes(torn.read_bytes()[:kept_bytes])
+    assert predict_dataset(model, source, out).n_found == 3
+    check(pd.read_parquet(out), model, whole, ("label", "probabilities"))
+
+
+def test_a_torn_file_alone_may_be_of_others(model, source, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-00000.parquet").write_bytes(b"PAR1 and more")
+    with pytest.raises(ValueError, match=r"holds part-00000\.parquet, which is no part of predictions"):
+        predict_dataset(model, source, tmp_path / "out")
+
+
+def test_what_a_killed_worker_leaves_is_removed(model, source, tmp_path, monkeypatch):
+    out, write = tmp_path / "out", ParquetOutput.write
+
+    def killed_and_tried_again(output, part, rows):
+        (out / f".{part.name}.{UNFINISHED}").write_bytes(b"half a part")
+        return write(output, part, rows)
+
+    monkeypatch.setattr(ParquetOutput, "write", killed_and_tried_again)
+    predict_dataset(model, source, out)
+    assert sorted(file.name for file in out.iterdir()) == [f"part-0000{i}.parquet" for i in range(4)]
+
+
+def another_run_within(monkeypatch, output, run):
+    """Do something in the middle of a run: when it writes its second part."""
+    write, calls = output.write, []
+
+    def write_and_run(*arguments):
+        calls.append(None)
+        if len(calls) == 2:
+            run()
+        return write(*arguments)
+
+    monkeypatch.setattr(output, "write", write_and_run)
+
+
+@pytest.mark.parametrize("out", ["out", "out.zarr"])
+def test_a_second_run_at_the_same_time_stops_at_once(model, source, whole, tmp_path, out, monkeypatch):
+    monkeypatch.setattr(zarr_output, "_MOST_ROWS_OF_CHUNK", 64)
+    errors = []
+
+    def run_another():
+        with pytest.raises(RuntimeError) as raised:
+            predict_dataset(model, source, tmp_path / out, columns=["label"])
+        errors.append(str(raised.value))
+
+    for output in (ParquetOutput, zarr_output.ZarrOutput):
+        another_run_within(monkeypatch, output, run_another)
+    predict_dataset(model, source, tmp_path / out, scheduler="synchronous")
+    (message,) = errors
+    assert re.fullmatch(rf"another run of predict_dataset is writing to .*{out}; wait until it .*", message)
+    if out == "out":
+        check(pd.read_parquet(tmp_path / out), model, whole, ("label", "probabilities"))
+    assert not list((tmp_path / out).glob(".*"))
+
+
+def test_the_first_of_two_runs_where_there_are_no_locks_fails(model, source, monkeypatch):
+    memory, other = fsspec.filesystem("memory"), LinearDiscriminantAnalysis.from_statistics(model.statistics_)
+
+    def run_another():
+        assert predict_dataset(other, source, "/both", filesystem=memory).n_found == 0
+
+    another_run_within(monkeypatch, ParquetOutput, run_another)
+    with pytest.raises(RuntimeError, match="both does not hold the predictions of this run: another run"):
+        predict_dataset(model, source, "/both", filesystem=memory, scheduler="synchronous")
+    assert predict_dataset(other, source, "/both", filesystem=memory).n_found < 4
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -455,6 +555,49 @@ def test_predictions_do_not_go_among_the_files_that_they_are_made_of(model, fold
         with pytest.raises(ValueError, match="lies in the folder of the input"):
             predict_dataset(model, again, tmp_path / "out")
     assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == files
+
+
+KINDS_OF_ONE_COLUMN = [
+    [pa.array(["b", "a"]).dictionary_encode(), pa.array([f"n{i}" for i in range(300)]).dictionary_encode()],
+    [pa.array([None, None], pa.int32()), pa.array(range(300), pa.int32())],
+]
+
+
+@pytest.mark.parametrize("columns", KINDS_OF_ONE_COLUMN)
+def test_what_is_kept_reads_as_one_dataset(model, tmp_path, columns):
+    """Categories that differ from file to file, nulls, and keys of partitions, one of them null."""
+    for day, values in zip(("__HIVE_DEFAULT_PARTITION__", "7"), columns, strict=True):
+        frame = frame_of(len(values)).drop(columns="kind")
+        table = pa.Table.from_pandas(frame, preserve_index=False).append_column("note", values)
+        (tmp_path / "days" / f"day={day}").mkdir(parents=True)
+        pq.write_table(table, tmp_path / "days" / f"day={day}" / "1.parquet")
+    predict_dataset(model, tmp_path / "days", tmp_path / "out", columns=["label"], keep=["note", "day"])
+    notes = [value for values in reversed(columns) for value in values.to_pylist()]
+    days = [7] * 300 + [None] * 2
+    scored = pq.read_table(tmp_path / "out")
+    assert (scored["note"].to_pylist(), scored["day"].to_pylist()) == (notes, days)
+    assert ds.dataset(tmp_path / "out").to_table().equals(scored)
+    assert scored["day"].type == pa.int32()
+    by_polars = polars.read_parquet(tmp_path / "out")
+    assert (by_polars["note"].to_list(), by_polars["day"].to_list()) == (notes, days)
+    by_duckdb = duckdb.sql(f"select note, day from '{tmp_path}/out/*.parquet'").fetchall()
+    assert by_duckdb == list(zip(notes, days, strict=True))
+
+
+def test_names_that_begin_with_a_tilde(model, whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole.to_parquet("./~x.parquet")
+    for out in ("~out", "~out.zarr"):
+        predict_dataset(model, "~x.parquet", out)
+        assert Path(f"./{out}").is_dir()
+
+
+def test_a_feature_may_have_any_name(whole, tmp_path):
+    table = pa.table({"__row_in_group__": whole["u"], "v": whole["v"], "y": whole["kind"]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    source = scan_parquet(tmp_path / "in.parquet", "y", filters=[("v", ">", 0)])
+    model = GaussianNB().fit(source)
+    assert predict_dataset(model, source, tmp_path / "out").n_rows == (whole["v"] > 0).sum()
 
 
 def test_a_url_of_no_known_kind_is_named(model):

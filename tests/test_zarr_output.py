@@ -33,6 +33,7 @@ from streamgda import (
 )
 from streamgda.scoring.outputs import zarr as chunks_module
 from streamgda.scoring.outputs.alignment import aligned, chunk_length
+from streamgda.scoring.outputs.group import GroupFolder
 from streamgda.scoring.outputs.zarr import ZarrOutput
 
 NAMES = ["u", "v", "w"]
@@ -77,6 +78,11 @@ def whole(folder):
 def chunk(request, monkeypatch):
     """Rows of a chunk: so many that no file ends where one does, or one that does, or more than there are."""
     monkeypatch.setattr(chunks_module, "_MOST_ROWS_OF_CHUNK", request.param)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(chunks_module, "_MOST_ROWS_OF_CHUNK", 64)
 
 
 def check(path, model, rows, columns=ALL):
@@ -393,8 +399,12 @@ class Stopper:
 
     def __init__(self, monkeypatch):
         self.left = 0
-        for name in ("_write_note", "_remove", "_create", "write", "finish"):
-            monkeypatch.setattr(ZarrOutput, name, self._counted(getattr(ZarrOutput, name)))
+        for owner, names in (
+            (GroupFolder, ("write_note", "remove", "create", "create_counts")),
+            (ZarrOutput, ("write", "finish")),
+        ):
+            for name in names:
+                monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
 
     def _counted(self, step):
         def counted(*arguments, **options):
@@ -430,6 +440,24 @@ def test_stopped_at_any_step_it_is_whole_or_no_group(model, source, whole, tmp_p
         assert not stopper.stops(0, model, source, out, columns=columns)
         check(out, model, whole, columns)
     assert len(stopped) > 8
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_the_first_of_two_runs_where_there_are_no_locks_fails(model, source, whole, monkeypatch):
+    memory, other = fsspec.filesystem("memory"), LinearDiscriminantAnalysis.from_statistics(model.statistics_)
+    write, calls = ZarrOutput.write, []
+
+    def write_and_run_another(*arguments):
+        calls.append(None)
+        if len(calls) == 2:
+            predict_dataset(other, source, "/both.zarr", filesystem=memory)
+        return write(*arguments)
+
+    monkeypatch.setattr(ZarrOutput, "write", write_and_run_another)
+    with pytest.raises(RuntimeError, match="both.zarr does not hold the predictions of this run: another"):
+        predict_dataset(model, source, "/both.zarr", filesystem=memory, scheduler="synchronous")
+    assert predict_dataset(other, source, "/both.zarr", filesystem=memory).n_found > 1
+    check("memory://both.zarr", other, whole, ("label", "probabilities"))
 
 
 def test_killed_while_the_first_file_was_written(model, source, whole, tmp_path):
@@ -491,6 +519,17 @@ def test_files_of_others_among_those_of_an_unfinished_group_stay(model, source, 
     with pytest.raises(ValueError, match=r"holds probabilities/thesis\.partial, which is no part"):
         predict_dataset(model, source, out, columns=["label"])
     check(out, model, whole, ("label", "probabilities"))
+
+
+def test_a_group_is_not_scored_into_itself(model, whole, tmp_path):
+    place = tmp_path / "in.zarr"
+    zarr.create_group(place).create_array("X", data=whole[NAMES].to_numpy(), chunks=(100, 3))
+    (tmp_path / "link.zarr").symlink_to(place)
+    before = stamps(place)
+    for out in ("in.zarr", "link.zarr", "in.zarr/scored", "in.zarr/scored.zarr", "x/../in.zarr"):
+        with pytest.raises(ValueError, match="choose another place"):
+            predict_dataset(model, place, tmp_path / out)
+        assert stamps(place) == before
 
 
 def test_arrays_that_a_user_added_are_left_alone(model, source, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, overload
 
@@ -19,42 +18,15 @@ from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.scoring.inference import Model, check_features, check_model
 from streamgda.scoring.lazy import lazy_predictions
-from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
 from streamgda.scoring.outputs.parquet import ParquetOutput
+from streamgda.scoring.outputs.pieces import pieces
+from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
+from streamgda.storage.digests import digest
 
 _FORMAT = 1
-
-
-@dataclass(frozen=True)
-class PredictionSummary:
-    """What `predict_dataset` did.
-
-    Attributes
-    ----------
-    n_rows : int
-        Rows of the predictions.
-    n_parts : int
-        Files, or runs of Zarr chunks, that they are in.
-    n_found : int
-        How many of these were there already, from a run that did not end.
-    n_dropped : int
-        Rows that the source left out because something was missing.
-    """
-
-    n_rows: int = 0
-    n_parts: int = 0
-    n_found: int = 0
-    n_dropped: int = 0
-
-    def __add__(self, other: PredictionSummary) -> PredictionSummary:
-        return PredictionSummary(
-            self.n_rows + other.n_rows,
-            self.n_parts + other.n_parts,
-            self.n_found + other.n_found,
-            self.n_dropped + other.n_dropped,
-        )
 
 
 @overload
@@ -182,14 +154,15 @@ def predict_dataset(
             "choose another place"
         )
     parts = output.parts(splits, _made_by(wanted, kept))
-    done = output.prepare(parts)
-    written = PredictionSummary(sum(done.values()), len(done), len(done))
-    groups = [[part] for part in parts if part.name not in done]
-    if groups:
-        plan = plan_fold(groups, write_parts, add_up, (wanted, output))
-        written += compute_plan(plan, scheduler, progress)
-    output.finish(parts)
-    return written
+    with output.locked():
+        done = output.prepare(parts)
+        groups = [[part] for part in parts if part.name not in done]
+        written = [*done.values()]
+        if groups:
+            plan = plan_fold(groups, write_parts, add_up, (wanted, output))
+            written.append(compute_plan(plan, scheduler, progress))
+        output.finish(parts)
+    return add_up(written)
 
 
 # ---------------------------------------------------------------------- what is to be done
@@ -227,10 +200,10 @@ def _made_by(columns: PredictionColumns, keep: Sequence[str]) -> list[Any]:
 def _digest(model: Model) -> str:
     """What tells models apart: their parameters, and the sums that they were learnt from."""
     statistics, params = model.statistics_, model.get_params(deep=False)
-    digest = hashlib.sha256(fingerprint_of([type(model).__name__, params, statistics.classes]).encode())
+    state = hashlib.sha256(digest([type(model).__name__, params, statistics.classes]).encode())
     for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
-        digest.update(np.ascontiguousarray(sums).tobytes())
-    return digest.hexdigest()
+        state.update(np.ascontiguousarray(sums).tobytes())
+    return state.hexdigest()
 
 
 def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -> None:
@@ -256,20 +229,20 @@ def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[A
 
 
 def _write(part: Part, columns: PredictionColumns, output: Output[Any]) -> PredictionSummary:
-    n_dropped = 0
+    return output.write(part, _predicted_rows(part, columns, output))
 
-    def tables() -> Iterator[pa.Table]:
-        nonlocal n_dropped
-        for block, kept in part.split.features():
-            n_dropped += block.n_dropped
-            yield _table(columns, output, block, kept)
 
-    n_rows = output.write(part, tables())
-    return PredictionSummary(n_rows, 1, 0, n_dropped)
+def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any]) -> Iterator[PredictedRows]:
+    for block, kept in part.split.features():
+        n_dropped = block.n_dropped
+        for piece, beside in pieces(block, kept, len(columns.names)):
+            yield PredictedRows(_table(columns, output, piece, beside), n_dropped)
+            n_dropped = 0
+        del block, kept, piece, beside  # or they would be held while the next ones are read
 
 
 def _table(
-    columns: PredictionColumns, output: Output[Any], block: Block, kept: Mapping[str, Any]
+    columns: PredictionColumns, output: Output[Any], block: Block, kept: Mapping[str, pa.Array]
 ) -> pa.Table:
     classes = pa.array(columns.model.classes_)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))

@@ -45,7 +45,7 @@ class ScorableSplit(Split):
     @property
     @abstractmethod
     def identity(self) -> Any:
-        """What tells which rows of which version of the data these are, as plain values."""
+        """Which rows of which version of the data are read, and how, as plain values."""
 
     @property
     @abstractmethod
@@ -125,10 +125,6 @@ class FileSource(Source):
         """Whether a Parquet file written to a path would be one of the files from then on."""
 
     @abstractmethod
-    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
-        """Whether one of the files lies in a folder, or one written there would be one from then on."""
-
-    @abstractmethod
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """What is to be read of some of the files; of each the version that was listed, or an error."""
 
@@ -145,6 +141,10 @@ class ScorableSource(Source):
         ValueError
             If one of these is missing.
         """
+
+    @abstractmethod
+    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+        """Whether data of the source lies in a folder, or files written there would be read as data."""
 
     @abstractmethod
     def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:

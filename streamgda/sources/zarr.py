@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.sync import collect_aiterator  # private, but there is no other way into the loop of a store
-from zarr.storage import LocalStore, StoreLike, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, StoreLike, WrapperStore
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing, rows_of, without_missing
 from streamgda.sources.base import READ_ELEMENTS, ROWS_PER_TASK, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
+from streamgda.storage.places import Place
 
 Version = tuple[int, int]
 
@@ -196,6 +198,11 @@ class ZarrSource(ScorableSource):
         """The types of arrays to keep, as Arrow has them."""
         _, *arrays = replace(self, target=None, weight=None, kept=tuple(keep)).arrays()
         return {name: _arrow_type(array.dtype) for name, array in zip(keep, arrays, strict=True)}
+
+    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+        """Whether the group is a folder, or one of the two lies in the other."""
+        place = _place_of(self.store, self.path)
+        return place is not None and place.overlaps(Place.of(filesystem, folder))
 
     def splits(self) -> list[ZarrRows]:
         """Ranges of rows that begin where the chunks of all the arrays do."""
@@ -407,6 +414,17 @@ def _local_folder(store: Store) -> Path | None:
     while isinstance(store, WrapperStore):
         store = store._store
     return store.root if isinstance(store, LocalStore) else None
+
+
+def _place_of(store: Store, path: str) -> Place | None:
+    """Where the group at a path of a store is; None if that is no folder of a filesystem."""
+    while isinstance(store, WrapperStore):
+        store = store._store
+    if isinstance(store, LocalStore):
+        return Place.of(pafs.LocalFileSystem(), f"{store.root}/{path}")
+    if isinstance(store, FsspecStore):
+        return Place.of(pafs.PyFileSystem(pafs.FSSpecHandler(store.fs)), f"{store.path}/{path}")
+    return None
 
 
 def _version_of(folder: Path | None, key: str) -> Version | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -46,7 +46,10 @@ def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.F
 
 
 def _local(path: str) -> tuple[pafs.FileSystem, str]:
-    return pafs.LocalFileSystem(), str(pathlib.Path(path).expanduser().absolute())
+    local = pathlib.Path(path)
+    with suppress(RuntimeError):  # there is no such user, so "~" begins the name of a file
+        local = local.expanduser()
+    return pafs.LocalFileSystem(), str(local.absolute())
 
 
 def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
@@ -86,6 +89,21 @@ def is_object_store(filesystem: pafs.FileSystem) -> bool:
 
 
 _OBJECT_STORES = {"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "oci", "oss", "memory"}
+
+
+def kind_of(filesystem: pafs.FileSystem) -> str:
+    """The kind of storage, such as "file" or "s3": the same for all libraries and protocols that reach it."""
+    protocols = _protocols(filesystem)
+    return next((kind for kind, names in _KINDS.items() if protocols & names), min(protocols))
+
+
+_KINDS = {
+    "file": {"file", "local"},
+    "s3": {"s3", "s3a"},
+    "gcs": {"gcs", "gs"},
+    "abfs": {"abfs", "abfss", "az"},
+    "hdfs": {"hdfs", "arrow_hdfs"},
+}
 
 
 def fsspec_of(filesystem: pafs.FileSystem) -> AbstractFileSystem | None:

@@ -1,34 +1,39 @@
-"""Where predictions go: what is written, in which parts, and what every kind of output can do."""
+"""What every kind of output can do: divide the input into parts, find the finished ones, write the others."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
-from streamgda.sources.base import ScorableSplit, Source, Split
+from streamgda.scoring.outputs.summary import PredictionSummary
+from streamgda.sources.base import ScorableSource, ScorableSplit, Split
+from streamgda.storage.filesystems import is_local, is_object_store
+from streamgda.storage.locks import LOCK, locked
+
+# ---------------------------------------------------------------------- what is written
 
 
 @dataclass(frozen=True)
 class Field:
-    """One thing to write for each row.
+    """A quantity that is written for each row, such as the label or the probabilities.
 
     Attributes
     ----------
     name : str
-        What to call it as a whole.
+        The name of the quantity, and of its array in Zarr.
     columns : tuple of str
-        The columns of the tables that it comes in: one, or one for each class.
+        Its columns in a table: one, or one for each class.
     type : pyarrow.DataType
-        The type of each of these.
+        The type of each column.
     attributes : mapping
-        What else there is to say of it, as plain values.
+        Attributes of its array in Zarr, as plain values: "classes" where there is a column for each class.
     """
 
     name: str
@@ -38,13 +43,25 @@ class Field:
 
 
 def schema_of(fields: Iterable[Field]) -> pa.Schema:
-    """The schema of tables of these fields."""
+    """The schema of tables with these fields."""
     return pa.schema([(name, field.type) for field in fields for name in field.columns])
 
 
 @dataclass(frozen=True)
+class PredictedRows:
+    """Predictions for consecutive rows, and how many rows of the input were left out among them."""
+
+    table: pa.Table
+    n_dropped: int = 0
+
+
+@dataclass(frozen=True)
 class Part(Split):
-    """A part of the input, and what becomes of it: its name, and what it is known by later."""
+    """A part of the output: the rows of the input that it is made from, its name and its fingerprint.
+
+    The fingerprint is a hash of the model, the columns and the input. A part that is there already is
+    finished if it has the same one.
+    """
 
     split: ScorableSplit
     name: str
@@ -63,12 +80,25 @@ class Part(Split):
 P = TypeVar("P", bound=Part)
 
 
-class Output(ABC, Generic[P]):
-    """A place for predictions, which is written part by part, each wholly or not at all."""
+# ---------------------------------------------------------------------- where it is written
 
-    def feeds(self, source: Source) -> bool:
-        """Whether the source reads what is here, or would read what is written here."""
-        return False
+
+class Output(ABC, Generic[P]):
+    """A folder that holds predictions and nothing else, written part by part."""
+
+    @property
+    @abstractmethod
+    def location(self) -> tuple[pafs.FileSystem, str]:
+        """The filesystem, and the folder on it."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns and their types, in the order in which they are written."""
+
+    def feeds(self, source: ScorableSource) -> bool:
+        """Whether the source reads files of this folder, or would read what is written there."""
+        return source.overlaps(*self.location)
 
     @abstractmethod
     def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[P]:
@@ -76,54 +106,88 @@ class Output(ABC, Generic[P]):
 
         Parameters
         ----------
-        splits : sequence of SplitToScore
+        splits : sequence of ScorableSplit
             The input, in order.
         made_by : object
-            What tells this model and what is asked of it from others, as plain values.
+            The model and the columns, as plain values: what the fingerprints depend on besides the input.
 
         Raises
         ------
         ValueError
-            If the rows cannot be written here.
+            If the number of rows of a part has to be known, and is not.
         """
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs from writing to a local folder; where there are no locks, `finish` finds them out.
+
+        Raises
+        ------
+        RuntimeError
+            If another run is writing there.
+        ValueError
+            If there is a file in place of the folder.
+        """
+        filesystem, folder = self.location
+        if filesystem.get_file_info(folder).type == pafs.FileType.File:
+            raise ValueError(f"{folder} is a file; choose another place for the predictions")
+        if not is_object_store(filesystem):
+            filesystem.create_dir(folder, recursive=True)
+        busy = f"another run of predict_dataset is writing to {folder}; wait until it has ended"
+        with locked(filesystem, folder, busy):
+            try:
+                yield
+            finally:
+                # A process that has opened the file by now locks one without a name. Newer versions of
+                # filelock try again then (tox-dev/filelock#574); with others, `finish` finds out.
+                if is_local(filesystem):
+                    with suppress(OSError):
+                        filesystem.delete_file(f"{folder}/{LOCK}")
+
     @abstractmethod
-    def prepare(self, parts: Sequence[P]) -> dict[str, int]:
-        """Make ready for these parts, and remove what was left unfinished, or made of something else.
+    def prepare(self, parts: Sequence[P]) -> dict[str, PredictionSummary]:
+        """Make the folder ready for these parts: remove unfinished ones, and those of another run.
 
         Returns
         -------
-        dict of str to int
-            The parts that are there already, by name, and the rows of each.
+        dict of str to PredictionSummary
+            The parts that are finished, by name.
 
         Raises
         ------
         ValueError
-            If something is there that was not written here.
+            If the folder holds anything that `predict_dataset` did not write; nothing is removed then.
         """
 
     def checked(self, table: pa.Table) -> pa.Table:
-        """Some rows as they can be written here.
+        """The table with the columns and the types of `schema`.
 
         Raises
         ------
         ValueError
-            If they cannot be; the message counts rows within the table.
+            If a column cannot be converted.
         """
-        return table
+        try:
+            return table.select(self.schema.names).replace_schema_metadata().cast(self.schema)
+        except pa.ArrowException as error:
+            raise ValueError(f"kept columns differ in type from those of the dataset: {error}") from error
 
     @abstractmethod
-    def write(self, part: P, tables: Iterable[pa.Table]) -> int:
-        """Write the rows of a part, which come in order, and return how many there are."""
+    def write(self, part: P, rows: Iterable[PredictedRows]) -> PredictionSummary:
+        """Write the rows of a part, wholly or not at all."""
 
+    @abstractmethod
     def finish(self, parts: Sequence[P]) -> None:
-        """Complete the output, once all the parts are there."""
+        """Complete the output after all parts are written, and remove what a killed worker left.
 
+        Raises
+        ------
+        RuntimeError
+            If a part is missing or is of another run.
+        """
 
-def fingerprint_of(values: Any) -> str:
-    """What plain values and arrays are known by."""
-    return hashlib.sha256(json.dumps(values, default=_plain).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    def _overwritten(self) -> RuntimeError:
+        return RuntimeError(
+            f"{self.location[1]} does not hold the predictions of this run: another run has written there "
+            "at the same time, or the workers do not share the folder; run it again, alone"
+        )

@@ -1,12 +1,12 @@
-"""A folder of Parquet files written part by part, each wholly or not at all, and known again later."""
+"""A folder of Parquet files, one for each part, with the fingerprint of the part in its footer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import chain
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Self
 
@@ -14,96 +14,160 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of, schema_of
-from streamgda.sources.base import FileSource, ScorableSplit, Source
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, schema_of
+from streamgda.scoring.outputs.summary import PredictionSummary
+from streamgda.sources.base import ScorableSplit
+from streamgda.sources.errors import decoding
 from streamgda.storage.atomic import finished_name, replacing
-from streamgda.storage.filesystems import fsspec_of, resolve
+from streamgda.storage.digests import digest
+from streamgda.storage.filesystems import fsspec_of, resolve, unwrapped
 
-_KEY = b"streamgda.prediction"
+_FINGERPRINT = b"streamgda.prediction"
+
+_N_DROPPED = b"streamgda.prediction.n_dropped"
+
+_PART = re.compile(r"part-\d{5,}\.parquet")
+
+_HIDDEN = (".", "_")
 
 _FOOTER_READERS = 16
 
-_PART = re.compile(r"part-\d{5,}\.parquet")
+
+@dataclass(frozen=True)
+class Footer:
+    """What the footer of a part says: its fingerprint, and how many rows it has and were left out."""
+
+    fingerprint: str
+    n_rows: int
+    n_dropped: int
+
+
+_TORN = Footer("", 0, 0)
 
 
 @dataclass(frozen=True)
 class ParquetOutput(Output[Part]):
-    """The folder, on any filesystem of pyarrow's or fsspec's."""
+    """A folder of Parquet files, on any filesystem of pyarrow's or fsspec's."""
 
     filesystem: pafs.FileSystem
     path: str
-    schema: pa.Schema
+    fields: tuple[Field, ...]
 
     @classmethod
     def at(cls, path: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Self:
         """The folder at a path or URL."""
-        return cls(*resolve(path, filesystem), schema_of(fields))
+        alike = tuple(replace(field, type=_without_index_width(field.type)) for field in fields)
+        return cls(*unwrapped(*resolve(path, filesystem)), alike)
 
-    def feeds(self, source: Source) -> bool:
-        """Whether the source reads files of this folder, or would."""
-        return isinstance(source, FileSource) and source.overlaps(self.filesystem, self.path)
+    @property
+    def location(self) -> tuple[pafs.FileSystem, str]:
+        """The filesystem, and the folder on it."""
+        return self.filesystem, self.path
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types, which are the same in all parts."""
+        return schema_of(self.fields)
+
+    # ------------------------------------------------------------------ before writing
 
     def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[Part]:
         """A file for each split."""
         width = max(5, len(str(len(splits) - 1)))
         return [
-            Part(split, f"part-{i:0{width}}.parquet", fingerprint_of([made_by, split.identity]))
+            Part(split, f"part-{i:0{width}}.parquet", digest([made_by, split.identity]))
             for i, split in enumerate(splits)
         ]
 
-    def prepare(self, parts: Sequence[Part]) -> dict[str, int]:
-        """Make the folder, and remove from it what is not one of these parts, or not whole."""
-        fingerprints = {part.name: part.fingerprint for part in parts}
-        self.filesystem.create_dir(self.path, recursive=True)
-        names = self._names()
-        unfinished = [name for name in names if _PART.fullmatch(finished_name(name) or "")]
-        visible = [name for name in names if not name.startswith((".", "_"))]
-        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
-            found = dict(zip(visible, readers.map(self._look_at, visible), strict=True))
-        for name in (name for name, part in found.items() if part is None):
-            raise ValueError(
-                f"{self.path} holds {name}, which is no part of predictions; choose a folder of their own"
-            )
-        done = {name: part[1] for name, part in found.items() if part and fingerprints.get(name) == part[0]}
-        for name in (*unfinished, *(found.keys() - done.keys())):
-            self.filesystem.delete_file(f"{self.path}/{name}")
-        return done
+    def prepare(self, parts: Sequence[Part]) -> dict[str, PredictionSummary]:
+        """Remove unfinished parts and those of another run from the folder."""
+        sizes = self._sizes()
+        found = self._footers(sizes)
+        self._check_ours(sizes, found)
+        wanted = {part.name: part.fingerprint for part in parts}
+        done = {name: part for name, part in found.items() if part.fingerprint == wanted.get(name)}
+        self._delete([*filter(_is_unfinished, sizes), *(found.keys() - done.keys())])
+        return {name: PredictionSummary(part.n_rows, 1, 1, part.n_dropped) for name, part in done.items()}
 
-    def _names(self) -> list[str]:
+    def _sizes(self) -> dict[str, int]:
+        """The names in the folder, with the sizes of the files."""
         if (behind := fsspec_of(self.filesystem)) is not None:
-            behind.invalidate_cache()  # or it may tell what it saw when it last looked
+            behind.invalidate_cache()  # other processes may have written there since it was listed
         found = self.filesystem.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
-        return sorted(info.base_name for info in found)
+        return {info.base_name: info.size for info in found}
 
-    def _look_at(self, name: str) -> tuple[str, int] | None:
-        """The fingerprint and the rows of a part; None for what is not one."""
-        if not _PART.fullmatch(name):
-            return None
+    def _footers(self, names: Iterable[str]) -> dict[str, Footer]:
+        """The footers of the files named like parts, but for Parquet files of others."""
+        named = [name for name in names if _PART.fullmatch(name)]
+        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
+            found = dict(zip(named, readers.map(self._read_footer, named), strict=True))
+        return {name: footer for name, footer in found.items() if footer is not None}
+
+    def _read_footer(self, name: str) -> Footer | None:
+        path = f"{self.path}/{name}"
         try:
-            with self.filesystem.open_input_file(f"{self.path}/{name}") as file:
+            with decoding(path), self.filesystem.open_input_file(path) as file:
                 footer = pq.read_metadata(file)
-        except (pa.ArrowException, OSError):
+        except ValueError:
+            return _TORN
+        metadata = footer.metadata or {}
+        if _FINGERPRINT not in metadata:
             return None
-        mark = (footer.metadata or {}).get(_KEY)
-        return None if mark is None else (mark.decode(), footer.num_rows)
+        n_dropped = int(metadata.get(_N_DROPPED, b"0"))
+        return Footer(metadata[_FINGERPRINT].decode(), footer.num_rows, n_dropped)
 
-    def write(self, part: Part, tables: Iterable[pa.Table]) -> int:
-        """Write a part under a hidden name, and rename it when it is whole."""
-        with replacing(self.filesystem, f"{self.path}/{part.name}") as file:
-            return self._write_file(file, part.fingerprint, tables)
+    def _check_ours(self, sizes: Mapping[str, int], found: Mapping[str, Footer]) -> None:
+        """Raise ValueError for a file of others; hidden files may be anyone's, and stay.
 
-    def _write_file(self, file: pa.NativeFile, fingerprint: str, tables: Iterable[pa.Table]) -> int:
-        tables = iter(tables)
-        first = next(tables, self.schema.empty_table())  # a file without rows is a part too
-        marked = first.schema.with_metadata({_KEY: fingerprint})
-        tables = chain([first], tables)
-        del first  # or it would be held to the end
-        n_rows = 0
-        with pq.ParquetWriter(file, marked, use_dictionary=_repetitive(marked)) as writer:
-            for table in tables:
-                writer.write_table(table.replace_schema_metadata(marked.metadata).cast(marked))
-                n_rows += table.num_rows
-        return n_rows
+        A file named like a part that cannot be read is a torn part if there are others beside it, or if it is
+        empty. Alone, it may be anything.
+        """
+        among_parts = any(footer is not _TORN for footer in found.values())
+        for name, size in sorted(sizes.items()):
+            ours = name in found and (among_parts or size == 0)
+            if not ours and not name.startswith(_HIDDEN):
+                raise ValueError(
+                    f"{self.path} holds {name}, which is no part of predictions; choose a folder of their own"
+                )
+
+    def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(FileNotFoundError):
+                self.filesystem.delete_file(f"{self.path}/{name}")
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, part: Part, rows: Iterable[PredictedRows]) -> PredictionSummary:
+        """Write a part under a temporary name, and rename it when it is whole."""
+        n_rows = n_dropped = 0
+        schema = self.schema
+        with (
+            replacing(self.filesystem, f"{self.path}/{part.name}") as file,
+            pq.ParquetWriter(file, schema, use_dictionary=_repetitive(schema)) as writer,
+        ):
+            for piece in rows:
+                writer.write_table(piece.table)
+                n_rows, n_dropped = n_rows + piece.table.num_rows, n_dropped + piece.n_dropped
+                del piece  # or it would be held while the next one is made
+            writer.add_key_value_metadata({_FINGERPRINT: part.fingerprint, _N_DROPPED: str(n_dropped)})
+        return PredictionSummary(n_rows, 1, 0, n_dropped)
+
+    def finish(self, parts: Sequence[Part]) -> None:
+        """Check that the folder holds just these parts, and remove unfinished ones."""
+        names = self._sizes()
+        found = {name: footer.fingerprint for name, footer in self._footers(names).items()}
+        if found != {part.name: part.fingerprint for part in parts}:
+            raise self._overwritten()
+        self._delete(filter(_is_unfinished, names))
+
+
+def _is_unfinished(name: str) -> bool:
+    return name.startswith(".") and _PART.fullmatch(finished_name(name) or "") is not None
+
+
+def _without_index_width(kind: pa.DataType) -> pa.DataType:
+    """A type that all parts can have: categories are counted anew in each part, and few or many."""
+    return pa.dictionary(pa.int32(), kind.value_type) if pa.types.is_dictionary(kind) else kind
 
 
 def _repetitive(schema: pa.Schema) -> list[str]:

@@ -1,56 +1,57 @@
-"""A Zarr group written part by part, which cannot be opened as a group until all of it is there.
+"""A Zarr group written part by part, which cannot be opened as a group until it is complete.
 
-The arrays stand where they will be, but the metadata of the group itself is written last. Until then a hidden
-group says what is being written, and which parts of it are finished. A part is a run of whole chunks, so no
-two tasks ever write to the same chunk.
+The arrays are created where they stay, but the metadata of the group itself is written last. Until then a
+hidden group within says what is being written, and which parts are finished. A part is a range of whole
+chunks, so no two tasks write to the same chunk.
 """
 
 from __future__ import annotations
 
 import os
-import re
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from os import PathLike
-from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
-import zarr
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
 from streamgda.scoring.outputs.alignment import aligned, chunk_length
-from streamgda.scoring.outputs.base import Field, Output, Part, fingerprint_of, schema_of
+from streamgda.scoring.outputs.arrays import (
+    METADATA,
+    array_shape,
+    check_names,
+    check_nulls,
+    dtype_of,
+    fill_rows,
+    numpy_dtype,
+    without_dictionary,
+)
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, schema_of
+from streamgda.scoring.outputs.group import GroupFolder, Note
+from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
-from streamgda.storage.filesystems import fsspec_of
-
-_KEY = "streamgda.prediction"
+from streamgda.storage.digests import digest
+from streamgda.storage.filesystems import fsspec_of, unwrapped
+from streamgda.storage.locks import LOCK
 
 _UNFINISHED = ".unfinished"
 
 _FINISHED_ROWS = f"{_UNFINISHED}/rows"
-
-_METADATA = "zarr.json"
-
-_PARTIAL = r"\.[0-9a-f]{32}\.partial"  # what Zarr writes a local file as, before it has its name
-
-_HALF_WRITTEN = re.compile(rf".*(?:/zarr|/c(?:/\d+)+){_PARTIAL}")
-
-_FILE_OF_ARRAY = re.compile(rf"zarr(?:\.json|{_PARTIAL})|c(?:/\d+)+(?:{_PARTIAL})?")
 
 _MOST_ROWS_OF_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class ChunkRange(Part):
-    """A part that is a run of whole chunks: which one, its rows, and the rows of a chunk."""
+    """A part that is a range of whole chunks: its position among them, its rows, and the rows of a chunk."""
 
     index: int
     start: int
@@ -60,11 +61,11 @@ class ChunkRange(Part):
 
 @dataclass(frozen=True)
 class ZarrOutput(Output[ChunkRange]):
-    """The group, on any filesystem of fsspec's."""
+    """A Zarr group of format 3, with an array for each field."""
 
-    filesystem: AbstractFileSystem
-    path: str
+    group: GroupFolder
     fields: tuple[Field, ...]
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
     def at(cls, path: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Self:
@@ -73,206 +74,150 @@ class ZarrOutput(Output[ChunkRange]):
         Raises
         ------
         TypeError
-            If the filesystem is one of pyarrow's, which Zarr does not write to.
+            If the filesystem is one of pyarrow's that Zarr does not write to.
         ValueError
-            If something cannot be an array of it.
+            If a field cannot be an array.
         """
-        _check_array_names([field.name for field in fields])
-        fields = [replace(field, type=_decoded(field.type)) for field in fields]
-        for field in fields:
-            _dtype_of(field)
+        check_names(fields)
+        fields = [replace(field, type=without_dictionary(field.type)) for field in fields]
+        for field_ in fields:
+            dtype_of(field_)
         if filesystem is None:
-            where, name = url_to_fs(os.fspath(path))
-        else:
-            where = _of_fsspec(filesystem)
-            name = where._strip_protocol(os.fspath(path))
-        return cls(where, name, tuple(fields))
+            return cls(GroupFolder(*url_to_fs(os.fspath(path))), tuple(fields))
+        return cls(GroupFolder(*_by_fsspec(filesystem, os.fspath(path))), tuple(fields))
 
-    # ------------------------------------------------------------------ what is to be written
+    @property
+    def location(self) -> tuple[pafs.FileSystem, str]:
+        """The filesystem, and the folder of the group on it."""
+        if self.group.is_local:
+            return pafs.LocalFileSystem(), self.group.path
+        return pafs.PyFileSystem(pafs.FSSpecHandler(self.group.filesystem)), self.group.path
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the tables that are written, and their types."""
+        return schema_of(self.fields)
+
+    # ------------------------------------------------------------------ before writing
 
     def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[ChunkRange]:
-        """Runs of whole chunks, which begin near to where the splits do."""
+        """Ranges of whole chunks, which begin near to where the splits do."""
         sizes = [_known_rows(split) for split in splits]
         if not sum(sizes):
             raise ValueError("there is nothing to predict: the input has no rows")
-        width = sum(len(field.columns) for field in self.fields)
-        chunk = chunk_length(sizes, _rows_of_chunk(width))
-        runs = aligned(splits, sizes, chunk)
-        mark = fingerprint_of([made_by, chunk, [run.identity for run in runs]])
-        bounds = pairwise(accumulate((run.n_rows for run in runs), initial=0))
+        chunk = chunk_length(sizes, _rows_of_chunk(len(self.schema)))
+        ranges = aligned(splits, sizes, chunk)
+        fingerprint = digest([made_by, chunk, [rows.identity for rows in ranges]])
+        bounds = pairwise(accumulate((rows.n_rows for rows in ranges), initial=0))
         return [
-            ChunkRange(run, str(i), mark, i, start, stop, chunk)
-            for i, (run, (start, stop)) in enumerate(zip(runs, bounds, strict=True))
+            ChunkRange(rows, str(i), fingerprint, i, start, stop, chunk)
+            for i, (rows, (start, stop)) in enumerate(zip(ranges, bounds, strict=True))
         ]
+
+    def prepare(self, parts: Sequence[ChunkRange]) -> dict[str, PredictionSummary]:
+        """Find the finished parts, or create empty arrays in place of those of another run."""
+        fingerprint, names = parts[0].fingerprint, self.group.names()
+        whole, begun = self.group.read_note(""), self.group.read_note(_UNFINISHED)
+        self._check_names(names, whole or begun)
+        self.group.check_files(_UNFINISHED, within=("", "rows/"))
+        if whole and whole.fingerprint == fingerprint and {field.name for field in self.fields} <= names:
+            self.group.remove(_UNFINISHED)
+            return _found(parts, [part.stop - part.start for part in parts])
+        if not whole and begun and begun.fingerprint == fingerprint:
+            self.group.write_note(_UNFINISHED, replace(begun, run=self.run))
+            self.group.remove_half_written()
+            return _found(parts, self._finished_rows())
+        self._begin(parts, names - {METADATA, _UNFINISHED, LOCK})
+        return {}
+
+    def _check_names(self, names: set[str], note: Note | None) -> None:
+        ours = {_UNFINISHED, LOCK, *((METADATA, *note.arrays) if note else ())}
+        for name in sorted(names - ours):
+            raise self.group.not_ours(name)
+
+    def _finished_rows(self) -> list[int]:
+        """The rows of each finished part, and 0 for others."""
+        rows: list[int] = np.asarray(self.group.array(_FINISHED_ROWS)[:]).tolist()
+        return rows
+
+    def _begin(self, parts: Sequence[ChunkRange], old: set[str]) -> None:
+        """Remove old arrays and create empty ones; at each moment a note says whose the files are."""
+        for name in sorted(old):
+            self.group.check_files(name)
+        arrays = sorted({*old, *(field.name for field in self.fields)})
+        self.group.write_note(_UNFINISHED, Note("", arrays, self.run))
+        for name in (METADATA, *sorted(old)):
+            self.group.remove(name)
+        for field_ in self.fields:
+            self.group.create(field_, parts[-1].stop, parts[0].chunk)
+        self.group.create_counts(_FINISHED_ROWS, len(parts))
+        self.group.write_note(_UNFINISHED, Note(parts[0].fingerprint, arrays, self.run))
 
     def checked(self, table: pa.Table) -> pa.Table:
         """The table in the types of the arrays, if they can hold it."""
-        for field in self.fields:
-            nulls = table.column(field.columns[0])
-            if nulls.null_count and not _holds_nulls(field.type):
-                row = nulls.is_null().to_pylist().index(True)
-                raise ValueError(
-                    f"row {row}: {field.name!r} is null, which a Zarr array of {field.type} cannot hold; "
-                    "write Parquet, or do not keep it"
-                )
-        try:
-            return table.select(self._schema.names).replace_schema_metadata().cast(self._schema)
-        except pa.ArrowException as error:
-            raise ValueError(f"kept columns differ in type from those of the first file: {error}") from error
-
-    @property
-    def _schema(self) -> pa.Schema:
-        return schema_of(self.fields)
-
-    # ------------------------------------------------------------------ what is there
-
-    def prepare(self, parts: Sequence[ChunkRange]) -> dict[str, int]:
-        """Find what is finished of the same parts; make room for the arrays where they are not the same."""
-        mark = parts[0].fingerprint
-        names = self._names()
-        whole, begun = self._note(""), self._note(_UNFINISHED)
-        self._check_names(names, whole or begun)
-        self._check_files(_UNFINISHED, within=("", "rows/"))
-        if whole and whole["fingerprint"] == mark and {field.name for field in self.fields} <= names:
-            self._remove(_UNFINISHED)
-            return {run.name: run.stop - run.start for run in parts}
-        if not whole and begun and begun["fingerprint"] == mark:
-            self._sweep()
-            rows = np.asarray(self._array(_FINISHED_ROWS)[:]).tolist()
-            return {run.name: n for run, n in zip(parts, rows, strict=True) if n}
-        self._begin(parts, names)
-        return {}
-
-    def _names(self) -> set[str]:
-        self.filesystem.invalidate_cache()  # or it may tell what it saw when it last looked
-        if self.filesystem.isfile(self.path):
-            raise ValueError(f"{self.path} is a file; choose another place for the Zarr group")
-        try:
-            found = self.filesystem.ls(self.path, detail=False)
-        except FileNotFoundError:
-            return set()
-        names = {name.rstrip("/").rpartition("/")[2] for name in found}
-        return {name for name in names if not _HALF_WRITTEN.fullmatch(f"/{name}")}
-
-    def _note(self, where: str) -> dict[str, Any] | None:
-        """What a group says of itself, if there is one and it was written here."""
-        try:
-            group = zarr.open_group(self._at(where), mode="r", zarr_format=3)
-        except (FileNotFoundError, ValueError):
-            return None
-        return cast("dict[str, Any] | None", group.attrs.asdict().get(_KEY))
-
-    def _check_names(self, names: set[str], note: dict[str, Any] | None) -> None:
-        ours = {_UNFINISHED, *((_METADATA, *note["arrays"]) if note else ())}
-        for name in sorted(names - ours):
-            raise self._not_ours(name)
-
-    def _check_files(self, folder: str, within: Sequence[str] = ("",)) -> None:
-        """Raise ValueError if a folder, or some folders within it, hold what no array of Zarr's does."""
-        root = f"{self.path}/{folder}/"
-        for path in self.filesystem.find(root):
-            file = path[path.index(root) + len(root) :]
-            if not any(_FILE_OF_ARRAY.fullmatch(file.removeprefix(prefix)) for prefix in within):
-                raise self._not_ours(f"{folder}/{file}")
-
-    def _not_ours(self, name: str) -> ValueError:
-        return ValueError(
-            f"{self.path} holds {name}, which is no part of predictions; choose a group of their own"
-        )
-
-    def _begin(self, runs: Sequence[ChunkRange], names: set[str]) -> None:
-        """Make empty arrays; at each moment, what is there is known to have been written here."""
-        old = sorted(names - {_METADATA, _UNFINISHED})
-        for name in old:
-            self._check_files(name)
-        arrays = sorted({*old, *(field.name for field in self.fields)})
-        self._write_note(_UNFINISHED, "", arrays)
-        for name in (_METADATA, *old):
-            self._remove(name)
-        n_rows, chunk = runs[-1].stop, runs[0].chunk
-        for field in self.fields:
-            self._create(field, n_rows, chunk)
-        zarr.create_array(
-            self._at(_FINISHED_ROWS),
-            shape=(len(runs),),
-            chunks=(1,),
-            dtype="int64",
-            zarr_format=3,
-            overwrite=True,
-        )
-        self._write_note(_UNFINISHED, runs[0].fingerprint, arrays)
-
-    def _create(self, field: Field, n_rows: int, chunk: int) -> None:
-        classes = (len(field.columns),) if "classes" in field.attributes else ()
-        zarr.create_array(
-            self._at(field.name),
-            shape=(n_rows, *classes),
-            chunks=(chunk, *classes),
-            dtype=_dtype_of(field),
-            attributes=dict(field.attributes),
-            dimension_names=("row", *("class" for _ in classes)),
-            zarr_format=3,
-        )
-
-    def _write_note(self, where: str, fingerprint: str, arrays: Sequence[str]) -> None:
-        note: dict[str, Any] = {_KEY: {"fingerprint": fingerprint, "arrays": list(arrays)}}
-        group = zarr.open_group(self._at(where), mode="a", zarr_format=3, attributes=note)
-        if group.attrs.asdict() != note:
-            group.attrs.put(note)
+        check_nulls(table, self.fields)
+        return super().checked(table)
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, part: ChunkRange, tables: Iterable[pa.Table]) -> int:
-        """Write the chunks of a run, and then note that it is finished."""
-        arrays = [self._array(field.name) for field in self.fields]
+    def write(self, part: ChunkRange, rows: Iterable[PredictedRows]) -> PredictionSummary:
+        """Write the chunks of a range, and then note that it is finished."""
+        arrays = [self.group.array(field.name) for field in self.fields]
         position = part.start
-        for table in _in_chunks(tables, part.chunk):
-            rows = slice(position, position + table.num_rows)
-            for field, array in zip(self.fields, arrays, strict=True):
-                array[rows] = _values(table, field)
-            position = rows.stop
+        for chunk in self._in_chunks(rows, part.chunk):
+            self._check_run()
+            stop = position + len(chunk[0])
+            for array, values in zip(arrays, chunk, strict=True):
+                array[position:stop] = values
+            position = stop
         if position != part.stop:
             raise ValueError(
                 f"rows {part.start} to {part.stop} were planned, and those to {position} came; start again"
             )
-        n_rows = part.stop - part.start
-        self._array(_FINISHED_ROWS)[part.index] = n_rows
-        return n_rows
+        self._check_run()
+        self.group.array(_FINISHED_ROWS)[part.index] = part.stop - part.start
+        return PredictionSummary(part.stop - part.start, 1)
+
+    def _in_chunks(self, rows: Iterable[PredictedRows], length: int) -> Iterator[list[NDArray[Any]]]:
+        """The rows as one array for each field, chunk by chunk; the last chunk may be shorter."""
+        chunk, filled = self._empty_chunk(length), 0
+        for piece in rows:
+            start = 0
+            while start < piece.table.num_rows:
+                table = piece.table.slice(start, length - filled)
+                for values, field_ in zip(chunk, self.fields, strict=True):
+                    fill_rows(values[filled : filled + table.num_rows], table, field_)
+                start, filled = start + table.num_rows, filled + table.num_rows
+                if filled == length:
+                    yield chunk
+                    chunk, filled = self._empty_chunk(length), 0
+        if filled:
+            yield [values[:filled] for values in chunk]
+
+    def _empty_chunk(self, length: int) -> list[NDArray[Any]]:
+        return [np.empty(array_shape(field, length), numpy_dtype(field)) for field in self.fields]
+
+    def _check_run(self) -> None:
+        """Raise RuntimeError if another run has begun to write here."""
+        note = self.group.read_note(_UNFINISHED)
+        if note is None or note.run != self.run:
+            raise self._overwritten()
 
     def finish(self, parts: Sequence[ChunkRange]) -> None:
-        """Make it a group."""
-        self._write_note("", parts[0].fingerprint, [field.name for field in self.fields])
-        self._remove(_UNFINISHED)
-
-    # ------------------------------------------------------------------ places
-
-    def _at(self, name: str) -> Any:
-        """Where something of the group is, as Zarr takes it.
-
-        An array is opened as if it stood alone, or else Zarr would make the group that it is in.
-        """
-        path = f"{self.path}/{name}".rstrip("/")
-        return Path(path) if self._is_local else self.filesystem.get_mapper(path)
-
-    def _array(self, name: str) -> zarr.Array[Any]:
-        return zarr.open_array(self._at(name), mode="r+", zarr_format=3)
-
-    def _remove(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            self.filesystem.rm(f"{self.path}/{name}", recursive=True)
-
-    def _sweep(self) -> None:
-        """Remove files that a killed process has left; elsewhere than on a disk, there are none."""
-        for name in self.filesystem.find(self.path) if self._is_local else ():
-            if _HALF_WRITTEN.fullmatch(name):
-                self.filesystem.rm_file(name)
-
-    @property
-    def _is_local(self) -> bool:
-        return isinstance(self.filesystem, LocalFileSystem)
+        """Write the metadata that makes it a group."""
+        whole = self.group.read_note("")
+        if whole and whole.fingerprint == parts[0].fingerprint:
+            return
+        self._check_run()
+        if not all(self._finished_rows()):
+            raise self._overwritten()
+        self.group.remove_half_written()
+        self.group.write_note("", Note(parts[0].fingerprint, [field.name for field in self.fields]))
+        self.group.remove(_UNFINISHED)
 
 
-# ---------------------------------------------------------------------- rows and chunks
+def _found(parts: Sequence[ChunkRange], rows: Sequence[int]) -> dict[str, PredictionSummary]:
+    return {part.name: PredictionSummary(n, 1, 1) for part, n in zip(parts, rows, strict=True) if n}
 
 
 def _known_rows(split: ScorableSplit) -> int:
@@ -289,73 +234,14 @@ def _rows_of_chunk(width: int) -> int:
     return min(_MOST_ROWS_OF_CHUNK, 1 << (max(READ_ELEMENTS // width, 1).bit_length() - 1))
 
 
-def _in_chunks(tables: Iterable[pa.Table], length: int) -> Iterator[pa.Table]:
-    """The same rows in tables of a length, but for the last one."""
-    held: list[pa.Table] = []
-    missing = length
-    for table in tables:
-        rest = table
-        while rest.num_rows >= missing:
-            yield pa.concat_tables([*held, rest.slice(0, missing)])
-            rest, held, missing = rest.slice(missing), [], length
-        if rest.num_rows:
-            held.append(rest)
-            missing -= rest.num_rows
-        del table, rest  # or they would be held while the next one is made
-    if held:
-        yield pa.concat_tables(held)
-
-
-def _values(table: pa.Table, field: Field) -> NDArray[Any]:
-    columns = [table.column(name).to_numpy() for name in field.columns]
-    return np.stack(columns, axis=1) if "classes" in field.attributes else columns[0]
-
-
-# ---------------------------------------------------------------------- names and types
-
-
-def _of_fsspec(filesystem: Any) -> AbstractFileSystem:
-    if not isinstance(filesystem, pafs.FileSystem):
-        return filesystem
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        return LocalFileSystem()
-    behind = fsspec_of(filesystem)
-    if behind is None:
-        raise TypeError(f"Zarr writes through fsspec: give a URL or a filesystem of its, not {filesystem!r}")
-    return behind
-
-
-def _check_array_names(names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
-        if not name or "/" in name or name.startswith((".", "__")) or name == _METADATA:
-            raise ValueError(f"column {name!r} cannot be kept: no Zarr array can have this name")
-
-
-def _decoded(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _dtype_of(field: Field) -> str:
-    """The type of an array for an Arrow type."""
-    kind = field.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return "string"
-    if pa.types.is_date32(kind):
-        return "datetime64[D]"
-    if pa.types.is_timestamp(kind):
-        return f"datetime64[{kind.unit}]"
-    if pa.types.is_duration(kind):
-        return f"timedelta64[{kind.unit}]"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return str(np.dtype(kind.to_pandas_dtype()))
-    raise ValueError(
-        f"column {field.name!r} is {field.type}, which no Zarr array can hold; write Parquet, or do not "
-        "keep it"
-    )
-
-
-def _holds_nulls(kind: pa.DataType) -> bool:
-    """Whether NaN, or its like for times, stands for a null."""
-    return bool(pa.types.is_floating(kind) or pa.types.is_temporal(kind))
+def _by_fsspec(filesystem: Any, path: str) -> tuple[AbstractFileSystem, str]:
+    """A filesystem of fsspec's, and the path there; pyarrow's are unwrapped."""
+    if isinstance(filesystem, pafs.FileSystem):
+        inner, path = unwrapped(filesystem, path)
+        behind = LocalFileSystem() if isinstance(inner, pafs.LocalFileSystem) else fsspec_of(inner)
+        if behind is None:
+            raise TypeError(
+                f"Zarr writes through fsspec: give a URL or a filesystem of its, not {filesystem!r}"
+            )
+        filesystem = behind
+    return filesystem, filesystem._strip_protocol(path)

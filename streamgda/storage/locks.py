@@ -1,0 +1,46 @@
+"""Locks of folders on local disks: one process at a time writes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow.fs as pafs
+
+from streamgda.storage.filesystems import is_local, unwrapped
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(filesystem: pafs.FileSystem, folder: str, busy: str) -> Iterator[None]:
+    """Hold the lock of a folder, which exists, where its filesystem is local; others have no locks.
+
+    The empty file ``.lock`` in the folder is locked, and stays there unlocked.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+        Where the folder is.
+    folder : str
+        Its name there.
+    busy : str
+        What the error says if another process holds the lock.
+
+    Raises
+    ------
+    RuntimeError
+        If another process, or another thread of this one, holds the lock.
+    """
+    from filelock import FileLock, Timeout
+
+    filesystem, folder = unwrapped(filesystem, folder)
+    if not is_local(filesystem):
+        yield
+        return
+    try:
+        lock = FileLock(f"{folder}/{LOCK}").acquire(timeout=0)
+    except Timeout as error:
+        raise RuntimeError(busy) from error
+    with lock:
+        yield
