@@ -24,8 +24,6 @@ from streamgda.storage.versions import Version, current_version
 
 READ_BUFFER = 1 << 16
 
-_ROW = "__row_in_group__"
-
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -70,9 +68,10 @@ class RowGroups(ScorableSplit):
 
     @property
     def identity(self) -> list[Any]:
-        """The file and its version, the row groups and the filter, as plain values."""
+        """The file and its version, the row groups, and what is read of them, as plain values."""
         filtered = None if self.read_options.filter is None else self.read_options.filter.identity
-        return [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
+        rows = [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
+        return [*rows, self.read_options.roles.features, self.read_options.roles.missing]
 
     @property
     def keeps_all_rows(self) -> bool:
@@ -136,14 +135,15 @@ class RowGroups(ScorableSplit):
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
         if self.read_options.filter is None:
             return batch, rows
-        expression = self.read_options.filter.expression
-        table = pa.Table.from_batches([batch]).append_column(_ROW, pa.array(rows))
+        expression, names = self.read_options.filter.expression, batch.schema.names
+        position = max((*names, *self.read_options.filter_columns.names), key=len) + "_"  # no column's name
+        table = pa.Table.from_batches([batch]).append_column(position, pa.array(rows))
         for field in self.read_options.filter_columns:
             if field.name in self.partition:
                 values = pa.array([self.partition[field.name]] * len(rows), field.type)
                 table = table.append_column(field, values)
         with filtering(self.path):
-            left = table.filter(expression).select([*batch.schema.names, _ROW]).combine_chunks()
-        kept = left.column(_ROW).to_numpy()
-        batches = left.drop_columns([_ROW]).to_batches()
+            left = table.filter(expression).select([*names, position]).combine_chunks()
+        kept = left.column(position).to_numpy()
+        batches = left.drop_columns([position]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
