@@ -1,8 +1,8 @@
-"""A job on a Dask cluster: fit files of Parquet, judge the model on files held out, score all of them.
+"""A job on a Dask cluster: fit Parquet files, evaluate the model on files held out, score all of them.
 
-The workers read the files and write the scores; nothing but statistics, evaluations and reports comes back.
-Where this starts a cluster of two processes on this machine, a job in production connects to one that is
-there, and its files lie where all the workers can reach them: "s3://bucket/catch" instead of a folder.
+The workers read the files and write the scores. Only statistics, evaluations and summaries come back. This
+example starts a cluster of two processes on this machine. A job in production connects to a cluster that
+runs already, and its files lie where all workers can reach them: "s3://bucket/catch" instead of a folder.
 
 Run as ``python cluster_scoring.py [folder]``.
 """
@@ -25,7 +25,7 @@ KINDS = np.array(["cod", "herring", "plaice", "turbot"])
 
 
 def write_catch(folder: Path) -> None:
-    """Ten days of fish: an id, four measures and a kind each."""
+    """Write ten days of fish: for each fish an id, four measures and its kind."""
     rng = np.random.default_rng(0)
     centres = 3 * rng.normal(size=(len(KINDS), len(FEATURES)))
     spreads = rng.normal(size=(len(KINDS), len(FEATURES), len(FEATURES)))
@@ -39,7 +39,7 @@ def write_catch(folder: Path) -> None:
 
 
 def main(folder: Path, client: Client) -> None:
-    """Fit, evaluate, score, look."""
+    """Fit, evaluate, score all files, and show some scores."""
     catch = folder / "catch"
     days = sorted(map(str, catch.iterdir()))
     learn = scan_parquet(days[:-2], "kind", features=FEATURES)
@@ -50,9 +50,9 @@ def main(folder: Path, client: Client) -> None:
     workers = len(client.scheduler_info()["workers"])
     rows, kinds = model.statistics_.n_rows, len(model.classes_)
     print(f"{rows} rows learnt, of {kinds} classes, by {workers} worker processes")
-    print(f"right on the two days held out: {evaluate(model, held_out, scheduler=client).accuracy:.1%}")
+    print(f"accuracy on the two days held out: {evaluate(model, held_out, scheduler=client).accuracy:.1%}")
 
-    # Should a machine fail on the way, start it again: what is written stays written.
+    # If this is interrupted, run it again: the parts that are written are kept.
     options = {"columns": ["label", "log_density"], "keep": ["id"], "scheduler": client}
     print(predict_dataset(model, everything, folder / "scored", **options))
     scored = pq.read_table(folder / "scored")
@@ -62,7 +62,7 @@ def main(folder: Path, client: Client) -> None:
 
 
 def on_a_cluster(folder: Path) -> None:
-    """Start a cluster, or connect to one, and work with it."""
+    """Start a cluster and run the job on it."""
     write_catch(folder / "catch")
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,

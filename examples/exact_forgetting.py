@@ -1,7 +1,9 @@
-"""Forget one user of many: what is left has the bits of a fit that never saw them.
+"""Forget one user of many: the result has the same bits as a fit that never saw the user.
 
-Run as ``python examples/exact_forgetting.py``. Measurements of many users come in chunks of any size and any
-order. One user asks to be forgotten. Their statistics are subtracted; nothing else is read again.
+Measurements of many users come in chunks of any size and in any order. One user asks to be forgotten. The
+statistics of that user are subtracted; no other row is read again.
+
+Run as ``python exact_forgetting.py``.
 """
 
 import numpy as np
@@ -12,7 +14,7 @@ N_ROWS, N_FEATURES, N_USERS, FORGOTTEN = 200_000, 8, 1_000, 42
 
 
 def measurements() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows in mixed units with a class each, and the user that each is of."""
+    """Rows in mixed units, the class of each row, and the user of each row."""
     rng = np.random.default_rng(0)
     activity = rng.choice(["rest", "walk", "run"], size=N_ROWS)
     speed = np.select([activity == "rest", activity == "walk"], [0.0, 1.4], 3.2)[:, None]
@@ -25,13 +27,13 @@ def measurements() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def learn(rows: np.ndarray, labels: np.ndarray, chunks: int) -> ExactClassStatistics:
-    """The statistics of the rows, learnt in so many chunks."""
+    """The exact statistics of the rows, accumulated in a number of chunks."""
     parts = zip(np.array_split(rows, chunks), np.array_split(labels, chunks), strict=True)
     return sum(ExactClassStatistics().update(*part) for part in parts)
 
 
 def main() -> None:
-    """Learn, forget, compare."""
+    """Accumulate, forget, compare."""
     rows, activity, user = measurements()
     others = user != FORGOTTEN
     shuffled = np.random.default_rng(1).permutation(np.flatnonzero(others))

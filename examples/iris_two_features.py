@@ -1,4 +1,4 @@
-"""Iris with two features: what QDA learns, where it draws the line, and what it expects of a flower.
+"""Iris with two features: the parameters of QDA, the boundary of two classes, an imputed value, an outlier.
 
 Run as ``python iris_two_features.py [folder]``; it writes iris_two_features.png.
 """
@@ -18,7 +18,7 @@ FEATURES = ["petal length (cm)", "petal width (cm)"]
 
 
 def main(folder: Path) -> None:
-    """Fit, look inside, complete a flower, draw."""
+    """Fit, print the parameters and a boundary, impute a value, find an outlier, draw."""
     iris = load_iris(as_frame=True)
     X, kinds = iris.data[FEATURES], iris.target_names[iris.target]
     model = QuadraticDiscriminantAnalysis().fit(X, kinds)

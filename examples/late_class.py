@@ -1,8 +1,10 @@
-"""A stream in which a class appears late: wines of a third grower, when two have been learnt.
+"""A stream in which a class appears late: wines of a third grower, after those of two.
 
-Each batch is judged, then learnt. Rows of a grower that the model has never seen cannot be classified right,
-but they can be told apart: no class explains them (`p_values`). One batch later they are a class like the
-others. Nothing is announced beforehand, and nothing is fitted again.
+Each batch is first predicted, then learnt. Rows of a grower that the model has never seen cannot be
+classified, but they can be recognised: no class explains them (`p_values`). One batch later they are a class
+like the others. No class is announced beforehand, and nothing is fitted again.
+
+Run as ``python late_class.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def stream() -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def main() -> None:
-    """Judge, then learn, batch by batch."""
+    """Predict, then learn, batch by batch."""
     model = LinearDiscriminantAnalysis()
     print("wines  of them late  right  unlike any class  classes known")
     for X, growers in stream():

@@ -1,7 +1,9 @@
-"""A model that is refreshed each night: it reads what arrived, forgets what expired, and says what changed.
+"""A model that is refreshed each night: it reads new files, drops expired ones, and reports what changed.
 
-Every night a shop's scales write a file of fruit that they have weighed and measured; files are kept for
-three nights. On the third night a new kind of fruit comes in, and the scales begin to read too high.
+Every night the scales of a shop write a file of the fruit that they have weighed and measured. Files are kept
+for three nights. On the third night a new kind of fruit arrives, and the scales begin to read too high.
+
+Run as ``python nightly_refresh.py [folder]``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ RNG = np.random.default_rng(0)
 
 
 def weigh(folder: Path, night: int) -> None:
-    """Write the file of a night."""
+    """Write the file of one night."""
     kinds = list(FRUIT)[: 2 if night < 3 else 3]
     kind = RNG.choice(kinds, size=2_000)
     mass, width = np.array([FRUIT[name] for name in kind]).T
@@ -37,7 +39,7 @@ def weigh(folder: Path, night: int) -> None:
 
 
 def refresh(folder: Path) -> None:
-    """What runs each night."""
+    """Refresh the ledger, print the report, and save the model: the job of each night."""
     ledger = StatisticsLedger(folder / "ledger", "tied")
     report = ledger.refresh(scan_parquet(folder / "fruit", "kind"))
     print(report)
@@ -46,7 +48,7 @@ def refresh(folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Four nights, and a day on which the model is used."""
+    """Run four nights, then use the model."""
     (folder / "fruit").mkdir()
     for night in range(1, 5):
         weigh(folder / "fruit", night)

@@ -1,9 +1,11 @@
 """Which of two photographs is a patch of 3 × 3 pixels from? Half a million rows, read out of core.
 
-Every patch of the two photographs that come with scikit-learn is a row of 27 numbers (red, green and
-blue of nine pixels), written to Parquet. One pass over the files gives the statistics; QDA, LDA and
-naive Bayes are made from them and judged on the right-hand quarter of each photograph, which they have
+Every patch of the two photographs that come with scikit-learn is a row of 27 numbers: red, green and blue
+of nine pixels. The rows are written to Parquet. One pass over the files gives the statistics, and all three
+models are made from them. They are evaluated on the right-hand quarter of each photograph, which they have
 not seen.
+
+Run as ``python quickstart.py [folder]``.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def patches(pixels: np.ndarray) -> np.ndarray:
 
 
 def write_photographs(folder: Path) -> None:
-    """Write the patches: the left three quarters to train/, the right quarter to test/, strip by strip."""
+    """Write the patches strip by strip: the left three quarters to train/, the right quarter to test/."""
     for name in PHOTOGRAPHS:
         pixels = load_sample_image(f"{name}.jpg")
         border = pixels.shape[1] * 3 // 4
@@ -56,7 +58,7 @@ def strips(pixels: np.ndarray, height: int = 100) -> Iterator[tuple[int, np.ndar
 
 
 def main(folder: Path) -> None:
-    """Write, read, fit, judge."""
+    """Write the files, read them once, make the models, evaluate them."""
     write_photographs(folder)
     start = time.perf_counter()
     statistics = accumulate(scan_parquet(folder / "train", "photograph"), progress=True)
@@ -65,7 +67,7 @@ def main(folder: Path) -> None:
     print(", ".join(f"{n:,} {name}" for name, n in zip(statistics.classes, statistics.counts, strict=True)))
     test = pd.read_parquet(folder / "test")
     photograph = test.pop("photograph")
-    print(f"\nright of {len(test):,} patches never seen:")
+    print(f"\naccuracy on {len(test):,} patches not seen before:")
     for model in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB):
         score = model.from_statistics(statistics).score(test, photograph)
         print(f"  {model.__name__:<30} {score:.1%}")

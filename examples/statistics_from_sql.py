@@ -1,8 +1,10 @@
-"""A database that already holds the rows can do the counting: the statistics of a DuckDB query.
+"""A database that already holds the rows computes the statistics: one DuckDB query.
 
-One GROUP BY over the iris flowers gives each class's count, sums and sums of products, which are all that
-`ClassStatistics.from_sums` needs. The model is then the one that reading every row would have given; the
-rows never leave the database. The state is saved as a Parquet table, which the database can read in turn.
+A GROUP BY over the iris flowers gives the count, the sums and the sums of products of each class, which is
+all that `ClassStatistics.from_sums` needs. The model is the one that reading every row would give, and the
+rows never leave the database. The state is saved as a Parquet table, which the database can read.
+
+Run as ``python statistics_from_sql.py [folder]``.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ def statistics_of(database: duckdb.DuckDBPyConnection) -> ClassStatistics:
 
 
 def main(folder: Path) -> None:
-    """Count in SQL, model in Python, look at the state in SQL."""
+    """Sum in SQL, make the model in Python, read the saved state in SQL."""
     database = flowers()
     statistics = statistics_of(database)
     model = QuadraticDiscriminantAnalysis.from_statistics(statistics)
     iris = database.execute("select * from flowers").df()
     species = iris.pop("species")
-    print(f"right of {len(iris)} flowers: {model.score(iris, species):.1%}")
+    print(f"accuracy on {len(iris)} flowers: {model.score(iris, species):.1%}")
     statistics.save(folder / "flowers.parquet")
     assert streamgda.load(folder / "flowers.parquet") == statistics
     query = f"select label, count, round(mean[3], 3) as petal_length from '{folder}/flowers.parquet'"

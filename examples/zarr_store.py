@@ -1,8 +1,7 @@
-"""Zarr in, out of core: a million rows drawn from a model, stored in chunks, and the model found again.
+"""Zarr, out of core: a million rows are drawn from a model, and a second model is fitted to them.
 
-QDA of Iris draws flowers chunk by chunk into a Zarr group, which is never in memory as a whole; one pass over
-the group, a chunk at a time, gives a model whose parameters are those that the flowers were drawn with, up to
-chance.
+QDA of Iris draws flowers chunk by chunk into a Zarr group, which is never in memory as a whole. One pass over
+the group, a chunk at a time, gives a model with almost the same parameters.
 
 Run as ``python zarr_store.py [folder]``.
 """
@@ -23,19 +22,19 @@ ROWS, CHUNK = 1_000_000, 50_000
 
 
 def write_flowers(model: QuadraticDiscriminantAnalysis, store: Path) -> None:
-    """Draw rows into a group of a matrix X and labels y, chunk by chunk."""
+    """Draw rows into a matrix X and labels y of a group, chunk by chunk."""
     group = zarr.create_group(store)
     X = group.create_array(
         "X", shape=(ROWS, model.n_features_in_), chunks=(CHUNK, model.n_features_in_), dtype="f4"
     )
     y = group.create_array("y", shape=(ROWS,), chunks=(CHUNK,), dtype="i1")
     for seed, start in enumerate(range(0, ROWS, CHUNK)):
-        where = slice(start, start + CHUNK)
-        X[where], y[where] = model.sample(CHUNK, random_state=seed)
+        rows = slice(start, start + CHUNK)
+        X[rows], y[rows] = model.sample(CHUNK, random_state=seed)
 
 
 def main(folder: Path) -> None:
-    """Write, read, fit, compare."""
+    """Draw the rows, read them once, compare the parameters."""
     store = folder / "flowers.zarr"
     truth = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
     write_flowers(truth, store)

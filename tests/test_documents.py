@@ -207,7 +207,7 @@ def assert_is_picture(path):
 def test_sql_counts_and_the_model_is_that_of_the_rows(tmp_path):
     """98.0 % is what QDA reaches on the iris flowers that it was fitted to."""
     printed = example("statistics_from_sql", tmp_path)
-    assert "right of 150 flowers: 98.0%" in printed
+    assert "accuracy on 150 flowers: 98.0%" in printed
     assert "versicolor     50          4.26" in printed or "versicolor     50         4.260" in printed
 
 
