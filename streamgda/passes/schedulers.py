@@ -11,8 +11,10 @@ from streamgda.sources.base import Source
 if TYPE_CHECKING:
     from distributed import Client
 
-Scheduler: TypeAlias = "str | Executor | Client | Callable[..., Any] | None"
-"""What `dask.compute` takes as its scheduler."""
+    # What `dask.compute` takes as its scheduler.
+    Scheduler: TypeAlias = str | Executor | Client | Callable[..., Any] | None
+else:
+    Scheduler = Any  # annotations resolve without loading distributed
 
 
 def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -15,10 +15,11 @@ import pyarrow.fs as pafs
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-Path = str | PathLike[str]
+    AnyFileSystem: TypeAlias = pafs.FileSystem | AbstractFileSystem
+else:
+    AnyFileSystem = Any  # annotations resolve without loading fsspec
 
-AnyFileSystem: TypeAlias = "pafs.FileSystem | AbstractFileSystem"
-"""A filesystem that a user may pass."""
+Path = str | PathLike[str]
 
 
 def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.FileSystem, str]:
