@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from streamgda.estimators import ESTIMATORS
+
 if TYPE_CHECKING:
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
@@ -49,9 +51,6 @@ _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",
     "ExactClassStatistics": "streamgda.statistics.exact.state",
     "Evaluation": "streamgda.scoring.evaluation",
-    "GaussianNB": "streamgda.estimators.naive_bayes",
-    "LinearDiscriminantAnalysis": "streamgda.estimators.lda",
-    "QuadraticDiscriminantAnalysis": "streamgda.estimators.qda",
     "StatisticsLedger": "streamgda.ledger.ledger",
     "WindowedStatistics": "streamgda.statistics.window",
     "accumulate": "streamgda.passes.accumulate",
@@ -68,9 +67,10 @@ _HOME_OF = {
 
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used (PEP 562), so that importing the package stays quick."""
-    if name not in _HOME_OF:
+    home = ESTIMATORS[name].module if name in ESTIMATORS else _HOME_OF.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value = getattr(import_module(home), name)
     return value
 
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamgda.estimators import ESTIMATORS
+
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier
     from streamgda.sources.base import Source
@@ -26,11 +28,7 @@ Command = Callable[..., Any]
 
 Option = Callable[[Command], Command]
 
-MODELS = {
-    "qda": "QuadraticDiscriminantAnalysis",
-    "lda": "LinearDiscriminantAnalysis",
-    "nb": "GaussianNB",
-}
+MODELS = {entry.option: name for name, entry in ESTIMATORS.items()}
 """The estimator for each value of ``--model``."""
 
 

@@ -17,6 +17,7 @@ from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
+from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.finalised import Finalised
 from streamgda.passes.accumulate import accumulate
 from streamgda.sources.base import Source
@@ -215,7 +216,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
         check_is_fitted(self)
         name = type(self).__name__
-        if not type(self).__module__.startswith("streamgda."):
+        if name not in ESTIMATORS or estimator_named(name) is not type(self):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         columns, metadata = self.statistics_.to_columns()
         model = {"name": name, "params": self.get_params(deep=False)}

@@ -6,17 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.estimators.naive_bayes import GaussianNB
-from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.statistics.saved import state_of
 from streamgda.storage import tables
 from streamgda.storage.filesystems import AnyFileSystem, Path
-
-_MODELS: dict[str, type[GaussianClassifier[Any]]] = {
-    model.__name__: model for model in (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
-}
 
 
 def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
@@ -58,7 +51,7 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
         return statistics
     name, params = _model_of(metadata["model"], os.fspath(path))
     try:
-        return _MODELS[name](**params)._restore(statistics)
+        return estimator_named(name)(**params)._restore(statistics)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)}: this is no {name}: {error}") from error
 
@@ -66,6 +59,6 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
 def _model_of(document: Any, path: str) -> tuple[str, Mapping[str, Any]]:
     name = document.get("name") if isinstance(document, dict) else None
     params = document.get("params") if isinstance(document, dict) else None
-    if not isinstance(name, str) or name not in _MODELS or not isinstance(params, dict):
+    if not isinstance(name, str) or name not in ESTIMATORS or not isinstance(params, dict):
         raise ValueError(f"{path} holds a model that this version of streamgda does not know: {name!r}")
     return name, params

@@ -1,0 +1,103 @@
+"""The recipe of `streamgda.estimators`: a new estimator takes one file and one line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streamgda
+from streamgda.estimators import ESTIMATORS, Entry
+
+SPHERES = '''
+import numpy as np
+
+from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.gaussians.densities import DiagonalGaussians
+
+
+class Spheres(GenerativeClassifier):
+    """Each class has one variance, for all of its features."""
+
+    _covariance_type = "diag"
+    _parameter_constraints = GenerativeClassifier._parameter_constraints
+
+    def __init__(self, *, priors=None, missing="raise", exact=False):
+        self.priors, self.missing, self.exact = priors, missing, exact
+
+    def _finalise(self, statistics):
+        variances = statistics.covariance()
+        return DiagonalGaussians(statistics.means, variances * 0 + variances.mean(axis=1, keepdims=True))
+
+    def to_sklearn(self):
+        raise NotImplementedError
+
+    @classmethod
+    def from_sklearn(cls, estimator, class_count=None):
+        raise NotImplementedError
+'''
+
+
+@pytest.fixture
+def spheres(tmp_path, monkeypatch):
+    (tmp_path / "spheres.py").write_text(SPHERES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(ESTIMATORS, "Spheres", Entry("spheres", "spheres"))
+    yield streamgda.Spheres
+    vars(streamgda).pop("Spheres", None)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    X = rng.normal(size=(300, 2)) * (1 + y[:, None]) + 4 * y[:, None]
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": y}), tmp_path / "rows.parquet")
+    return X, y
+
+
+def test_it_predicts_by_its_own_densities(spheres, rows):
+    X, y = rows
+    model = spheres().fit(X[:100], y[:100]).partial_fit(X[100:], y[100:])
+    expected = np.column_stack(
+        [
+            np.log(np.mean(y == k))
+            - 0.5 * ((X - X[y == k].mean(axis=0)) ** 2).sum(axis=1) / X[y == k].var(axis=0).mean()
+            - np.log(X[y == k].var(axis=0).mean())
+            for k in range(3)
+        ]
+    )
+    np.testing.assert_array_equal(model.predict(X), expected.argmax(axis=1))
+
+
+def test_it_is_saved_and_works_on_datasets(spheres, rows, tmp_path):
+    source = streamgda.scan_parquet(tmp_path / "rows.parquet", "y")
+    model = spheres().fit(source)
+    model.save(tmp_path / "model.parquet")
+    loaded = streamgda.load(tmp_path / "model.parquet")
+    assert type(loaded) is spheres
+    assert loaded.statistics_ == model.statistics_
+    assert streamgda.predict_dataset(loaded, source, tmp_path / "out").n_rows == 300
+    assert streamgda.evaluate(loaded, source).n_rows == 300
+
+
+@pytest.mark.usefixtures("spheres", "rows")
+def test_the_command_line_offers_it(tmp_path):
+    code = (
+        "import sys; from streamgda.estimators import ESTIMATORS, Entry\n"
+        "ESTIMATORS['Spheres'] = Entry('spheres', 'spheres')\n"
+        "from streamgda.cli.main import main; main()"
+    )
+    arguments = ["fit", "rows.parquet", "--target", "y", "--model", "spheres", "--out", "model.parquet"]
+    path = os.pathsep.join([str(Path(__file__).parents[1]), str(tmp_path)])
+    subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+    )
+    assert type(streamgda.load(tmp_path / "model.parquet")).__name__ == "Spheres"
