@@ -14,9 +14,9 @@ from sklearn.utils.validation import validate_data
 
 from streamgda.blocks.arrays import check_in_memory, check_readable
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.finalised import Finalised, require_finite, require_two_classes
+from streamgda.estimators.finalised import Finalised, check_finite, check_two_classes
 from streamgda.estimators.lazy import lazy_on_dask
-from streamgda.estimators.learning import StatisticsLearner, refuse_what_is_no_batch
+from streamgda.estimators.learning import StatisticsLearner, check_batch
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.densities import Gaussians
 from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
@@ -59,8 +59,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _finalised(self, statistics: Statistics) -> Finalised[G]:
         self._validate_params()
-        require_two_classes(statistics)
-        require_finite(statistics)
+        check_two_classes(statistics)
+        check_finite(statistics)
         priors = self._class_priors(statistics)
         return Finalised.made_of(self, statistics, self._finalise(statistics), priors)
 
@@ -138,7 +138,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         float
         """
         if isinstance(X, Source):
-            refuse_what_is_no_batch(X)
+            check_batch(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         accuracy: float = super().score(X, y, sample_weight)
@@ -198,9 +198,12 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     """
     model._check_fitted()
     cached: Finalised[G] | None = model.__dict__.get("_cache")
-    if cached is None or not cached.is_of(model):
-        cached = model._cache = model._finalised(model.statistics_)
-    return cached
+    if cached is not None and cached.is_of(model):
+        return cached
+    statistics = model.statistics_
+    with statistics.lock:  # of one moment, also while another thread learns
+        made = model._cache = model._finalised(statistics)
+    return made
 
 
 def score_rows(
@@ -240,7 +243,7 @@ def check_rows(
         If the rows are not in memory.
     """
     missing = missing or model.missing
-    refuse_what_is_no_batch(X)
+    check_batch(X)
     model._check_fitted()
     check_in_memory(X)
     if hasattr(X, "columns"):  # columns that are no features need not be readable

@@ -45,7 +45,7 @@ def shrinkage_for_peer(shrinkage: Any) -> dict[str, Any]:
     return {"shrinkage": shrinkage, "covariance_estimator": None}
 
 
-def refuse_shrunk(peer: Any, *, more: bool = False) -> None:
+def check_not_shrunk(peer: Any, *, more: bool = False) -> None:
     """Refuse an estimator whose covariances are no longer those of the rows."""
     if peer.shrinkage not in (None, 0) or peer.covariance_estimator is not None or more:
         raise ValueError(

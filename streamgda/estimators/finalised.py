@@ -65,7 +65,7 @@ class Finalised(Generic[G]):
         )
 
 
-def require_two_classes(statistics: Statistics) -> None:
+def check_two_classes(statistics: Statistics) -> None:
     """Refuse statistics in which there is nothing to tell apart."""
     classes = statistics.classes
     if len(classes) < 2:
@@ -73,7 +73,7 @@ def require_two_classes(statistics: Statistics) -> None:
         raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
 
 
-def require_finite(statistics: Statistics) -> None:
+def check_finite(statistics: Statistics) -> None:
     """Refuse exact sums that go beyond float64, as no floating ones do."""
     if statistics.exact and not np.isfinite(statistics.covariance()).all():
         raise ValueError("the features are too large: their squares exceed float64. Rescale them first")

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, check_rows, finalised, score_rows
-from streamgda.estimators.exchange import check_kind, class_counts, refuse_shrunk, shrinkage_for_peer
+from streamgda.estimators.exchange import check_kind, check_not_shrunk, class_counts, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.shrinkage import (
@@ -198,7 +198,8 @@ class LinearDiscriminantAnalysis(
 
     @property
     def _projection(self) -> Projection:
-        return finalised(self).once("projection", self._project)
+        with self.statistics_.lock:
+            return finalised(self).once("projection", self._project)
 
     def _project(self) -> Projection:
         statistics, within = self.statistics_, finalised(self).gaussians.whitening
@@ -303,7 +304,7 @@ class LinearDiscriminantAnalysis(
         """
         check_kind(estimator, discriminant_analysis.LinearDiscriminantAnalysis)
         counts = class_counts(estimator, class_count)
-        refuse_shrunk(estimator)
+        check_not_shrunk(estimator)
         if not hasattr(estimator, "covariance_"):
             raise ValueError("the estimator holds no covariance; fit it with store_covariance=True")
         if not np.allclose(estimator.priors_, counts / counts.sum()):

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
+from threading import Lock
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,6 +27,8 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
+
+_first_batch = Lock()  # held while a model learns its first rows
 
 
 class StatisticsLearner(BaseEstimator, ABC):
@@ -120,14 +123,20 @@ class StatisticsLearner(BaseEstimator, ABC):
             If the batch holds NaN, infinity or a missing label, or its features are not those seen
             before. The model is then as it was.
         """
-        if hasattr(self, "statistics_"):
-            blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=False)
-            self.statistics_.update_blocks(blocks)
+        if not hasattr(self, "statistics_") and self._begin(X, y, sample_weight, classes):
             return self
-        with self._features_kept_on_error():
-            blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=True)
-            self.statistics_ = self._statistics_of(blocks)
+        self.statistics_.update_blocks(self._blocks_of(X, y, sample_weight, classes=classes, reset=False))
         return self
+
+    def _begin(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> bool:
+        """Learn the first batch; not, if another thread has learnt one meanwhile."""
+        with _first_batch:
+            if hasattr(self, "statistics_"):
+                return False
+            with self._features_kept_on_error():
+                blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=True)
+                self.statistics_ = self._statistics_of(blocks)
+        return True
 
     def merge(self, other: Self) -> Self:
         """Add what another model of the same kind has learnt from other rows.
@@ -153,7 +162,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
         check_is_fitted(other)
         if hasattr(self, "statistics_"):
-            self.statistics_.merge(other.statistics_)
+            self.statistics_.merge(other.statistics_.copy())
         else:
             self.statistics_ = other.statistics_.copy()
         self._describe_features(self.statistics_)
@@ -274,7 +283,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
     ) -> Iterator[Block]:
-        refuse_what_is_no_batch(X)
+        check_batch(X)
         check_readable(X)
         if self.exact:
             check_no_rounding(X)
@@ -285,7 +294,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         if getattr(y, "ndim", 1) != 1:
             y = column_or_1d(y, warn=True)
         if classes is not None:
-            _refuse_other_classes(y, classes)
+            _check_known_classes(y, classes)
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
     def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
@@ -334,7 +343,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         return hasattr(self, "statistics_")
 
 
-def refuse_what_is_no_batch(X: Any) -> None:
+def check_batch(X: Any) -> None:
     """Refuse what is not held in memory."""
     if is_dask(X):
         raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
@@ -347,7 +356,7 @@ def refuse_what_is_no_batch(X: Any) -> None:
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
 
 
-def _refuse_other_classes(y: ArrayLike, classes: ArrayLike) -> None:
+def _check_known_classes(y: ArrayLike, classes: ArrayLike) -> None:
     seen, given = labels.encode(y)[0], labels.as_labels(classes)
     labels.union(seen, given)  # which refuses labels of different kinds
     other = np.setdiff1d(seen, given)

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
-from streamgda.estimators.exchange import check_kind, class_counts, refuse_shrunk, shrinkage_for_peer
+from streamgda.estimators.exchange import check_kind, check_not_shrunk, class_counts, shrinkage_for_peer
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, needed_for
 from streamgda.gaussians.densities import SeparateGaussians
@@ -199,7 +199,8 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
 
     @property
     def _axes(self) -> list[tuple[Array, Array]]:
-        return finalised(self).once("axes", self._principal_axes)
+        with self.statistics_.lock:
+            return finalised(self).once("axes", self._principal_axes)
 
     def _principal_axes(self) -> list[tuple[Array, Array]]:
         spectra = [np.linalg.eigh(covariance) for covariance in self.covariance_]
@@ -251,7 +252,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         check_kind(estimator, discriminant_analysis.QuadraticDiscriminantAnalysis)
         counts = class_counts(estimator, class_count)
         share = estimator.reg_param if estimator.solver == "svd" else 0.0
-        refuse_shrunk(estimator, more=share == 1)
+        check_not_shrunk(estimator, more=share == 1)
         spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
         covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
         scatter = np.array(covariances) * counts[:, None, None]

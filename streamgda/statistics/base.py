@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from os import PathLike
+from threading import RLock
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -37,6 +39,7 @@ class Statistics(ABC):
     _labelled: Labelled[Any]
 
     def __init__(self, sums: ClassSums, feature_names: Sequence[str] | None) -> None:
+        self._lock = RLock()
         self._names = None if feature_names is None else tuple(feature_names)
         self._n_dropped = 0
         self._set_labelled(Labelled.empty(sums, len(self._names or ())))
@@ -45,6 +48,20 @@ class Statistics(ABC):
         """Replace the state."""
         self._labelled = labelled
         self._revision = object()
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while the state changes, and while it is copied.
+
+        A thread that holds it reads several quantities of the same rows while others learn.
+        """
+        return self._lock
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=RLock())
 
     # ------------------------------------------------------------------ abstract
 
@@ -239,11 +256,12 @@ class Statistics(ABC):
         if not isinstance(other, Statistics):
             name = type(self).__name__
             raise TypeError(f"only {name} merge with {name}; got {type(other).__name__}")
-        self._check_compatible(other)
-        self._labelled.merge(other._labelled.copy() if other is self else other._labelled)
-        self._set_labelled(self._labelled)
-        self._n_dropped += other.n_dropped
-        self._names = self._names or other._names
+        with self._lock:
+            self._check_compatible(other)
+            self._labelled.merge(other._labelled.copy() if other is self else other._labelled)
+            self._set_labelled(self._labelled)
+            self._n_dropped += other.n_dropped
+            self._names = self._names or other._names
         return self
 
     def _check_compatible(self, other: Statistics) -> None:
@@ -301,7 +319,8 @@ class Statistics(ABC):
 
     def copy(self) -> Self:
         """A state of the same rows that does not change with this one."""
-        return self._twin(self._labelled.copy())
+        with self._lock:
+            return self._twin(self._labelled.copy())
 
     def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
         """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
@@ -312,12 +331,13 @@ class Statistics(ABC):
             If this state holds less than that: "full" gives all the others, and they only themselves.
         """
         self._check_fourth_moments(covariance_type, fourth_moments)
-        return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+        with self._lock:
+            return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 
     def _twin(self, labelled: Labelled[Any]) -> Self:
         """A state with other sums, and all else as here."""
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin.__setstate__(self.__getstate__())
         twin._set_labelled(labelled)
         return twin
 
@@ -385,8 +405,8 @@ class Statistics(ABC):
         n_features = as_count(metadata["n_features"], "n_features")
         kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
         names = as_feature_names(metadata["feature_names"])
-        state._names = None if names is None else tuple(names)
-        state._n_dropped = as_count(metadata["n_dropped"], "n_dropped")
+        n_dropped = as_count(metadata["n_dropped"], "n_dropped")
+        state.__setstate__({"_names": None if names is None else tuple(names), "_n_dropped": n_dropped})
         state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
         check_feature_names(state.feature_names, n_features)
         return state

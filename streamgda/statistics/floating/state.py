@@ -321,8 +321,9 @@ class ClassStatistics(Statistics):
         """
         if not 0 < factor <= 1:
             raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
-        self._moments.scale(factor)
-        self._set_labelled(self._labelled.take(np.flatnonzero(self._moments.weights >= _NO_WEIGHT)))
+        with self.lock:
+            self._moments.scale(factor)
+            self._set_labelled(self._labelled.take(np.flatnonzero(self._moments.weights >= _NO_WEIGHT)))
         return self
 
     def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
