@@ -1,4 +1,15 @@
-"""Gaussian discriminant analysis for data that does not fit in memory or never stops coming."""
+"""Gaussian discriminant analysis for data that does not fit in memory or never stops coming.
+
+- Describe data: `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
+- Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`. `WindowedStatistics` holds
+  the last batches of a stream, and `StatisticsLedger` the files of a dataset.
+- Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`. `load` reads
+  what `save` wrote.
+- Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
+  `Evaluation`.
+
+Displays are in `streamgda.plotting`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
