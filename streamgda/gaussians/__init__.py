@@ -1,7 +1,7 @@
 """Normal densities of the classes, and what is computed from them for rows. NumPy and SciPy alone.
 
-- `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`), one
-  for all (`SharedGaussians`) and variances alone (`DiagonalGaussians`).
+- `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`),
+  one for all (`SharedGaussians`) and variances alone (`DiagonalGaussians`).
 - `posteriors`: posterior probabilities and log-odds from log densities.
 - `missing`: rows with missing values, grouped by what is observed.
 - `boundaries`, `projection`: the surface between two classes; the directions that separate the classes best.

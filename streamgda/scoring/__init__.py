@@ -1,15 +1,15 @@
 """A fitted model on a dataset: evaluate it, or write its predictions.
 
-Rows are scored by `streamgda.estimators.classifier.score_rows` alone, as in the methods of the estimators: the
-same rows have the same scores, to the last bit, in memory, from files and on Dask.
+Rows are scored by `streamgda.estimators.classifier.score_rows` alone, as in the methods of the estimators:
+the same rows have the same scores, to the last bit, in memory, from files and on Dask.
 
 - `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores.
 - `predict`: predictions as Parquet, Zarr or a lazy data frame; `lazy` does the last, `outputs` the others.
 - `columns`: the columns of predictions.
 - `inference`: the scores of the rows of a block.
 
-To add a column of predictions, write one entry of `streamgda.scoring.columns.COLUMNS`: the field that names it
-and gives its type, and a function that takes its values from the scores of rows
+To add a column of predictions, write one entry of `streamgda.scoring.columns.COLUMNS`: the field that names
+it and gives its type, and a function that takes its values from the scores of rows
 (`streamgda.estimators.scores.RowScores`). `predict_dataset(..., columns=[...])` then writes it to Parquet and
 Zarr and adds it to lazy data frames.
 """
