@@ -228,17 +228,20 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
     keep = ~blank
     weights = block.weights
     if weights is not None:
-        weights = _checked_weights(weights, blank, block.row_name)
+        weights = checked_weights(weights, block.row_name, ignored=blank)
         keep &= weights > 0
     block = replace(block, weights=weights, n_dropped=int(blank.sum()))
     return block if keep.all() else _select(block, np.flatnonzero(keep))
 
 
-def _checked_weights(
-    weights: NDArray[Any], ignored: NDArray[np.bool_], row_name: RowName
+def checked_weights(
+    weights: NDArray[Any], row_name: RowName, *, ignored: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64]:
+    """Weights as float64; ValueError if one that is not ignored is missing, negative or infinite."""
     weights = weights.astype(np.float64, copy=False)
-    bad = ~(np.isfinite(weights) & (weights >= 0)) & ~ignored
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if ignored is not None:
+        bad &= ~ignored
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(f"{row_name(row)} has weight {weights[row]!s}; weights are finite and not negative")

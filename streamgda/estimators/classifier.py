@@ -80,9 +80,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                 f"priors must have one entry for each of the {len(classes)} classes "
                 f"{', '.join(map(str, classes[:10]))}; got shape {priors.shape}"
             )
-        if not (priors >= 0).all() or not np.isclose(priors.sum(), 1.0):
+        total = priors.sum()
+        if not (priors >= 0).all() or not np.isclose(total, 1.0):
             raise ValueError(f"priors must not be negative and must sum to 1; got {priors.tolist()}")
-        return priors
+        scaled: Array = priors / total
+        return scaled
 
     # ------------------------------------------------------------------ prediction
 

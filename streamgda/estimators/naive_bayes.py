@@ -91,7 +91,9 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         self.exact = exact
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
-        variances = statistics.covariance() + self._smoothing(statistics)
+        means, variances = statistics.means, statistics.covariance()
+        variances[variances <= (np.finfo(np.float64).eps * means) ** 2] = 0.0  # which rounding left
+        variances += self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
             name = repr(statistics.feature_names[feature]) if statistics.feature_names else feature
@@ -99,7 +101,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
                 f"class {statistics.classes[k]!s}: feature {name} is constant in it, and var_smoothing adds "
                 "nothing; leave the feature out, or set var_smoothing above 0"
             )
-        return DiagonalGaussians(statistics.means, variances)
+        return DiagonalGaussians(means, variances)
 
     def _smoothing(self, statistics: Statistics) -> float:
         return float(self.var_smoothing * statistics.total_variance().max())
@@ -177,7 +179,10 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
         scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]
         params = {"priors": _priors_of(estimator, seen), "var_smoothing": estimator.var_smoothing}
-        return cls._taken_over(estimator, classes, counts, means, scatter, **params)
+        model = cls._taken_over(estimator, classes, counts, means, scatter, **params)
+        if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # the peer had weights
+            model.var_smoothing = float(estimator.epsilon_ / model.statistics_.total_variance().max())
+        return model
 
 
 def _priors_of(peer: naive_bayes.GaussianNB, seen: NDArray[np.bool_]) -> Any:

@@ -17,18 +17,21 @@ from scipy.linalg.lapack import dtrtri
 
 from streamgda.gaussians.products import multiply_rows, multiply_rows_by_triangle
 
-
-def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
-    """Which features (d,) do not vary: the deviation is below the spacing of float64 at all means (K, d)."""
-    within_spacing: NDArray[np.bool_] = variances <= (np.finfo(np.float64).eps * means) ** 2
-    constant: NDArray[np.bool_] = np.logical_and.reduce(within_spacing, axis=0)
-    return constant
-
-
 Array = NDArray[np.float64]
 Observed = NDArray[np.bool_]
 
 _NO_PART = 1e-3
+
+
+def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
+    """Which features (d,) do not vary: their deviation is no more than rounding.
+
+    Rounding goes by the magnitude of what was summed: the largest of the means (K, d) of the classes that
+    have the variances (d,).
+    """
+    rounding = np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
+    constant: NDArray[np.bool_] = np.sqrt(variances) <= rounding
+    return constant
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
+from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import N_BINS, ScoreHistogram, bins_of
@@ -95,7 +96,7 @@ class Evaluation:
             Logarithms of the probabilities of the classes, up to a constant for each row. Their logarithms
             from `predict_log_proba` tell apart what has long become 0 or 1 in `predict_proba`.
         classes : array-like of shape (n_classes,)
-            The labels that the columns of scores stand for, sorted.
+            The labels that the columns of scores stand for, each once, in any order.
         sample_weight : array-like of shape (n_rows,), optional
             Repetitions of each row, whole or not.
 
@@ -106,7 +107,8 @@ class Evaluation:
         Raises
         ------
         ValueError
-            If shapes do not agree, a score is NaN, or labels are missing or of different kinds.
+            If shapes do not agree, a score is NaN, labels are missing, of different kinds or twice in
+            `classes`, or a weight is missing, negative or infinite.
         """
         seen, codes, unlabelled = labels.encode(y)
         if unlabelled is not None:
@@ -120,7 +122,11 @@ class Evaluation:
             )
         if not np.isfinite(scores.max(axis=1, initial=-np.inf)).all():
             raise ValueError("a row has scores that are NaN or infinite")
-        self.add_coded(seen, codes, scores, known, weights)
+        if weights is not None:
+            weights = checked_weights(weights, "row {}".format)
+        order = np.argsort(known)
+        _check_each_once(known[order])
+        self.add_coded(seen, codes, scores[:, order], known[order], weights)
         return self
 
     def add_coded(
@@ -405,6 +411,11 @@ class Evaluation:
                 *([f"... and {more:,} more classes"] if more > 0 else []),
             ]
         )
+
+
+def _check_each_once(classes: Labels) -> None:
+    for twice in classes[1:][classes[1:] == classes[:-1]].tolist():
+        raise ValueError(f"class {twice!s} stands twice in classes")
 
 
 def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Array:
