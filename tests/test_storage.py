@@ -22,7 +22,9 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
     load,
+    scan_parquet,
 )
 from tests.strategies import KINDS, kinds, labelled_rows
 
@@ -336,6 +338,24 @@ def test_what_cannot_be_written_leaves_what_was_there(saved):
     assert "File too large; what was there before is kept" in ended.stderr
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
+
+
+@pytest.mark.parametrize("make", [lambda: ClassStatistics().update(X, Y), lambda: GaussianNB().fit(X, Y)])
+def test_nothing_but_statistics_and_models_is_replaced_unasked(path, make):
+    pq.write_table(pa.table({"u": [1.0], "kind": ["a"]}), path)
+    text, ledger = path.with_name("notes.txt"), StatisticsLedger(path.with_name("ledger"))
+    text.write_text("of value to somebody")
+    ledger.refresh(scan_parquet(path, "kind"))
+    files = [path, text, *Path(ledger.path).rglob("*.parquet")]
+    for file in files:
+        before = file.read_bytes()
+        with pytest.raises(ValueError, match=f"will not overwrite .*{file.name}, which .*overwrite=True"):
+            make().save(file)
+        assert file.read_bytes() == before
+    for file in files:
+        make().save(file, overwrite=True)
+        make().save(file)  # one of ours by now
+        assert isinstance(load(file), type(make()))
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

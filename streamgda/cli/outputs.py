@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +34,10 @@ def check_replaceable(path: str) -> None:
     ValueError
         If there is a file of something else, which may be data.
     """
-    from streamgda import load
-    from streamgda.storage.filesystems import resolve
+    from streamgda.storage import tables
 
     check_folder_of(path)
-    resolve(path)
-    with suppress(FileNotFoundError):
-        try:
-            load(path)
-        except ValueError as error:
-            raise ValueError(
-                f"will not overwrite {path}, which holds no model or statistics: {error}"
-            ) from error
+    tables.check_replaceable(path)
 
 
 def check_apart(path: str, source: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from threading import Lock
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,9 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
+
+if TYPE_CHECKING:
+    from streamgda.storage.filesystems import AnyFileSystem, Path
 
 _first_batch = Lock()  # held while a model learns its first rows
 
@@ -200,7 +203,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise ValueError(f"exact={estimator.exact} asks for {asked} statistics; these are {held}")
         return estimator._set_fitted(statistics.to_covariance_type(**estimator.required_statistics()))
 
-    def save(self, path: str | PathLike[str], *, filesystem: Any = None) -> None:
+    def save(self, path: Path, *, filesystem: AnyFileSystem | None = None, overwrite: bool = False) -> None:
         """Write the model as a Parquet table, which `streamgda.load` reads back to the last bit.
 
         The statistics are the table, one row per class, and the parameters its metadata;
@@ -209,19 +212,23 @@ class StatisticsLearner(BaseEstimator, ABC):
         Parameters
         ----------
         path : str or path
-            A file, or a URL such as "s3://bucket/model.parquet". What stands there is replaced.
+            A file, or a URL such as "s3://bucket/model.parquet". Statistics or a model that were saved there
+            before are replaced.
         filesystem : pyarrow or fsspec filesystem, optional
             Where `path` is; found from `path` where not given.
+        overwrite : bool, default=False
+            Whether to replace a file of any other kind, such as data, too.
 
         Raises
         ------
+        ValueError
+            If a file of another kind is there, and `overwrite` is False.
         OSError
             If it cannot be written. What stood there before is still there.
         TypeError
             If the class of the model, or the type of a parameter, is not one that `load` knows.
         """
         from streamgda.storage import tables
-        from streamgda.storage.columns import to_arrow
 
         check_is_fitted(self)
         name = type(self).__name__
@@ -229,7 +236,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         columns, metadata = self.statistics_.to_columns()
         model = {"name": name, "params": self.get_params(deep=False)}
-        tables.write(path, to_arrow(columns), {**metadata, "model": model}, filesystem)
+        tables.save(path, columns, {**metadata, "model": model}, filesystem, overwrite)
 
     def _restore(self, statistics: Statistics) -> Self:
         """Take statistics for one's own, even if they do not yet suffice for a prediction."""

@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from os import PathLike
 from threading import RLock
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +28,9 @@ from streamgda.statistics.validation import (
     check_feature_names,
     check_same_names,
 )
+
+if TYPE_CHECKING:
+    from streamgda.storage.filesystems import AnyFileSystem, Path
 
 
 class Statistics(ABC):
@@ -361,7 +363,7 @@ class Statistics(ABC):
 
     # ------------------------------------------------------------------ states are saved
 
-    def save(self, path: str | PathLike[str], *, filesystem: Any = None) -> None:
+    def save(self, path: Path, *, filesystem: AnyFileSystem | None = None, overwrite: bool = False) -> None:
         """Write the state as a Parquet table, which `load` reads back to the last bit.
 
         One row per class: DuckDB, Polars and pandas can read it; `streamgda.storage` says how.
@@ -369,12 +371,17 @@ class Statistics(ABC):
         Parameters
         ----------
         path : str or path
-            A file, or a URL such as "s3://bucket/state.parquet". What stands there is replaced.
+            A file, or a URL such as "s3://bucket/state.parquet". Statistics or a model that were saved there
+            before are replaced.
         filesystem : pyarrow or fsspec filesystem, optional
             Where `path` is; found from `path` where not given.
+        overwrite : bool, default=False
+            Whether to replace a file of any other kind, such as data, too.
 
         Raises
         ------
+        ValueError
+            If a file of another kind is there, and `overwrite` is False.
         OSError
             If it cannot be written. What stood there before is still there.
 
@@ -388,10 +395,9 @@ class Statistics(ABC):
         True
         """
         from streamgda.storage import tables
-        from streamgda.storage.columns import to_arrow
 
         columns, metadata = self.to_columns()
-        tables.write(path, to_arrow(columns), metadata, filesystem)
+        tables.save(path, columns, metadata, filesystem, overwrite)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:

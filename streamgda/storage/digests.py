@@ -1,7 +1,7 @@
-"""Plain values as JSON and as hashes: equal values have equal ones, on any machine.
+"""Plain values as JSON, and as hashes that are equal for equal values, on any machine.
 
-Plain values are what JSON holds, and NumPy's scalars and arrays. Hashes stand in saved ledgers and in the
-names of their files, so neither function may ever give another result for the same values.
+Plain values are what JSON holds, and NumPy's scalars and arrays. The hashes are in saved ledgers and in the
+names of their files, so they may never change.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 
-def canonical_json(values: Any) -> str:
-    """Plain values as JSON, with the keys of objects in order.
+def to_json(values: Any) -> str:
+    """Plain values as JSON.
 
     Raises
     ------
@@ -23,14 +23,14 @@ def canonical_json(values: Any) -> str:
 
     Examples
     --------
-    >>> canonical_json({"rows": np.int64(2), "means": np.array([0.5, 1.0])})
-    '{"means": [0.5, 1.0], "rows": 2}'
+    >>> to_json({"rows": np.int64(2), "means": np.array([0.5, 1.0])})
+    '{"rows": 2, "means": [0.5, 1.0]}'
     """
-    return json.dumps(values, sort_keys=True, default=_plain)
+    return json.dumps(values, default=_plain)
 
 
 def digest(values: Any, size: int = 16) -> str:
-    """A hash of plain values: BLAKE2b of their JSON, `size` bytes as hexadecimal digits.
+    """A hash of plain values: BLAKE2b of their JSON with sorted keys, `size` bytes as hexadecimal digits.
 
     A value of another type, such as a date, counts as the text that it is printed as.
 

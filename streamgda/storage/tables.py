@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.atomic import replacing
-from streamgda.storage.digests import canonical_json
+from streamgda.storage.columns import Columns, to_arrow
+from streamgda.storage.digests import to_json
 from streamgda.storage.filesystems import AnyFileSystem, Path, one_line, reaching, resolve
 
 FORMAT_VERSION = 1
@@ -28,6 +30,52 @@ _KEY = b"streamgda"
 # ---------------------------------------------------------------------- writing
 
 
+def save(
+    path: Path, columns: Columns, metadata: Metadata, filesystem: AnyFileSystem | None, overwrite: bool
+) -> None:
+    """Write statistics or a model for a user, and replace nothing else unless told to.
+
+    Raises
+    ------
+    ValueError
+        If there is another kind of file, and `overwrite` is False.
+    OSError
+        If it cannot be written. What stood at the path before is still there.
+    """
+    if not overwrite:
+        try:
+            check_replaceable(path, filesystem)
+        except ValueError as error:
+            raise ValueError(f"{error}; choose another path, or pass overwrite=True") from error
+    write(path, to_arrow(columns), metadata, filesystem)
+
+
+def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> None:
+    """Check that there is no file at a path, or one that `save` wrote.
+
+    Raises
+    ------
+    ValueError
+        If there is a file of another kind, such as data, or a file of a ledger.
+    """
+    where, name = resolve(path, filesystem)
+    with reaching(os.fspath(path)):
+        kind = where.get_file_info(name).type
+    if kind == pafs.FileType.NotFound:
+        return
+    try:
+        metadata = read_metadata(path, filesystem)
+    except (ValueError, FileNotFoundError) as error:
+        raise ValueError(
+            f"will not overwrite {os.fspath(path)}, which holds no model or statistics: {error}"
+        ) from error
+    if "covariance_type" not in metadata or not _OF_A_LEDGER.isdisjoint(metadata):
+        raise ValueError(f"will not overwrite {os.fspath(path)}, which is part of a ledger")
+
+
+_OF_A_LEDGER = {"holdings", "of"}
+
+
 def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSystem | None = None) -> None:
     """Write a table and its metadata, atomically.
 
@@ -37,7 +85,7 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
         If it cannot be written. What stood at the path before is still there.
     """
     where, name = resolve(path, filesystem)
-    document = canonical_json({"format_version": FORMAT_VERSION, **metadata})
+    document = to_json({"format_version": FORMAT_VERSION, **metadata})
     table = table.replace_schema_metadata({_KEY: document.encode()})
     try:
         with replacing(where, name, in_memory=True) as file:
@@ -56,6 +104,10 @@ def _write_parquet(table: pa.Table, file: Any) -> None:
 # ---------------------------------------------------------------------- reading
 
 
+class DamagedFileError(ValueError):
+    """A file is truncated, damaged or no Parquet file."""
+
+
 def read(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pa.Table, dict[str, Any]]:
     """The table and the metadata of a file that `write` wrote.
 
@@ -66,23 +118,44 @@ def read(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pa.Table,
     ValueError
         If it is truncated, damaged, not from this project or of a newer format; in one line.
     """
+    with _opened(path, filesystem) as file:
+        return parse(file, os.fspath(path))
+
+
+def read_metadata(path: Path, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
+    """The metadata of a file that `write` wrote, without its table; raises as `read` does."""
+    with _opened(path, filesystem) as file, _decoding(os.fspath(path)):
+        return _metadata_of(_parquet_file(file), os.fspath(path))
+
+
+def _opened(path: Path, filesystem: AnyFileSystem | None) -> pa.NativeFile:
     where, name = resolve(path, filesystem)
     with reaching(os.fspath(path)):
         if where.get_file_info(name).type != pafs.FileType.File:
             raise FileNotFoundError(f"there is no file {os.fspath(path)}")
-        file = where.open_input_file(name)
-    with file:
-        return parse(file, os.fspath(path))
+        return where.open_input_file(name)
 
 
-def parse(file: Any, path: str) -> tuple[pa.Table, dict[str, Any]]:
+def parse(file: pa.NativeFile, path: str) -> tuple[pa.Table, dict[str, Any]]:
     """Read the table and the metadata from an open file; `path` is its name in errors."""
-    try:
-        parquet = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
+    with _decoding(path):
+        parquet = _parquet_file(file)
         metadata = _metadata_of(parquet, path)
         return parquet.read(use_threads=False), metadata
+
+
+def _parquet_file(file: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
+
+
+@contextmanager
+def _decoding(path: str) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is truncated, damaged or no Parquet file: {one_line(error)}") from error
+        raise DamagedFileError(
+            f"{path} is truncated, damaged or no Parquet file: {one_line(error)}"
+        ) from error
 
 
 def _metadata_of(parquet: pq.ParquetFile, path: str) -> dict[str, Any]:
