@@ -23,8 +23,6 @@ contest.limit_threads(THREADS)
 import numpy as np
 
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, scan_parquet
-from streamgda.ledger import manifest as manifests
-from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.sources.base import InputFile
@@ -90,7 +88,7 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
     """
     home = Path(tempfile.mkdtemp(dir=folder, prefix="entries-"))
     ledger = StatisticsLedger(home)
-    where = EntryFolder(ledger._filesystem, f"{home}/entries")
+    where = ledger._folder.entries
     where.create()
     rng, held, names = np.random.default_rng(0), {}, []
     for i in range(entries):
@@ -105,7 +103,7 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
             os.link(home / "entries" / names[i % DISTINCT], home / "entries" / name)
         names.append(name)
         held[file.path] = holding
-    manifests.write(ledger._filesystem, f"{home}/manifest.parquet", Manifest({}, held))
+    ledger._folder.write_manifest(Manifest({}, held))
     if fold:
         ledger.compact()
     return lambda: StatisticsLedger(home).statistics()

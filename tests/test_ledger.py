@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, load, scan_arrow, scan_parquet
+from streamgda.ledger import drift as drifts
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -262,6 +263,54 @@ def _kl(p, q):
     return (np.trace(inverse @ p[1]) - len(gap) + gap @ inverse @ gap + logs) / 2
 
 
+@pytest.mark.parametrize("total", ["kept", "lost"])
+def test_rows_that_are_read_again_are_not_new(data, ledger, total):
+    """An entry that is lost is read again; what it holds has been seen, and is counted once ever after."""
+    ledger.refresh(scan(data))
+    put(data / "4.parquet", rows(30), 4)
+    ledger.refresh(scan(data))
+    Path(ledger.path, "entries", ledger.files["entry"].to_pylist()[0]).unlink()
+    if total == "lost":
+        Path(ledger.path, "total.parquet").unlink()
+    report = ledger.refresh(scan(data))
+    assert (report.reread, report.rows, report.drift, report.new_classes) == (("0.parquet",), 40, (), ())
+    put(data / "5.parquet", rows(50, 0.5), 5)
+    before = accumulate(scan([data / f"{n}.parquet" for n in range(5)]))
+    report = ledger.refresh(scan(data))
+    expected = drifts.drift(before, accumulate(scan(data / "5.parquet")))
+    for found, due in zip(report.drift, expected, strict=True):
+        assert (found.rows, found.prior_before) == (due.rows, due.prior_before)
+        np.testing.assert_allclose(found.shift, due.shift, rtol=1e-9)
+    assert load(Path(ledger.path, "total.parquet")).n_rows == 240
+
+
+def test_a_total_that_counted_rows_twice_is_not_believed(data, ledger):
+    """Version 0.1 before its release wrote such totals."""
+    ledger.refresh(scan(data))
+    total = Path(ledger.path, "total.parquet")
+    table, twice = pq.read_table(total), load(total)
+    (twice + twice).save(total, overwrite=True)
+    written = pq.read_table(total).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(written, total)
+    put(data / "4.parquet", rows(50), 4)
+    ledger.refresh(scan(data))
+    assert load(total).n_rows == 210
+
+
+def test_a_file_of_several_changes_is_compared_with_what_was_held(by_region, ledger):
+    """Files that a fold held together are read again when one of them changes; only that one is new."""
+    ledger.compact()
+    changed = by_region / "region=north" / "day=1" / "1.parquet"
+    put(changed, rows(77, 3.0), 9)
+    held = ledger.statistics()
+    report = ledger.refresh(scan(by_region, features=["u", "v"]))
+    new = accumulate(scan(changed, features=["u", "v"]))
+    assert len(report.reread) == 5
+    assert [found.rows for found in report.drift] == new.counts.tolist()
+    for found, due in zip(report.drift, drifts.drift(held, new), strict=True):
+        np.testing.assert_allclose(found.shift, due.shift, rtol=1e-9)
+
+
 # ---------------------------------------------------------------------- some of it
 
 
@@ -294,6 +343,16 @@ def test_some_entries_by_time_and_all_by_age(by_region, ledger):
     assert ledger.statistics(half_life=2 * DAY).allclose(decayed, rtol=1e-9)
 
 
+def test_a_file_that_is_dated_in_the_future_is_as_old_as_now(tmp_path, ledger):
+    now = datetime.now(tz=UTC)
+    for name, date in (("old", now - 2 * DAY), ("new", now - DAY), ("future", now + 36_500 * DAY)):
+        put(tmp_path / "data" / f"{name}.parquet", rows(40), (date - EPOCH) / DAY)
+    ledger.refresh(scan(tmp_path / "data"))
+    assert ledger.statistics(half_life=DAY).weights.sum() == pytest.approx(40 * (1 + 1 / 2 + 1 / 4), rel=1e-3)
+    held = ledger.statistics(half_life=DAY, where="*[wd].parquet").weights.sum()
+    assert held == pytest.approx(40 * (1 / 2 + 1), rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("choice", "error", "message"),
     [
@@ -322,7 +381,7 @@ def test_a_foreign_file_under_the_name_of_an_entry(data, ledger):
     ledger.refresh(scan(data))
     (entry, *_) = ledger.files["entry"].to_pylist()
     Path(ledger.path, "manifest.parquet").unlink()
-    accumulate(scan(data)).save(Path(ledger.path, "entries", entry))
+    accumulate(scan(data)).save(Path(ledger.path, "entries", entry), overwrite=True)
     with pytest.raises(ValueError, match=f"{entry} is no entry of a ledger; delete the file"):
         ledger.refresh(scan(data))
 
@@ -334,6 +393,29 @@ def test_a_key_of_numbers_may_become_one_of_names(tmp_path, ledger):
     ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
     assert ledger.files["region"].to_pylist() == ["1", "north"]
     assert ledger.statistics(where=[("region", "=", "north")]).n_rows == 20
+
+
+def test_labels_of_folders_that_become_text_are_read_again(tmp_path, ledger):
+    """Whole numbers, as long as all the folders' names are; then text, zeros in front and all."""
+    data = tmp_path / "data"
+
+    def refresh():
+        source = scan_parquet(data, "label", features=["u", "v"])
+        report = ledger.refresh(source, dry_run=True)
+        assert ledger.refresh(source).read == report.read
+        assert ledger.statistics() == accumulate(source)
+        return report, ledger.statistics().classes.tolist()
+
+    for name in ("01", "02"):
+        put(data / f"label={name}" / "0.parquet", rows(10))
+    assert refresh()[1] == [1, 2]
+    put(data / "label=x" / "0.parquet", rows(10))
+    report, labels = refresh()
+    assert (report.added, len(report.reread), labels) == (("label=x/0.parquet",), 2, ["01", "02", "x"])
+    assert not refresh()[0].read
+    shutil.rmtree(data / "label=x")
+    report, labels = refresh()
+    assert (len(report.reread), labels) == (2, [1, 2])
 
 
 def test_a_file_that_is_listed_twice_is_named(data, ledger):
@@ -450,6 +532,22 @@ def test_other_columns_need_another_ledger(data, ledger, tmp_path):
         StatisticsLedger(tmp_path, "round")
 
 
+def test_rows_may_be_dropped_from_now_on(data, ledger):
+    """Where nothing was missing, nothing would have been dropped; and back, as long as that holds."""
+    ledger.refresh(scan(data))
+    ledger.refresh(scan(data, missing="drop"))
+    assert not ledger.refresh(scan(data)).read
+    put(data / "9.parquet", pa.table({"u": [np.nan, 1.0], "v": [1.0, 2.0], "kind": ["ant", "bee"]}), 9)
+    with pytest.raises(ValueError, match="9.parquet, row group 0, row 0"):
+        ledger.refresh(scan(data))
+    report = ledger.refresh(scan(data, missing="drop"))
+    assert (report.added, len(report.reused)) == (("9.parquet",), 4)
+    assert ledger.read_options["missing"] == "drop"
+    assert ledger.statistics().allclose(accumulate(scan(data, missing="drop")), rtol=1e-12)
+    with pytest.raises(ValueError, match="missing='drop', and here it is 'raise'"):
+        ledger.refresh(scan(data))
+
+
 def test_an_empty_ledger_says_so(ledger):
     with pytest.raises(ValueError, match="holds nothing yet: refresh it with a source first"):
         ledger.statistics()
@@ -466,6 +564,59 @@ def test_a_file_that_cannot_be_read_leaves_the_old_state(data, ledger):
     put(data / "9.parquet", rows(10))
     assert ledger.refresh(scan(data)).added == ("8.parquet", "9.parquet")
     assert ledger.statistics().n_rows == 180
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "processes"])
+def test_files_that_cannot_be_read_are_skipped_and_tried_again(data, ledger, scheduler):
+    def refresh():
+        return ledger.refresh(scan(data), on_error="skip", scheduler=scheduler)
+
+    refresh()
+    held = ledger.statistics()
+    put(data / "1.parquet", pa.table({"u": [np.nan], "v": [1.0], "kind": ["ant"]}), 5)
+    put(data / "7.parquet", pa.table({"u": [1.0], "kind": ["ant"]}), 7)
+    put(data / "8.parquet", rows(20), 8)
+    (data / "9.parquet").write_bytes(b"half a file")
+    for again in (False, True):
+        report = refresh()
+        assert (report.added, report.changed) == (() if again else ("8.parquet",), ())
+        assert list(report.skipped) == ["1.parquet", "7.parquet", "9.parquet"]
+        assert "1.parquet, row group 0, row 0: " in report.skipped["1.parquet"]
+        assert "there is no column 'v'" in report.skipped["7.parquet"]
+        assert "9.parquet" in report.skipped["9.parquet"]
+        assert "\nskipped 7.parquet: " in str(report)
+        assert "1.parquet" in report.reused
+        assert ledger.statistics().allclose(held + accumulate(scan(data / "8.parquet")), rtol=1e-12)
+    for name in ("1", "7", "9"):
+        put(data / f"{name}.parquet", rows(10), 9)
+    report = refresh()
+    assert (report.added, report.changed, report.skipped) == (("7.parquet", "9.parquet"), ("1.parquet",), {})
+    assert ledger.statistics().allclose(accumulate(scan(data)), rtol=1e-12)
+    with pytest.raises(ValueError, match="on_error must be 'raise' or 'skip'; got 'ignore'"):
+        ledger.refresh(scan(data), on_error="ignore")
+
+
+def test_a_skipped_file_of_a_fold_does_not_count(data, ledger):
+    ledger.refresh(scan(data))
+    ledger.compact()
+    (data / "1.parquet").write_bytes(b"half a file")
+    report = ledger.refresh(scan(data), on_error="skip")
+    assert (report.reread, list(report.skipped)) == (("0.parquet", "2.parquet", "3.parquet"), ["1.parquet"])
+    good = scan([data / f"{n}.parquet" for n in (0, 2, 3)])
+    assert ledger.statistics().allclose(accumulate(good), rtol=1e-12)
+
+
+def test_a_full_disk_is_no_reason_to_skip_a_file(data, ledger):
+    code = (
+        REFRESH
+        + """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+ledger.refresh(source, on_error="skip")
+"""
+    )
+    ended = python(code, data, ledger.path)
+    assert ended.stderr.strip().splitlines()[-1].startswith("OSError: cannot write ")
 
 
 class _Rewriting(NotingHandler):
@@ -510,6 +661,40 @@ def test_a_damaged_entry_is_named_and_can_be_read_again(data, ledger):
     assert ledger.statistics() == before
 
 
+def test_a_torn_entry_that_no_manifest_names_is_read_again(data, ledger):
+    ledger.refresh(scan(data))
+    before = ledger.statistics()
+    Path(ledger.path, "manifest.parquet").unlink()
+    entry = next(Path(ledger.path, "entries").iterdir())
+    entry.write_bytes(entry.read_bytes()[:100])
+    ledger.refresh(scan(data))
+    assert ledger.statistics() == before
+
+
+@pytest.mark.parametrize("length", [0, 100, 3000])
+def test_a_torn_manifest_says_how_to_go_on(data, ledger, length):
+    ledger.refresh(scan(data))
+    before, entries = ledger.statistics(), everything(Path(ledger.path, "entries"))
+    manifest = Path(ledger.path, "manifest.parquet")
+    manifest.write_bytes(manifest.read_bytes()[:length])
+    with pytest.raises(ValueError, match="manifest.parquet is truncated.*; delete it, and refresh"):
+        ledger.refresh(scan(data))
+    manifest.unlink()
+    ledger.refresh(scan(data))
+    assert everything(Path(ledger.path, "entries")) == entries
+    assert ledger.statistics() == before
+
+
+@pytest.mark.parametrize("length", [0, 100, 2000])
+def test_a_torn_total_is_computed_again(data, ledger, length):
+    ledger.refresh(scan(data))
+    total = Path(ledger.path, "total.parquet")
+    total.write_bytes(total.read_bytes()[:length])
+    put(data / "4.parquet", rows(50), 4)
+    assert len(ledger.refresh(scan(data)).drift) == 2
+    assert load(total).n_rows == 210
+
+
 def test_a_manifest_that_is_none_is_refused(data, ledger):
     ledger.refresh(scan(data))
     manifest = Path(ledger.path, "manifest.parquet")
@@ -517,7 +702,7 @@ def test_a_manifest_that_is_none_is_refused(data, ledger):
         ValueError, match="holds no statistics and no model .* its kind is 'StatisticsLedger'"
     ):
         load(manifest)
-    ClassStatistics().update([[1.0]], ["a"]).save(manifest)
+    ClassStatistics().update([[1.0]], ["a"]).save(manifest, overwrite=True)
     with pytest.raises(ValueError, match="is no manifest of a ledger: its kind is 'ClassStatistics'"):
         ledger.statistics()
 
@@ -715,7 +900,7 @@ def test_of_two_processes_at_once_one_does_it_and_the_other_stops_with_a_clear_w
     code = (
         REFRESH
         + """
-with ledger._locked():
+with ledger._folder.locked():
     print("locked", flush=True)
     time.sleep(60)
 """
@@ -724,7 +909,7 @@ with ledger._locked():
         [sys.executable, "-c", code, str(data), ledger.path], stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(RuntimeError, match="another process is refreshing StatisticsLedger.*; try again"):
+        with pytest.raises(RuntimeError, match="another process is refreshing .*ledger; try again"):
             ledger.refresh(scan(data))
         with pytest.raises(RuntimeError, match="another process"):
             ledger.compact()

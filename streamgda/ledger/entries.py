@@ -1,34 +1,29 @@
-"""Entries: the statistics of one input file, or of several folded into one, each a Parquet file of its own.
+"""Read and write entries, and the cached total of all of them.
 
-An entry is never changed. Its name says of which file it is, in which version, and what was read of it, so
-that whoever reads the same writes the same, and no file can be counted twice.
+An entry is a Parquet file with the statistics of one input file, or of several folded into one, and the
+records of these files. It never changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.ledger.manifest import FileRecord
+from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import is_entry
+from streamgda.ledger.read_ahead import contents
 from streamgda.sources.base import InputFile
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.saved import state_of
 from streamgda.storage import tables
 from streamgda.storage.columns import to_arrow
 from streamgda.storage.digests import digest
-from streamgda.storage.filesystems import is_object_store, reaching
+from streamgda.storage.filesystems import is_object_store, one_line, reaching
 from streamgda.storage.versions import Version, listing
-
-_READERS = 16  # an object store answers many requests in the time of one
-
-_READ_AHEAD = 64  # entries in memory at once
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class EntryFolder:
         tables.write(self._at(name), to_arrow(columns), {**metadata, "holdings": held}, self.filesystem)
 
     def statistics(self, names: Sequence[str]) -> Iterator[Statistics]:
-        """The statistics of some entries, in order; a few are fetched ahead.
+        """Yield the statistics of some entries, in order; the next few are fetched meanwhile.
 
         Raises
         ------
@@ -70,42 +65,50 @@ class EntryFolder:
         ValueError
             If one is damaged.
         """
-        for name, table, metadata in self._read(names):
-            # Its pages carry checksums, and it was checked when it was written.
-            yield state_of(table, {**metadata, "definite": False}, self._at(name))
+        fetched = self._contents(names)
+        for name in names:
+            yield self._state_in(next(fetched), name)
 
-    def records(self, files: Mapping[str, InputFile]) -> Iterator[FileRecord]:
-        """The records that some entries carry, each of the one file that it is the entry of.
+    def _state_in(self, content: pa.Buffer, name: str) -> Statistics:
+        try:
+            table, metadata = tables.parse(pa.BufferReader(content), self._at(name))
+        except ValueError as error:
+            raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
+        # Its pages carry checksums, and it was checked when it was written.
+        return state_of(table, {**metadata, "definite": False}, self._at(name))
+
+    def records(self, files: Mapping[str, InputFile]) -> tuple[list[FileRecord], dict[str, InputFile]]:
+        """The records in some entries of one file each, and the files whose entries are torn.
+
+        Parameters
+        ----------
+        files : mapping of str to InputFile
+            By the name of its entry, the file that an entry should be of.
 
         Raises
         ------
         ValueError
-            If an entry carries no record, or that of another file.
+            If a file is no entry, or that of another file.
         """
-        for name, _, metadata in self._read(list(files)):
+        records: list[FileRecord] = []
+        torn: dict[str, InputFile] = {}
+        for (name, file), content in zip(files.items(), self._contents(list(files)), strict=True):
             try:
-                yield _record_of(files[name], name, metadata)
-            except (TypeError, ValueError) as error:
+                _, metadata = tables.parse(pa.BufferReader(content), self._at(name))
+                records.append(_record_of(file, name, metadata))
+            except tables.DamagedFileError:
+                torn[name] = file
+            except ValueError as error:
                 raise ValueError(
                     f"{self._at(name)} is {error}; delete the file, and refresh the ledger"
                 ) from error
+        return records, torn
 
-    def _read(self, names: Sequence[str]) -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-        with ThreadPoolExecutor(_READERS) as readers:
-            for start in range(0, len(names), _READ_AHEAD):
-                run = names[start : start + _READ_AHEAD]
-                for name, content in zip(run, readers.map(self._bytes, run), strict=True):
-                    try:
-                        yield name, *tables.parse(pa.BufferReader(content), self._at(name))
-                    except ValueError as error:
-                        raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
-
-    def _bytes(self, name: str) -> pa.Buffer:
+    def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
         try:
-            with reaching(self._at(name)), self.filesystem.open_input_file(self._at(name)) as file:
-                return file.read_buffer()
+            yield from contents(self.filesystem, [self._at(name) for name in names])
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{self._at(name)} is missing; refresh the ledger") from error
+            raise FileNotFoundError(f"{one_line(error)}; refresh the ledger") from error
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete what is still there of some files."""
@@ -130,21 +133,24 @@ def _record_of(file: InputFile, name: str, metadata: tables.Metadata) -> FileRec
 
 @dataclass(frozen=True)
 class MergedCache:
-    """A state, and of which entries it is: only ever what they add up to, so it may be missing."""
+    """The merged statistics of all the entries of a manifest. It may be missing: they can be merged again."""
 
     filesystem: pafs.FileSystem
     path: str
 
-    def read(self, entries: Collection[str]) -> Statistics | None:
-        """The state of just these entries; None, if another one or none stands there."""
+    def read(self, manifest: Manifest) -> Statistics | None:
+        """The statistics of just these entries; None, if the cache is of others, missing or damaged."""
         try:
             table, metadata = tables.read(self.path, self.filesystem)
-            return state_of(table, metadata, self.path) if metadata.get("of") == _of(entries) else None
+            if metadata.get("of") != _identity(manifest):
+                return None
+            statistics = state_of(table, metadata, self.path)
         except (FileNotFoundError, ValueError):
             return None
+        return statistics if statistics.n_rows == manifest.n_rows else None
 
     def is_foreign(self) -> bool:
-        """Whether a file stands there that is no such state."""
+        """Whether there is a file, but not such a cache."""
         try:
             return "of" not in tables.read(self.path, self.filesystem)[1]
         except FileNotFoundError:
@@ -152,11 +158,12 @@ class MergedCache:
         except ValueError:
             return True
 
-    def write(self, statistics: Statistics, entries: Collection[str]) -> None:
-        """Put the state of these entries in place of the one that stands there."""
+    def write(self, statistics: Statistics, manifest: Manifest) -> None:
+        """Replace the cache by the statistics of these entries."""
         columns, metadata = statistics.to_columns()
-        tables.write(self.path, to_arrow(columns), {**metadata, "of": _of(entries)}, self.filesystem)
+        metadata = {**metadata, "of": _identity(manifest)}
+        tables.write(self.path, to_arrow(columns), metadata, self.filesystem)
 
 
-def _of(entries: Collection[str]) -> str:
-    return digest(sorted(entries), 16)
+def _identity(manifest: Manifest) -> str:
+    return digest(sorted(manifest.entries), 16)

@@ -1,51 +1,47 @@
-"""The ledger: statistics of a dataset whose files come, change and go, without reading any of them twice."""
+"""The ledger itself: refresh it with a dataset of files, and merge what it holds."""
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from os import PathLike
-from pathlib import Path
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from streamgda.ledger import manifest as manifests
-from streamgda.ledger.drift import drift
-from streamgda.ledger.entries import EntryFolder, MergedCache
-from streamgda.ledger.manifest import FileRecord, Manifest
-from streamgda.ledger.names import ENTRIES, LOCK, MANIFEST, TOTAL, fold_name, foreign_names, is_unfinished
+from streamgda.ledger.comparison import compare
+from streamgda.ledger.folder import LedgerFolder
+from streamgda.ledger.manifest import FileRecord, Manifest, check_reads_alike
+from streamgda.ledger.merging import merged
+from streamgda.ledger.names import fold_name
 from streamgda.ledger.plan import RefreshPlan, plan_refresh
-from streamgda.ledger.reading import read_files
+from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
-from streamgda.ledger.selection import ages, select, to_table
+from streamgda.ledger.selection import FileFilter, ages, select, to_table
+from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
-from streamgda.storage.filesystems import is_local, reaching, resolve, unwrapped
-from streamgda.storage.versions import Version, children
-
-_ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: by then a crash has left them
+from streamgda.storage.filesystems import AnyFileSystem, Path, resolve, unwrapped
+from streamgda.storage.versions import Version
 
 
 class StatisticsLedger:
-    """A folder of small statistics, one entry for each input file of a dataset that comes and goes.
+    """A folder with the statistics of each file of a dataset whose files come, change and go.
 
-    `refresh` reads only the files that are new or have changed, and drops what is gone; `statistics` merges
-    what is held. Each entry is a Parquet table as `ClassStatistics.save` writes it, and ``manifest.parquet``,
-    a table too, lists the files that count. The manifest is replaced in one piece when a refresh has done
-    all else: killed at any moment, or stopped by a full disk, a refresh has changed nothing, and the next
-    one takes up what it had read.
+    `refresh` reads only the files that are new or have changed, and drops those that are gone; `statistics`
+    merges what is held. The statistics of each file are an entry, a Parquet table as `ClassStatistics.save`
+    writes it. ``manifest.parquet``, a table too, lists the files that count, and is replaced atomically at
+    the end of a refresh. A refresh that is killed or meets a full disk has therefore changed nothing, and
+    the next one finds what it had read.
 
-    A local ledger is refreshed by one process at a time, which holds a lock on the folder; a second one
-    stops at once with an error. An object store has no locks. There, two refreshes at once write the same
-    entries under the same names, and the manifest of the one that ends last stands. If the files changed
-    between the two, an entry that it names may be gone: reading it is then an error, and the next refresh
-    mends it. No file is ever counted twice.
+    A local ledger is refreshed by one process at a time, which locks the folder; a second one stops at once
+    with an error. An object store has no locks. There, two refreshes at once write the same entries under
+    the same names, and the manifest that is written last counts. If files changed between the two, an entry
+    that it names may be gone: reading it is then an error, and the next refresh reads the file again. No
+    file is ever counted twice.
 
     Parameters
     ----------
@@ -83,21 +79,18 @@ class StatisticsLedger:
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        path: Path,
         covariance_type: CovarianceType = "full",
         *,
         fourth_moments: bool = False,
         exact: bool = False,
-        filesystem: Any = None,
+        filesystem: AnyFileSystem | None = None,
     ) -> None:
         self._empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
         self.path = os.fspath(path)
         self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
-        self._filesystem, self._folder = unwrapped(*resolve(path, filesystem))
-        self._folder = self._folder.rstrip("/")
-        self._entries = EntryFolder(self._filesystem, f"{self._folder}/{ENTRIES}")
-        self._manifest_path = f"{self._folder}/{MANIFEST}"
-        self._total = MergedCache(self._filesystem, f"{self._folder}/{TOTAL}")
+        found, folder = unwrapped(*resolve(path, filesystem))
+        self._folder = LedgerFolder(found, folder.rstrip("/"))
 
     def __repr__(self) -> str:
         options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
@@ -109,21 +102,25 @@ class StatisticsLedger:
         self,
         source: Source,
         *,
-        scheduler: Any = None,
+        scheduler: Scheduler = None,
         progress: bool = False,
         dry_run: bool = False,
+        on_error: OnError = "raise",
     ) -> RefreshReport:
-        """Read the files of a source that are new or have changed, and drop what is gone.
+        """Read the files of a source that are new or have changed, and drop those that are gone.
 
         Parameters
         ----------
         source : Source
             A source of files, as `scan_parquet` makes it. Its files are listed anew. It must read the same
-            columns in the same way each time.
+            columns in the same way each time; only ``missing="drop"`` may follow on ``missing="raise"``.
         scheduler, progress : optional
             As for `accumulate`. The workers write the entries, so the ledger must be where they reach it.
         dry_run : bool, default=False
-            Say what would be read, and do nothing.
+            Report what would be read, and change nothing.
+        on_error : {"raise", "skip"}, default="raise"
+            What to do about a file that cannot be read: raise its error, or go on with the others. The
+            report says which files were skipped and why, and the next refresh tries them again.
 
         Returns
         -------
@@ -140,81 +137,66 @@ class StatisticsLedger:
         OSError
             If an entry cannot be written, or the ledger not be reached. The ledger is then as it was.
         """
+        if on_error not in {"raise", "skip"}:
+            raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         if not isinstance(source, FileSource):
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
             )
-        if source.includes(self._filesystem, self._manifest_path):
+        if source.includes(self._folder.filesystem, self._folder.manifest_path):
             raise ValueError(
                 f"{self!r} lies in the folder of the dataset, where its own files would be taken for data; "
                 'put it elsewhere, or into a subfolder whose name begins with "_"'
             )
         if dry_run:
-            self._check_folder()
+            self._folder.check_no_foreign()
             return self._plan(source.rescanned())[1].report(dry_run=True)
-        with self._locked():
-            return self._refresh(source.rescanned(), scheduler, progress)
+        with self._folder.locked():
+            return self._refresh(source.rescanned(), scheduler, progress, on_error)
 
     def _plan(self, source: FileSource) -> tuple[Manifest, RefreshPlan]:
-        # The entries are listed first: what another refresh adds from now on is then never taken for gone.
-        entries = self._entries.listing()
+        # The entries are listed before the manifest is read, so that none that another refresh adds
+        # meanwhile is taken for lost.
+        entries = self._folder.entries.listing()
         kept = {name: getattr(self, name) for name in ("covariance_type", "fourth_moments", "exact")}
         read_options = {**source.read_options, **kept}
-        held = self._read_manifest() or Manifest(read_options, {})
-        _check_reads_alike(held.read_options, read_options)
+        held = self._folder.read_manifest() or Manifest(read_options, {})
+        check_reads_alike(held, read_options)
         return held, plan_refresh(source.files(), held, entries, read_options)
 
-    def _refresh(self, source: FileSource, scheduler: Any, progress: bool) -> RefreshReport:
+    def _refresh(
+        self, source: FileSource, scheduler: Scheduler, progress: bool, on_error: OnError
+    ) -> RefreshReport:
         held, plan = self._plan(source)
-        fresh = [
-            *self._entries.records(plan.found),
-            *read_files(source, plan.missing, self._entries, self._empty, scheduler, progress),
-        ]
-        now = Manifest(held.read_options, {**plan.reused, **{record.path: record for record in fresh}})
-        there = self._entries.listing()
-        self._check_present(now.entries.keys() - there.keys())
-        outcome = self._compare(held, now, sorted(record.entry for record in fresh), there)
+        entries = self._folder.entries
+        found, torn = entries.records(plan.found)
+        missing = {**plan.missing, **torn}
+        read, skipped = read_files(source, missing, entries, self._empty, scheduler, progress, on_error)
+        there = entries.listing()
+        kept = _former(held, [file.path for file in skipped], there)
+        fresh = {record.path: record for record in (*found, *read)}
+        now = Manifest(plan.read_options, {**plan.reused, **kept, **fresh})
+        self._check_present(now, there)
+        outcome = compare(self._folder, held, now, there, self._empty)
         if now != held:
-            manifests.write(self._filesystem, self._manifest_path, now)
-        self._tidy(held, now, there)
-        return plan.report(dry_run=False, rows_held=sum(h.rows for h in now.records.values()), **outcome)
+            self._folder.write_manifest(now)
+        self._folder.tidy(held, now, there)
+        return plan.report(
+            dry_run=False,
+            skipped={file.path: file.reason for file in skipped},
+            kept=kept,
+            rows=sum(record.rows for record in fresh.values()),
+            rows_held=now.n_rows,
+            **outcome,
+        )
 
-    def _compare(
-        self, held: Manifest, now: Manifest, fresh: list[str], there: Container[str]
-    ) -> dict[str, Any]:
-        """What a report says of the rows that were read."""
-        if not fresh:
-            return {}
-        new, old = self._merged(fresh), self._total.read(held.entries)
-        if old is None:
-            old = self._merged([name for name in held.entries if name in there])
-        if held.entries.keys() <= now.entries.keys():
-            self._total.write(old + new, now.entries)
-        return {
-            "rows": new.n_rows,
-            "new_classes": tuple(label.item() for label in new.classes if label not in old.classes),
-            "drift": tuple(drift(old, new)) if old.n_rows and new.n_rows else (),
-            "feature_names": new.feature_names or (),
-        }
-
-    def _check_present(self, missing: Collection[str]) -> None:
-        if missing:
+    def _check_present(self, now: Manifest, there: Mapping[str, Version]) -> None:
+        if missing := now.entries.keys() - there.keys():
             raise OSError(
-                f"{len(missing)} entries are not in {self._entries.path}: the workers wrote them elsewhere, "
-                "or another refresh has removed them; use a folder or URL that all share, and refresh again"
+                f"{len(missing)} entries are not in {self._folder.entries.path}: the workers wrote them "
+                "elsewhere, or another refresh has removed them; use a folder or URL that all share, and "
+                "refresh again"
             )
-
-    def _tidy(self, before: Manifest, now: Manifest, there: Mapping[str, Version]) -> None:
-        """Delete the entries that do not count any more, and what crashes have left."""
-        superseded = before.entries.keys() - now.entries.keys()
-        stray = {name: there[name] for name in there.keys() - now.entries.keys() - superseded}
-        if not is_local(self._filesystem):  # another refresh may be about to name them
-            latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
-            stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
-        else:
-            for name in filter(is_unfinished, children(self._filesystem, self._folder)):
-                Path(self._folder, name).unlink(missing_ok=True)
-        self._entries.delete((*superseded, *stray))
 
     # ------------------------------------------------------------------ what comes out
 
@@ -231,7 +213,7 @@ class StatisticsLedger:
     def statistics(
         self,
         *,
-        where: Any = None,
+        where: FileFilter = None,
         half_life: timedelta | None = None,
         since: datetime | None = None,
     ) -> Statistics:
@@ -244,8 +226,9 @@ class StatisticsLedger:
             columns of `files`, such as ``[("region", "=", "north")]``, as
             `pyarrow.parquet.read_table` takes it.
         half_life : timedelta, optional
-            In so much time the weight of a row halves: by the age of its file, counted from the newest file
-            that counts. Priors, means and covariances depend on the differences alone.
+            The time in which the weight of a row halves. Its age is that of its file, counted from the newest
+            of the chosen files; priors, means and covariances depend on the differences alone. A file that
+            is dated in the future counts as modified now.
         since : datetime, optional
             Only files modified at or after this time count.
 
@@ -257,8 +240,7 @@ class StatisticsLedger:
         Raises
         ------
         ValueError
-            If nothing is held, or no file is chosen, or files that have been folded into one entry would have
-            to be told apart.
+            If nothing is held, no file is chosen, or only some of the files that were folded into one entry.
         """
         manifest = self._require_manifest()
         try:
@@ -270,58 +252,56 @@ class StatisticsLedger:
             return self._selected(newer, where, half_life, since)  # a refresh has ended meanwhile
 
     def _selected(
-        self, manifest: Manifest, where: Any, half_life: timedelta | None, since: datetime | None
+        self, manifest: Manifest, where: FileFilter, half_life: timedelta | None, since: datetime | None
     ) -> Statistics:
         chosen = select(manifest, where, since)
         if not chosen:
             raise ValueError(f"{self!r} holds no file that is chosen, of {len(manifest.records)} in all")
         if half_life is None:
-            return self._merged(list(chosen))
+            return merged(self._folder.entries, list(chosen), self._empty)
         if not half_life > timedelta(0):
             raise ValueError(f"a half-life is longer than nothing; got {half_life}")
-        factors = [0.5 ** (age / half_life) for age in ages(chosen)]
-        return self._merged(list(chosen), factors)
+        weights = [0.5 ** (age / half_life) for age in ages(chosen)]
+        return merged(self._folder.entries, list(chosen), self._empty, weights)
 
-    def _merged(self, entries: Sequence[str], factors: Iterable[float] | None = None) -> Statistics:
-        total: Statistics | None = None
-        pairs = zip(self._entries.statistics(entries), factors or itertools.repeat(1.0), strict=False)
-        for statistics, factor in pairs:
-            part = statistics if factor == 1.0 else statistics.decay(max(factor, 1e-300))
-            total = part if total is None else total.merge(part)
-        return self._empty.copy() if total is None else total
+    def _require_manifest(self) -> Manifest:
+        manifest = self._folder.read_manifest()
+        if manifest is None:
+            raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
+        return manifest
 
     # ------------------------------------------------------------------ upkeep
 
-    def compact(self, *, where: Any = None, before: datetime | None = None) -> int:
-        """Fold entries into one, which keeps the list of the files that it holds.
+    def compact(self, *, where: FileFilter = None, before: datetime | None = None) -> int:
+        """Fold entries into one, which keeps the list of its files.
 
-        A ledger of very many files is then merged sooner and takes less room. What is folded cannot be told
-        apart any more: if one of its files changes or goes, the next refresh reads the others again; and
-        `statistics` takes all of it or nothing. So fold what will not change: old files, one partition at
-        a time.
+        A ledger of very many files is then merged sooner and takes less room. Folded entries cannot be
+        taken apart again: if one of their files changes or goes, the next refresh reads all the others
+        again; and `statistics` takes all of them or none. So fold what will not change: old files, one
+        partition at a time.
 
         Parameters
         ----------
         where : optional
-            The files whose entries are folded, as for `statistics`; all of them where not given.
+            The files whose entries are folded, as for `statistics`; all files where not given.
         before : datetime, optional
             Only files modified before this time are folded.
 
         Returns
         -------
         int
-            How many entries were folded into one; 0 where there were not two.
+            How many entries were folded into one; 0 if there were fewer than two.
 
         Raises
         ------
         ValueError
-            If nothing is held, or files that have been folded already would have to be told apart.
+            If nothing is held, or only some of the files that were folded into one entry before are chosen.
         RuntimeError
             If another process is refreshing the ledger.
         OSError
             If an entry cannot be written, or the ledger not be reached.
         """
-        with self._locked():
+        with self._folder.locked():
             manifest = self._require_manifest()
             folded = select(manifest, where, None, before)
             if len(folded) < 2:
@@ -329,67 +309,16 @@ class StatisticsLedger:
             self._fold(manifest, folded)
             return len(folded)
 
-    def _fold(self, manifest: Manifest, folded: dict[str, list[FileRecord]]) -> None:
-        name = fold_name(folded)
-        held = [
-            FileRecord(**{**vars(record), "entry": name}) for group in folded.values() for record in group
-        ]
-        self._entries.write(name, self._merged(list(folded)), held)
-        now = Manifest(
-            manifest.read_options, {**manifest.records, **{record.path: record for record in held}}
-        )
-        manifests.write(self._filesystem, self._manifest_path, now)
-        self._tidy(manifest, now, self._entries.listing())
-
-    # ------------------------------------------------------------------ the folder
-
-    def _read_manifest(self) -> Manifest | None:
-        return manifests.read(self._filesystem, self._manifest_path)
-
-    def _require_manifest(self) -> Manifest:
-        manifest = self._read_manifest()
-        if manifest is None:
-            raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
-        return manifest
-
-    def _check_folder(self) -> None:
-        """Refuse a folder of other things, before anything is written or deleted there."""
-        if self._read_manifest() is not None:
-            return
-        with reaching(self._folder):
-            foreign = foreign_names(self._filesystem, self._folder)
-        if self._total.is_foreign():
-            foreign.append(TOTAL)
-        if foreign:
-            raise ValueError(
-                f"{self.path} is a folder of other things, such as {min(foreign)}, and no ledger; "
-                "name a new one"
-            )
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other processes of this machine, and of those that share its folder, from writing."""
-        from filelock import FileLock, Timeout
-
-        self._check_folder()
-        self._entries.create()
-        if not is_local(self._filesystem):
-            yield
-            return
-        try:
-            lock = FileLock(f"{self._folder}/{LOCK}").acquire(timeout=0)
-        except Timeout as error:
-            raise RuntimeError(
-                f"another process is refreshing {self!r}; try again when it has ended"
-            ) from error
-        with lock:
-            yield
+    def _fold(self, manifest: Manifest, folded: Mapping[str, Sequence[FileRecord]]) -> None:
+        name, entries = fold_name(folded), self._folder.entries
+        held = [replace(record, entry=name) for records in folded.values() for record in records]
+        entries.write(name, merged(entries, list(folded), self._empty), held)
+        now = replace(manifest, records={**manifest.records, **{record.path: record for record in held}})
+        self._folder.write_manifest(now)
+        self._folder.tidy(manifest, now, entries.listing())
 
 
-def _check_reads_alike(ours: Any, theirs: dict[str, Any]) -> None:
-    for name, value in theirs.items():
-        if ours.get(name) != value:
-            raise ValueError(
-                f"the ledger holds statistics with {name}={ours.get(name)!r}, and here it is {value!r}; use "
-                "a ledger of its own for each way to read a dataset"
-            )
+def _former(held: Manifest, paths: Iterable[str], there: Container[str]) -> dict[str, FileRecord]:
+    """The records of the former versions of some files, where their entries are of these files alone."""
+    alone = {records[0].path: records[0] for records in held.entries.values() if len(records) == 1}
+    return {path: alone[path] for path in paths if path in alone and alone[path].entry in there}

@@ -1,7 +1,6 @@
-"""Which input files a ledger holds, in which versions, and in which entry the statistics of each are.
+"""The manifest: which input files a ledger holds, in which versions, and the entry of each one.
 
-The manifest is one Parquet table, replaced in one piece. It alone says what counts: an entry that it does not
-name is as good as not there, so a refresh that is killed half-way has changed nothing.
+It is one Parquet table, and is replaced atomically.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class FileRecord:
-    """An input file whose statistics the ledger has; `entry` names the file that they are in."""
+    """An input file whose statistics the ledger holds; `entry` names the file that they are in."""
 
     path: str
     size: int | None
@@ -52,7 +51,7 @@ class FileRecord:
 
     @classmethod
     def of(cls, file: InputFile, *, rows: int, dropped: int, schema: str, entry: str) -> FileRecord:
-        """The holding of a file that has been read."""
+        """The record of a file that has been read."""
         version, partition = file.version, json.dumps(dict(file.partition), default=str)
         return cls(
             file.path, version.size, version.modified, version.etag, rows, dropped, schema, partition, entry
@@ -118,21 +117,26 @@ _IS_SOUND: dict[str, Callable[[object], bool]] = {
 
 @dataclass(frozen=True)
 class Manifest:
-    """The holdings by path, and what is read of each file: the same of all."""
+    """The records by path, and what is read of every file."""
 
     read_options: Mapping[str, Any]
     records: Mapping[str, FileRecord]
 
     @property
     def entries(self) -> dict[str, list[FileRecord]]:
-        """The holdings of each entry, in the order of their paths."""
+        """The records of each entry, in the order of their paths."""
         held: dict[str, list[FileRecord]] = {}
         for path in sorted(self.records):
             held.setdefault(self.records[path].entry, []).append(self.records[path])
         return held
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of all the files."""
+        return sum(record.rows for record in self.records.values())
+
     def to_arrow(self) -> pa.Table:
-        """The holdings, in the order of their paths."""
+        """The records, in the order of their paths."""
         rows = [vars(self.records[path]) for path in sorted(self.records)]
         columns = {name: [row[name] for row in rows] for name in _SCHEMA.names}
         columns["modified"] = pa.array(columns["modified"], pa.int64()).cast(_SCHEMA.field("modified").type)
@@ -140,17 +144,21 @@ class Manifest:
 
 
 def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
-    """The manifest that stands there; None, if there is none.
+    """The manifest at a path; None if there is none.
 
     Raises
     ------
     ValueError
-        If it is damaged, or no manifest.
+        If it is damaged or not consistent, or no manifest.
     """
     try:
         table, metadata = tables.read(path, filesystem)
     except FileNotFoundError:
         return None
+    except tables.DamagedFileError as error:
+        raise ValueError(
+            f"{error}; delete it, and refresh the ledger, which finds its entries by their names"
+        ) from error
     if metadata.get("kind") != _KIND or not isinstance(metadata.get("reads"), dict):
         raise ValueError(f"{path} is no manifest of a ledger: its kind is {metadata.get('kind')!r}")
     try:
@@ -172,8 +180,30 @@ def _records(table: pa.Table) -> dict[str, FileRecord]:
 
 
 def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
-    """Put a manifest in place of the one that stands there."""
+    """Replace the manifest at a path."""
     tables.write(path, manifest.to_arrow(), {"kind": _KIND, "reads": dict(manifest.read_options)}, filesystem)
+
+
+def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
+    """Check that a source is read as the files of a ledger were.
+
+    Where no row was dropped, ``missing="raise"`` and ``missing="drop"`` read the same.
+
+    Raises
+    ------
+    ValueError
+        If another column is read, or the statistics are of another kind.
+    """
+    for name, value in read_options.items():
+        ours = held.read_options.get(name)
+        if ours == value:
+            continue
+        if name == "missing" and (value == "drop" or not any(r.dropped for r in held.records.values())):
+            continue
+        raise ValueError(
+            f"the ledger holds statistics with {name}={ours!r}, and here it is {value!r}; use a ledger of "
+            "its own for each way to read a dataset"
+        )
 
 
 assert _SCHEMA.names == [field.name for field in fields(FileRecord)]

@@ -25,14 +25,20 @@ _ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
 
 
 def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
-    """The name of the entry of a file in its present version."""
-    parts = digest(file.path, 16), digest(file.version.identity, 8), digest(read_options, 4)
+    """The name of the entry of a file in its present version.
+
+    Where the target is a partition key, its labels are whole numbers until a folder's name is none; then
+    all of them are text, and the entries of one kind are no use for the other.
+    """
+    if isinstance(file.partition.get(str(read_options.get("target"))), str):
+        read_options = {**read_options, "labels": "text"}
+    parts = digest(file.path), digest(file.version.identity, 8), digest(read_options, 4)
     return f"{'-'.join(parts)}.parquet"
 
 
 def fold_name(entries: Iterable[str]) -> str:
     """The name of the entry that several entries are folded into."""
-    return f"fold-{digest(sorted(entries), 16)}.parquet"
+    return f"fold-{digest(sorted(entries))}.parquet"
 
 
 def is_entry_name(name: object) -> bool:

@@ -1,4 +1,4 @@
-"""What a refresh has to do: which files to read, whose statistics to keep, and which are gone."""
+"""Plan a refresh: which files to read, whose statistics to reuse, and which files are gone."""
 
 from __future__ import annotations
 
@@ -15,32 +15,56 @@ from streamgda.sources.base import InputFile
 
 @dataclass(frozen=True)
 class RefreshPlan:
-    """What becomes of each file.
+    """What happens to each file.
 
     Attributes
     ----------
-    reused : dict
-        By path, the holdings that stay as they are.
-    found : dict
-        By the name of its entry, each file whose entry is there though the manifest does not know it: a
-        refresh that was interrupted had read it.
-    missing : dict
+    read_options : mapping
+        What is read of each file.
+    reused : mapping of str to FileRecord
+        By path, the records that stay as they are.
+    found : mapping of str to InputFile
+        By the name of its entry, each file whose entry is there although the manifest does not name it: an
+        interrupted refresh has written it.
+    missing : mapping of str to InputFile
         By the name that its entry will have, each file to read.
-    held : dict
-        By path, all the holdings that there were before.
+    held : mapping of str to FileRecord
+        By path, all records before the refresh.
     dropped : sequence of str
-        The paths of those whose files are gone.
+        The paths of the files that are gone.
     """
 
+    read_options: Mapping[str, Any]
     reused: Mapping[str, FileRecord]
     found: Mapping[str, InputFile]
     missing: Mapping[str, InputFile]
     held: Mapping[str, FileRecord]
     dropped: Sequence[str]
 
-    def report(self, *, dry_run: bool, **outcome: Any) -> RefreshReport:
-        """The report of a refresh that follows this plan."""
-        read = {file.path: file for file in (*self.missing.values(), *self.found.values())}
+    def report(
+        self,
+        *,
+        dry_run: bool,
+        skipped: Mapping[str, str] | None = None,
+        kept: Collection[str] = (),
+        **outcome: Any,
+    ) -> RefreshReport:
+        """The report of a refresh that follows this plan.
+
+        Parameters
+        ----------
+        dry_run : bool
+            Whether nothing was done.
+        skipped : mapping of str to str, optional
+            The files that could not be read, and why.
+        kept : collection of str, optional
+            Those of them whose former statistics still count.
+        **outcome
+            The other attributes of the report.
+        """
+        skipped = skipped or {}
+        files = (*self.missing.values(), *self.found.values())
+        read = {file.path: file for file in files if file.path not in skipped}
         known = {path: file for path, file in read.items() if path in self.held}
         changed = {path for path, file in known.items() if self.held[path].version != file.version}
         return RefreshReport(
@@ -48,8 +72,9 @@ class RefreshPlan:
             added=tuple(sorted(read.keys() - known.keys())),
             changed=tuple(sorted(changed)),
             reread=tuple(sorted(known.keys() - changed)),
-            reused=tuple(sorted(self.reused)),
+            reused=tuple(sorted((*self.reused, *kept))),
             dropped=tuple(sorted(self.dropped)),
+            skipped=dict(sorted(skipped.items())),
             **outcome,
         )
 
@@ -57,9 +82,9 @@ class RefreshPlan:
 def plan_refresh(
     files: Sequence[InputFile], manifest: Manifest, entries: Collection[str], read_options: Mapping[str, Any]
 ) -> RefreshPlan:
-    """Compare the files of a source with what a ledger holds, and with the entries that are there.
+    """Compare the files of a source with the records of a ledger, and with the entries that are there.
 
-    An entry that holds several files is of use only while all of them are there, unchanged.
+    An entry of several files is of use only while all of them are there, unchanged.
 
     Raises
     ------
@@ -70,10 +95,11 @@ def plan_refresh(
     if len(present) < len(files):
         twice = next(path for path, times in Counter(file.path for file in files).items() if times > 1)
         raise ValueError(f"{twice} is listed more than once; a ledger counts each file once, so list it once")
+    target = str(read_options.get("target"))
     whole = {
         entry
         for entry, records in manifest.entries.items()
-        if entry in entries and all(_is_unchanged(record, present) for record in records)
+        if entry in entries and all(_is_unchanged(record, present, target) for record in records)
     }
     reused = {path: record for path, record in manifest.records.items() if record.entry in whole}
     found: dict[str, InputFile] = {}
@@ -83,8 +109,12 @@ def plan_refresh(
             name = entry_name(file, read_options)
             (found if name in entries else missing)[name] = file
     dropped = [path for path in manifest.records if path not in present]
-    return RefreshPlan(reused, found, missing, manifest.records, dropped)
+    return RefreshPlan(read_options, reused, found, missing, manifest.records, dropped)
 
 
-def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile]) -> bool:
-    return record.path in present and present[record.path].version == record.version
+def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: str) -> bool:
+    """Whether a file is there as it was read; a label from a partition key must be of the same type."""
+    file = present.get(record.path)
+    if file is None or file.version != record.version:
+        return False
+    return target not in file.partition or record.partition_keys.get(target) == file.partition[target]

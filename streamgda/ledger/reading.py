@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord
-from streamgda.passes.accumulate import fan_in_of, plan_pass
-from streamgda.passes.plan import Plan, compute_plan, n_rows_of
-from streamgda.passes.schedulers import scheduler_for
-from streamgda.sources.base import FilePlan, FileSource, InputFile, group_into_tasks
+from streamgda.passes.accumulate import accumulate_splits, fan_in_of, merge_all, plan_pass
+from streamgda.passes.plan import Plan, compute_plan, n_rows_of, plan_fold
+from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.sources.base import FilePlan, FileSource, InputFile, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
+
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that could not be read, and why."""
+
+    path: str
+    reason: str
 
 
 def read_files(
@@ -22,41 +34,98 @@ def read_files(
     files: Mapping[str, InputFile],
     entries: EntryFolder,
     empty: Statistics,
-    scheduler: Any,
+    scheduler: Scheduler,
     progress: bool,
-) -> list[FileRecord]:
-    """Read files, given by the names of their entries, and write the entries. Only their holdings come back.
+    on_error: OnError,
+) -> tuple[list[FileRecord], list[Skipped]]:
+    """Read files, given by the names of their entries, and write the entries. Only their records come back.
 
-    The rows of each file are added to a copy of `empty`.
-
-    Each entry is there as soon as its file is read, so that nothing is read again if the others fail.
+    The rows of each file are added to a copy of `empty`. Each entry is written as soon as its file is read,
+    so that nothing is read again if the others fail.
     """
+    scheduler = scheduler_for(source, scheduler)
+    names = {file.path: name for name, file in files.items()}
+    plans, skipped = plan_files(source, list(files.values()), on_error)
+    if not plans:
+        return [], skipped
+    keeping = [_plan_of_file(source, plan, names[plan.file.path], entries, empty, on_error) for plan in plans]
+    outcomes = compute_plan(_all_of(keeping), scheduler, progress)
+    records = [outcome for outcome in outcomes if isinstance(outcome, FileRecord)]
+    return records, [*skipped, *(outcome for outcome in outcomes if isinstance(outcome, Skipped))]
+
+
+def plan_files(
+    source: FileSource, files: Sequence[InputFile], on_error: OnError
+) -> tuple[list[FilePlan], list[Skipped]]:
+    """What is to be read of each file, and the files whose footers cannot be read.
+
+    Those are found by halving the list.
+    """
+    try:
+        return source.plans(files) if files else [], []
+    except (ValueError, OSError) as error:
+        if on_error == "raise":
+            raise
+        if len(files) == 1:
+            return [], [Skipped(files[0].path, str(error))]
+    middle = len(files) // 2
+    (first, unread), (second, others) = (
+        plan_files(source, half, on_error) for half in (files[:middle], files[middle:])
+    )
+    return first + second, unread + others
+
+
+def _plan_of_file(
+    source: FileSource, plan: FilePlan, name: str, entries: EntryFolder, empty: Statistics, on_error: OnError
+) -> Plan:
     from dask.delayed import delayed
 
-    scheduler = scheduler_for(source, scheduler)
-    if not files:
-        return []
-    kept: list[Delayed] = []
-    parts: list[Delayed] = []
-    rows: list[int | None] = []
-    for name, file_plan in zip(files, source.plans(list(files.values())), strict=True):
-        groups = list(group_into_tasks(file_plan.splits, n_rows_of)) or [[]]
-        plan = plan_pass(groups, empty, fan_in_of(source))
-        kept.append(delayed(keep, pure=False)(plan.root, entries, name, _without_splits(file_plan)))
-        parts += plan.parts
-        rows += plan.rows
-    records: list[FileRecord] = compute_plan(Plan(delayed(list)(kept), parts, rows), scheduler, progress)
-    return records
+    path = plan.file.path
+    groups = list(group_into_tasks(plan.splits, n_rows_of)) or [[]]
+    if on_error == "raise":
+        read = plan_pass(groups, empty, fan_in_of(source))
+    else:
+        fold, merge = partial(_fold_or_skip, path), partial(_merge_or_skip, path)
+        read = plan_fold(groups, fold, merge, empty, fan_in_of(source))
+    root = delayed(keep, pure=False)(read.root, entries, name, replace(plan, splits=()))
+    return Plan(root, read.parts, read.rows)
 
 
-def keep(statistics: Statistics, entries: EntryFolder, name: str, plan: FilePlan) -> FileRecord:
+def _all_of(plans: Sequence[Plan]) -> Plan:
+    from dask.delayed import delayed
+
+    root: Delayed = delayed(list)([plan.root for plan in plans])
+    parts = [part for plan in plans for part in plan.parts]
+    return Plan(root, parts, [rows for plan in plans for rows in plan.rows])
+
+
+def _fold_or_skip(path: str, splits: Sequence[Split], empty: Statistics) -> Any:
+    """Read some rows of a file, or say why that cannot be done."""
+    try:
+        return accumulate_splits(splits, empty)
+    except (ValueError, OSError) as error:
+        return Skipped(path, str(error))
+
+
+def _merge_or_skip(path: str, parts: Sequence[Any]) -> Any:
+    """Merge the parts of a file, or say why one of them could not be read."""
+    for part in parts:
+        if isinstance(part, Skipped):
+            return part
+    try:
+        return merge_all(parts)
+    except ValueError as error:
+        return Skipped(path, str(error))
+
+
+def keep(
+    statistics: Statistics | Skipped, entries: EntryFolder, name: str, plan: FilePlan
+) -> FileRecord | Skipped:
     """One task: write the entry of a file that has been read."""
+    if isinstance(statistics, Skipped):
+        return statistics
     record = FileRecord.of(
         plan.file, rows=statistics.n_rows, dropped=statistics.n_dropped, schema=plan.schema, entry=name
     )
     entries.write(name, statistics, [record])
     return record
-
-
-def _without_splits(plan: FilePlan) -> FilePlan:
-    return FilePlan(plan.file, (), plan.schema)

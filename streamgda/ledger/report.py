@@ -1,8 +1,8 @@
-"""What a refresh did, or would do, and how far the new data lies from the old."""
+"""The report of a refresh: what was read, and how far the new rows lie from the old ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +16,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RefreshReport:
-    """What a refresh did or, as a dry run, would do. Printed, it is a table.
+    """What a refresh did or, as a dry run, would do. Prints as a table.
 
     Attributes
     ----------
     dry_run : bool
         Whether nothing was done.
     added, changed, reread : tuple of str
-        The files that are read: those that are new, those of another version than was read before, and
-        those whose statistics were lost, or folded together with those of a file that changed or went.
+        The files that are read: new ones, those whose version has changed, and unchanged ones whose
+        statistics are no longer there. The latter were lost, folded together with those of a file that
+        has changed or is gone, or their labels have changed type.
     reused, dropped : tuple of str
         The files whose statistics are kept, and those that are gone.
+    skipped : dict of str to str
+        With ``on_error="skip"``, the files that could not be read, and why. The next refresh tries again.
+        Until then the statistics of a file's former version count, and it is also among `reused`, unless
+        they had been folded with those of other files.
     rows, rows_held : int
         Rows read now, and rows held in all; 0 in a dry run.
     new_classes : tuple
         Labels that had not been seen before.
     drift : tuple of ClassDrift
-        For each class that is not new, how far the rows read now lie from those held before.
+        For each class that is not new, how far the rows of the added and changed files lie from the rows
+        held before.
     feature_names : tuple of str
         The features, in the order of ``ClassDrift.shift``.
     """
@@ -43,6 +49,7 @@ class RefreshReport:
     reread: tuple[str, ...]
     reused: tuple[str, ...]
     dropped: tuple[str, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)
     rows: int = 0
     rows_held: int = 0
     new_classes: tuple[Any, ...] = ()
@@ -51,11 +58,11 @@ class RefreshReport:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """All the files that are read."""
+        """All the files that are read, in order of path."""
         return tuple(sorted((*self.added, *self.changed, *self.reread)))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row for each class that is not new: the largest shift of a mean, and the rest of its drift."""
+        """One row for each class that is not new, with its largest shift and the feature of that."""
         import pandas as pd
 
         rows = [self._row(drift) for drift in self.drift]
@@ -76,7 +83,7 @@ class RefreshReport:
         )
 
     def __str__(self) -> str:
-        lines = [self._files()]
+        lines = [self._files(), *(f"skipped {path}: {reason}" for path, reason in self.skipped.items())]
         if not self.dry_run:
             lines.append(f"{self.rows:,} rows read, {self.rows_held:,} held")
         if self.new_classes:

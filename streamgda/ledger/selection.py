@@ -1,11 +1,11 @@
-"""Which entries are meant: by path, by partition or by time."""
+"""Choose entries by path, by partition or by time."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,9 +13,12 @@ import pyarrow.parquet as pq
 
 from streamgda.ledger.manifest import FileRecord, Manifest
 
+FileFilter: TypeAlias = "str | pc.Expression | Sequence[Any] | None"
+"""A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""
+
 
 def to_table(manifest: Manifest) -> pa.Table:
-    """The holdings as a table, with a column for each partition key."""
+    """The records as a table, with a column for each partition key."""
     table = manifest.to_arrow()
     keys = [manifest.records[path].partition_keys for path in sorted(manifest.records)]
     for name in dict.fromkeys(name for partition in keys for name in partition):
@@ -25,21 +28,33 @@ def to_table(manifest: Manifest) -> pa.Table:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Values of a partition key: whole numbers, or, where that is not all of them, strings."""
+    """Values of a partition key: whole numbers or, unless all of them are, strings."""
     if any(isinstance(value, str) for value in values):
         values = [None if value is None else str(value) for value in values]
     return pa.array(values)
 
 
 def select(
-    manifest: Manifest, where: Any = None, since: datetime | None = None, before: datetime | None = None
+    manifest: Manifest,
+    where: FileFilter = None,
+    since: datetime | None = None,
+    before: datetime | None = None,
 ) -> dict[str, list[FileRecord]]:
-    """The entries of the files that are meant, with their holdings.
+    """The entries of the chosen files, with their records.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        What to choose from.
+    where : str, pyarrow expression or list of tuples, optional
+        A pattern for paths, or a filter over the columns of `to_table`.
+    since, before : datetime, optional
+        Only files modified at or after, and before this time.
 
     Raises
     ------
     ValueError
-        If only some of the files are meant that an entry holds, or a filter cannot be evaluated.
+        If an entry holds chosen files and others, or a filter cannot be evaluated.
     """
     meant = set(_paths(manifest, where))
     if since is not None:
@@ -60,7 +75,7 @@ def select(
     return chosen
 
 
-def _paths(manifest: Manifest, where: Any) -> list[str]:
+def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
     if where is None:
         return list(manifest.records)
     if isinstance(where, str):
@@ -76,14 +91,17 @@ def _paths(manifest: Manifest, where: Any) -> list[str]:
 
 
 def ages(entries: Mapping[str, list[FileRecord]]) -> Iterator[timedelta]:
-    """How much older each entry is than the newest.
+    """How much older each entry is than the newest; 0 for one that is dated in the future.
+
+    The age of such a file is not known. It must not make all the others seem old.
 
     Raises
     ------
     ValueError
         If an entry holds files of different age, or the time of a file is not known.
     """
-    times = {entry: {_modified(record) for record in records} for entry, records in entries.items()}
+    now = _nanoseconds(datetime.now(tz=UTC))
+    times = {entry: {min(_modified(record), now) for record in held} for entry, held in entries.items()}
     newest = max(time for times_of_entry in times.values() for time in times_of_entry)
     for entry, times_of_entry in times.items():
         if len(times_of_entry) > 1:
