@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,9 +27,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
-
-if TYPE_CHECKING:
-    from streamgda.storage.filesystems import AnyFileSystem, Path
+from streamgda.storage.paths import AnyFileSystem, Path
 
 _first_batch = Lock()  # held while a model learns its first rows
 

@@ -9,7 +9,7 @@ from typing import Any
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.statistics.saved import state_of
 from streamgda.storage import tables
-from streamgda.storage.filesystems import AnyFileSystem, Path
+from streamgda.storage.paths import AnyFileSystem, Path
 
 
 def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:

@@ -24,16 +24,24 @@ From the bottom up:
     The manifest, and the record of each file in it.
 `entries`
     Read and write entries, and the cached total.
+`read_ahead`
+    Fetch entries ahead of their use.
 `drift`
     How far new rows lie from old ones, class by class.
 `report`
     What a refresh did.
+`folder`
+    The folder: its lock, its commit, and what is deleted.
 `plan`
     Which files to read, which entries to reuse.
 `reading`
     Read files and write their entries, on any scheduler.
+`merging`
+    Merge entries, few at a time in memory.
 `selection`
     Choose entries by path, partition or time.
+`comparison`
+    Compare the new rows of a refresh with those held before.
 `ledger`
     `StatisticsLedger`, which uses all of these.
 """

@@ -12,8 +12,9 @@ import pyarrow.fs as pafs
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.entries import EntryFolder, MergedCache
 from streamgda.ledger.manifest import Manifest
-from streamgda.ledger.names import ENTRIES, LOCK, MANIFEST, TOTAL, foreign_names, is_unfinished
+from streamgda.ledger.names import ENTRIES, MANIFEST, TOTAL, foreign_names, is_unfinished
 from streamgda.storage.filesystems import is_local, reaching
+from streamgda.storage.locks import locked
 from streamgda.storage.versions import Version, children
 
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: what is older was left by a crash
@@ -78,20 +79,10 @@ class LedgerFolder:
         RuntimeError
             If another process holds the lock.
         """
-        from filelock import FileLock, Timeout
-
         self.check_no_foreign()
         self.entries.create()
-        if not is_local(self.filesystem):
-            yield
-            return
-        try:
-            lock = FileLock(f"{self.path}/{LOCK}").acquire(timeout=0)
-        except Timeout as error:
-            raise RuntimeError(
-                f"another process is refreshing the ledger {self.path}; try again when it has ended"
-            ) from error
-        with lock:
+        busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
+        with locked(self.filesystem, self.path, busy):
             yield
 
     def tidy(self, before: Manifest, now: Manifest, there: Mapping[str, Version]) -> None:

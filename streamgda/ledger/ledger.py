@@ -24,7 +24,8 @@ from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
-from streamgda.storage.filesystems import AnyFileSystem, Path, resolve, unwrapped
+from streamgda.storage.filesystems import resolve, unwrapped
+from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.versions import Version
 
 

@@ -11,6 +11,7 @@ import pyarrow.fs as pafs
 from streamgda.sources.base import InputFile
 from streamgda.storage.atomic import finished_name
 from streamgda.storage.digests import digest
+from streamgda.storage.locks import LOCK
 from streamgda.storage.versions import children
 
 MANIFEST = "manifest.parquet"
@@ -18,8 +19,6 @@ MANIFEST = "manifest.parquet"
 TOTAL = "total.parquet"
 
 ENTRIES = "entries"
-
-LOCK = ".lock"
 
 _ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from streamgda.ledger.manifest import FileRecord, Manifest
 
-FileFilter: TypeAlias = "str | pc.Expression | Sequence[Any] | None"
+FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 """A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""
 
 

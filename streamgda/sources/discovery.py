@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from streamgda.storage.filesystems import Path, resolve
+from streamgda.storage.filesystems import resolve
+from streamgda.storage.paths import Path
 from streamgda.storage.versions import listing
 
 _SUFFIXES = (".parquet", ".parq", ".pq")

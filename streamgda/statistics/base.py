@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,9 +28,7 @@ from streamgda.statistics.validation import (
     check_feature_names,
     check_same_names,
 )
-
-if TYPE_CHECKING:
-    from streamgda.storage.filesystems import AnyFileSystem, Path
+from streamgda.storage.paths import AnyFileSystem, Path
 
 
 class Statistics(ABC):

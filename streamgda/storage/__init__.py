@@ -2,12 +2,16 @@
 
 Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 
+`paths`
+    The types of what users pass.
 `filesystems`
     Which filesystem, pyarrow's or fsspec's, a path or URL is on.
 `versions`
     Which files are in a folder, and in which version.
 `atomic`
     Write a file wholly or not at all.
+`locks`, `places`
+    Let one process at a time write to a folder; tell whether two paths are of one place.
 `digests`
     Plain values as JSON, and as hashes.
 `columns`

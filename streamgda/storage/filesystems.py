@@ -6,20 +6,15 @@ import os
 import pathlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.storage.paths import AnyFileSystem, Path
+
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
-
-    AnyFileSystem: TypeAlias = pafs.FileSystem | AbstractFileSystem
-else:
-    AnyFileSystem = Any  # annotations resolve without loading fsspec
-
-Path = str | PathLike[str]
 
 
 def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.FileSystem, str]:

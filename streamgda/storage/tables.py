@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from streamgda.storage.atomic import replacing
 from streamgda.storage.columns import Columns, to_arrow
 from streamgda.storage.digests import to_json
-from streamgda.storage.filesystems import AnyFileSystem, Path, one_line, reaching, resolve
+from streamgda.storage.filesystems import one_line, reaching, resolve
+from streamgda.storage.paths import AnyFileSystem, Path
 
 FORMAT_VERSION = 1
 
