@@ -1,5 +1,7 @@
 """ClassStatistics as its users meet it: exchange with sums, what it refuses, how it prints."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -378,3 +380,35 @@ def test_weights_that_are_too_large_are_named_and_not_the_features(weight, fourt
     for values in (X * 1e200, X.astype(np.int8)):
         with pytest.raises(ValueError, match=f"the {'features' if values.max() > 9 else 'weights'} are"):
             ClassStatistics(fourth_moments=fourth).update(values, Y, np.full(5, 1e308))
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def most_memory(function, *arguments):
+    """The most bytes that a call allocates at a time, beside those that there were."""
+    tracemalloc.start()
+    try:
+        function(*arguments)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fourth", "shape"),
+    [
+        ("full", False, (2_000, 20)),
+        ("full", True, (2_000, 20)),
+        ("tied", False, (100_000, 20)),
+        ("diag", False, (100_000, 20)),
+    ],
+)
+def test_merging_takes_little_memory_beside_the_two_states(kind, fourth, shape):
+    rows = np.random.default_rng(0).normal(size=shape)
+    labels = np.arange(len(rows))
+    state = ClassStatistics(kind, fourth_moments=fourth).update(rows, labels)
+    assert most_memory(state.merge, state.copy()) < 0.7 * state.nbytes
+    few = ClassStatistics(kind, fourth_moments=fourth).update(rows[::7], labels[::7])
+    assert most_memory(state.merge, few) < 0.7 * state.nbytes
+    assert most_memory(few.merge, state) < 1.7 * state.nbytes

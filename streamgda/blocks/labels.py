@@ -185,7 +185,7 @@ def drop_unused(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
 
 
 def union(ours: Labels, theirs: Labels) -> Labels:
-    """The sorted union of two label sets.
+    """The sorted union of two sorted label sets; no copy where the first contains the second.
 
     Raises
     ------
@@ -193,13 +193,18 @@ def union(ours: Labels, theirs: Labels) -> Labels:
         If the two are of different kinds.
     """
     if not len(ours) or not len(theirs):
-        return theirs.copy() if not len(ours) else ours.copy()
+        return ours if len(ours) else theirs
     if kind_of(ours) != kind_of(theirs):
         raise ValueError(
             f"labels of different kinds cannot be one set of classes: {kind_of(ours)} "
             f"(such as {ours[0].item()!r}) and {kind_of(theirs)} (such as {theirs[0].item()!r})"
         )
-    return np.union1d(ours, theirs)
+    places = np.searchsorted(ours, theirs)
+    is_new = ours.take(places, mode="clip") != theirs
+    if not is_new.any():
+        return ours
+    wide = ours.astype(np.promote_types(ours.dtype, theirs.dtype), copy=False)
+    return np.insert(wide, places[is_new], theirs[is_new])
 
 
 def position_of(label: Any, classes: Labels) -> int:

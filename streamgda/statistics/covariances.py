@@ -17,8 +17,11 @@ CovarianceType = Literal["full", "tied", "diag"]
 Array = NDArray[np.float64]
 Bounds = NDArray[np.intp]
 Indices = NDArray[np.intp]
+Rows = Indices | slice
 Pairs = tuple[Indices, Indices]
 N = TypeVar("N", bound=np.generic)
+
+SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a call for each
 
 _ROUNDING = 1e-8
 
@@ -116,11 +119,11 @@ class CovarianceKind(ABC):
             return np.atleast_1d(weights.sum() - ddof * len(weights))
         return np.expand_dims(weights - ddof, tuple(range(1, len(self.shape(1, 1)))))
 
-    def take(self, scatter: Array, classes: Indices) -> Array:
+    def take(self, scatter: Array, classes: Rows) -> Array:
         """The scatter of some classes; the whole where they share it."""
         return scatter if self.is_pooled else scatter[classes]
 
-    def put(self, scatter: Array, classes: Indices, part: Array) -> None:
+    def put(self, scatter: Array, classes: Rows, part: Array) -> None:
         """Write the scatter of some classes back."""
         scatter[... if self.is_pooled else classes] = part
 
@@ -215,7 +218,10 @@ class Diagonal(CovarianceKind):
         return np.arange(n_features), np.arange(n_features)
 
     def products(self, rows: Array, bounds: Bounds) -> Array:
-        scatter = self.zeros(len(bounds) - 1, len(rows))
+        n_classes = len(bounds) - 1
+        if rows.shape[1] < SHORT_CLASS * n_classes:
+            return np.ascontiguousarray(np.add.reduceat(rows * rows, bounds[:-1], axis=1).T)
+        scatter = self.zeros(n_classes, len(rows))
         for k, (start, stop) in enumerate(pairwise(bounds)):
             of_class = rows[:, start:stop]
             np.einsum("ij,ij->i", of_class, of_class, out=scatter[k])

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.covariances import SHORT_CLASS, Array, CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import Integers
 from streamgda.statistics.exact.slices import Slices
 
 Terms = dict[int, Integers]
-
-_SHORT_CLASS = 32  # rows; below, one reduction over all classes is quicker than a product for each
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Segments:
 
     def sums(self, values: Array) -> Integers:
         """The sums over the rows of each class: (m, n) to (n_segments, m)."""
-        if values.shape[1] < _SHORT_CLASS * len(self.starts):
+        if values.shape[1] < SHORT_CLASS * len(self.starts):
             totals = np.add.reduceat(values, self.starts, axis=1).T
         else:
             ones = np.ones(values.shape[1])

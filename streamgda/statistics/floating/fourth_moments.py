@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from streamgda.statistics.covariances import Array, Bounds, Indices
+from streamgda.statistics.covariances import Array, Bounds, Rows
 
 _ROUNDING = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a shift works on
@@ -63,11 +63,11 @@ class FourthMoments:
         """Moments that share nothing with these."""
         return FourthMoments(self.third.copy(), self.fourth.copy())
 
-    def take(self, classes: Indices) -> FourthMoments:
+    def take(self, classes: Rows) -> FourthMoments:
         """The moments of some classes."""
         return FourthMoments(self.third[classes], self.fourth[classes])
 
-    def put(self, classes: Indices, part: FourthMoments) -> None:
+    def put(self, classes: Rows, part: FourthMoments) -> None:
         """Write the moments of some classes back."""
         self.third[classes] = part.third
         self.fourth[classes] = part.fourth
@@ -141,6 +141,11 @@ class FourthMoments:
         """The root of each feature's own fourth moment: (K, d)."""
         roots: Array = np.sqrt(np.einsum("kii->ki", self.fourth))
         return roots
+
+    @property
+    def largest(self) -> float:
+        """The largest fourth moment."""
+        return float(np.einsum("kii->ki", self.fourth).max(initial=0.0))
 
     def are_finite(self) -> bool:
         """Whether no fourth power exceeded float64."""

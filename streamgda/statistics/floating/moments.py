@@ -11,17 +11,18 @@ times the deviation; and a mean does not stand still after 10^16 rows have gone 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.labelled import Counts
 
+_ELEMENTS_IN_CACHE = 1 << 16  # of each array that a merge works on
 _ROUNDING = 1e-8
 _WEIGHT_ROUNDING = 1e-13
 
@@ -116,7 +117,7 @@ class Moments:
             fourth=self.fourth and self.fourth.copy(),
         )
 
-    def take(self, classes: Indices) -> Self:
+    def take(self, classes: Rows) -> Self:
         """The moments of some classes."""
         return replace(
             self,
@@ -127,7 +128,7 @@ class Moments:
             fourth=self.fourth and self.fourth.take(classes),
         )
 
-    def put(self, classes: Indices, part: Moments) -> None:
+    def put(self, classes: Rows, part: Moments) -> None:
         """Write the moments of some classes back."""
         self.weights[classes] = part.weights
         self.means[classes] = part.means
@@ -160,8 +161,11 @@ class Moments:
 
     def total(self) -> Self:
         """The moments of the rows of all classes, as those of one class."""
-        of_class = [self.take(np.array([k])) for k in range(len(self.weights))]
-        return reduce(type(self)._plus, of_class).copy()
+        first = np.array([0])
+        total = self.take(first).copy()
+        for k in range(1, len(self.weights)):
+            total.merge(self.take(slice(k, k + 1)), first)
+        return total
 
     # ------------------------------------------------------------------ weights
 
@@ -183,41 +187,71 @@ class Moments:
     def merge(self, other: Moments, places: Indices) -> None:
         """Add to the classes at these places, in place: wholly, or, where it raises, not at all.
 
+        The same bits whichever of the two comes first.
+
         Raises
         ------
         ValueError
             If a weight, or a power of the features, would exceed float64.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            merged = self.take(places)._plus(other)
-        if not np.isfinite(merged.weights).all():
+            if not self._is_far_from_overflow(other):
+                self._check_sum(other, places)
+        self._add(other, places)
+
+    def _is_far_from_overflow(self, other: Moments) -> bool:
+        """Whether no sum can exceed float64, however the two fit together: a quick bound."""
+        weight = float(self.weights.sum()) + float(other.weights.sum())
+        gap = 2.0 * (float(np.vdot(self.means, self.means)) + float(np.vdot(other.means, other.means)))
+        scatter = float(self.diagonal.max(initial=0.0)) + float(other.diagonal.max(initial=0.0))
+        bound = 64.0 * (scatter + weight * gap)
+        if self.fourth and other.fourth:
+            bound = 64.0 * (self.fourth.largest + other.fourth.largest + gap * bound)
+        return math.isfinite(bound)
+
+    def _check_sum(self, other: Moments, places: Indices) -> None:
+        if not np.isfinite(self.weights[places] + other.weights).all():
             raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-        if not merged.are_finite():
+        total = self.take(places).copy()
+        total._add(other, np.arange(len(places)))
+        if not total.are_finite():
             powers = "fourth powers" if self.has_fourth else "squares"
             raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")
-        self.put(places, merged)
 
-    def _plus(self, other: Moments) -> Self:
-        """The moments of both sets of rows, for the same classes in the same order.
+    def _add(self, other: Moments, places: Indices) -> None:
+        """Add in place: a few classes at a time, so that the intermediate arrays are small."""
+        spread = np.empty_like(other.means)
+        of_class = self.scatter.size // max(1, len(self.weights))
+        step = max(1, _ELEMENTS_IN_CACHE // max(1, of_class, self.n_features))
+        for start in range(0, len(places), step):
+            some = slice(start, start + step)
+            spread[some] = self._add_few(other.take(some), _as_slice(places[some]))
+        if self.kind.is_pooled:
+            self.scatter += other.scatter
+            self.scatter += self.kind.outer(spread)
 
-        The same bits whichever of the two comes first.
-        """
-        weights = self.weights + other.weights
-        our_share = (self.weights / weights)[:, None]
+    def _add_few(self, other: Moments, places: Rows) -> Array:
+        """Add all but a pooled scatter; return the vectors whose outer products come to the scatter."""
+        ours = self.take(places)
+        weights = ours.weights + other.weights
+        our_share = (ours.weights / weights)[:, None]
         their_share = (other.weights / weights)[:, None]
-        anchor = _heavier_mean(self, other)
-        shift = our_share * ((self.means - anchor) + self.tails)
+        anchor = _heavier_mean(ours, other)
+        shift = our_share * ((ours.means - anchor) + ours.tails)
         shift += their_share * ((other.means - anchor) + other.tails)
-        means, tails = _two_sum(anchor, shift)
-        gap = (other.means - self.means) + (other.tails - self.tails)
+        gap = (other.means - ours.means) + (other.tails - ours.tails)
         spread = gap * np.sqrt(our_share * their_share * weights[:, None])
-        scatter = self.scatter + other.scatter
-        scatter += self.kind.outer(spread)
-        fourth = None
-        if self.fourth and other.fourth:
-            fourth = self.fourth.shifted(-their_share * gap, self.weights, self.scatter)
+        if self.fourth and ours.fourth and other.fourth:
+            fourth = ours.fourth.shifted(-their_share * gap, ours.weights, ours.scatter)
             fourth += other.fourth.shifted(our_share * gap, other.weights, other.scatter)
-        return replace(self, weights=weights, means=means, tails=tails, scatter=scatter, fourth=fourth)
+            self.fourth.put(places, fourth)
+        self.weights[places] = weights
+        self.means[places], self.tails[places] = _two_sum(anchor, shift)
+        if not self.kind.is_pooled:
+            scatter = ours.scatter + other.scatter
+            scatter += self.kind.outer(spread)
+            self.scatter[places] = scatter
+        return spread
 
     def subtract(self, part: Moments, counts: Counts) -> Self:
         """The moments of the classes that keep rows, without the part: the merge, solved for one side.
@@ -297,6 +331,12 @@ class Moments:
         offsets = (self.means - anchor) + self.tails
         shift = self.weights / self.weights.sum() @ offsets
         return anchor + shift, self.weights @ (offsets - shift) ** 2
+
+
+def _as_slice(places: Indices) -> Rows:
+    """The same places, as a slice if they are neighbours: what it takes is not copied."""
+    start, stop = int(places[0]), int(places[-1]) + 1
+    return slice(start, stop) if stop - start == len(places) else places
 
 
 def _heavier_mean(ours: Moments, theirs: Moments) -> Array:

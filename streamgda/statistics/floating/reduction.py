@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from streamgda.blocks.block import Block
-from streamgda.statistics.covariances import Array, Bounds, CovarianceKind
+from streamgda.statistics.covariances import SHORT_CLASS, Array, Bounds, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.gather import Workspace, gather
 
-_SHORT_CLASS = 32  # rows
 _NEGLIGIBLE_TAIL = 1e-9  # of the deviation of a row
 
 
@@ -69,7 +68,7 @@ def _centre(
     far below the deviation of a row, as in a constant feature or at a huge offset. With equal weights, what
     is neglected of n rows is below n × 10⁻¹⁸ of the scatter.
     """
-    if len(weights) < _SHORT_CLASS * len(totals):
+    if len(weights) < SHORT_CLASS * len(totals):
         return _centre_short(rows, weights, totals, bounds)
     means = np.empty((len(totals), len(rows)))
     tails = np.empty_like(means)
@@ -86,13 +85,14 @@ def _centre(
 
 def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) -> tuple[Array, Array]:
     """Centre all classes at once: quicker for classes of few rows than a call for each."""
-    counts = np.diff(bounds)
+    counts, is_weighted = np.diff(bounds), (weights != 1).any()
 
     def mean() -> Array:
-        return np.add.reduceat(rows * weights, bounds[:-1], axis=1) / totals
+        weighted = rows * weights if is_weighted else rows
+        return np.add.reduceat(weighted, bounds[:-1], axis=1) / totals
 
     means = mean()
     rows -= np.repeat(means, counts, axis=1)
     tails = mean()
     rows -= np.repeat(tails, counts, axis=1)
-    return means.T, tails.T
+    return np.ascontiguousarray(means.T), np.ascontiguousarray(tails.T)
