@@ -123,6 +123,15 @@ def anchors_of(document):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_changelog_keeps_its_form():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    for version in text.split("\n## ")[1:]:
+        kinds = re.findall(r"^### (\w+)$", version, re.MULTILINE)
+        assert kinds == [kind for kind in ("Added", "Changed", "Removed", "Fixed") if kind in kinds]
+    entries = re.findall(r"^- .*", text, re.MULTILINE)
+    assert len(set(entries)) == len(entries)
+
+
 def test_the_speeds_of_the_readme_are_those_measured():
     section = (ROOT / "README.md").read_text().split("## How fast it is")[1].split("\n## ")[0]
     seconds = re.findall(r"(?<=\| )[\d.]+(?= \|)", section)
