@@ -1,87 +1,263 @@
-"""Find the files that a path, a folder, a glob or a URL stands for, on any pyarrow filesystem."""
+"""Find the files that a path, a folder, a pattern, a list or a URL stands for, on any filesystem.
+
+- A path of a file stands for that file, whatever its name.
+- A folder stands for the Parquet files in it, at any depth, except hidden ones. Files and folders are hidden
+  whose names begin with "." or "_": writers use them for their own ends.
+- A pattern stands for the files that match it, and for the Parquet files in folders that match it, except
+  hidden ones. A pattern that begins a name so, as "_old*.parquet", finds them.
+- A list stands for the files of its entries.
+
+Symbolic links are followed. In a folder or pattern, a file to which several paths lead is found once; in
+a list, that is an error.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
-from typing import Any
 
 import pyarrow.fs as pafs
 
-from streamgda.storage.filesystems import resolve
+from streamgda.sources.table_formats import check_no_table_format, marks_above
+from streamgda.storage.filesystems import AnyFileSystem, resolve
 from streamgda.storage.paths import Path
+from streamgda.storage.places import Place, local_path, moved
 from streamgda.storage.versions import listing
 
 _SUFFIXES = (".parquet", ".parq", ".pq")
 
 _HIDDEN = (".", "_")
 
-_GLOB_SIGNS = "*?["
+_WILDCARD = re.compile(r"[*?[]")
 
 
-def find_files(path: Path | Sequence[Path], filesystem: Any = None) -> tuple[pafs.FileSystem, list[str], str]:
-    """The filesystem, the files in order, and the folder whose partitions they are in.
+@dataclass(frozen=True)
+class FoundFiles:
+    """The files of a dataset as they are now, in order, and the locations that they were found in."""
+
+    filesystem: pafs.FileSystem
+    paths: list[str]
+    locations: tuple[Location, ...]
+
+    @property
+    def folder(self) -> str:
+        """The folder that was given, whose partitions the files are in; "" for anything else."""
+        location, *others = self.locations
+        return location.path if isinstance(location, Folder) and not others else ""
+
+    def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
+        """Whether a Parquet file that is written to a path would be found from then on."""
+        place = Place.of(filesystem, path)
+        return any(location.includes(self.filesystem, place) for location in self.locations)
+
+
+def find_files(path: Path | Sequence[Path], filesystem: AnyFileSystem | None = None) -> FoundFiles:
+    """Find the files that a path, a URL or a list of them stands for.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or folder, or nothing Parquet is in it.
+        If there is no such file or folder, or no Parquet file is in it.
+    ValueError
+        If a list holds a file twice, or files of several filesystems, or files lie in a folder of a table
+        format such as Delta's.
     """
-    if not isinstance(path, str | PathLike):
-        if not isinstance(path, Sequence):
-            raise TypeError(f"path must be a path, a URL or a list of them; got {type(path).__name__}")
-        return _find_several(path, filesystem)
-    where, name = resolve(path, filesystem)
-    info = where.get_file_info(name)
-    if info.type == pafs.FileType.File:
-        return where, [name], ""
-    if info.type == pafs.FileType.Directory:
-        return where, _in_folder(where, name), name
-    if any(sign in name for sign in _GLOB_SIGNS):
-        return where, _matching(where, name), ""
-    raise FileNotFoundError(f"there is no file or folder {os.fspath(path)}")
-
-
-def _find_several(paths: Sequence[Path], filesystem: Any) -> tuple[pafs.FileSystem, list[str], str]:
-    found = [find_files(path, filesystem) for path in paths]
+    if isinstance(path, str | PathLike):
+        return _find(path, filesystem)
+    if not isinstance(path, Sequence):
+        raise TypeError(f"path must be a path, a URL or a list of them; got {type(path).__name__}")
+    found = [_find(entry, filesystem) for entry in path]
     if not found:
         raise FileNotFoundError("the list of Parquet files is empty")
-    where = found[0][0]
-    if any(other != where for other, _, _ in found):
+    if any(other.filesystem != found[0].filesystem for other in found):
         raise ValueError("the files of a dataset must all be on one filesystem")
-    return where, [file for _, files, _ in found for file in files], ""
-
-
-def _in_folder(where: pafs.FileSystem, folder: str) -> list[str]:
-    files = sorted(file for file in listing(where, folder) if lists(folder, file))
-    if not files:
-        raise FileNotFoundError(
-            f"folder {folder} holds no file named {', '.join('*' + s for s in _SUFFIXES)}"
-        )
-    return files
-
-
-def lists(folder: str, file: str) -> bool:
-    """Whether a file would be found in a folder, however deep in it: a Parquet file that is not hidden."""
-    inside = file.startswith(f"{folder.rstrip('/')}/")
-    return inside and file.endswith(_SUFFIXES) and not _is_hidden(file, folder)
-
-
-def _is_hidden(file: str, folder: str) -> bool:
-    """Whether the file, or a folder on the way to it, is one that writers use for their own ends."""
-    inside = file[len(folder) :].strip("/").split("/")
-    return any(part.startswith(_HIDDEN) and "=" not in part for part in inside)
-
-
-def _matching(where: pafs.FileSystem, pattern: str) -> list[str]:
-    from fsspec.implementations.arrow import ArrowFSWrapper
-
-    files = sorted(
-        name
-        for name in ArrowFSWrapper(where).glob(pattern)
-        if where.get_file_info(name).type == pafs.FileType.File
+    paths = [path for entry in found for path in entry.paths]
+    _check_listed_once(found[0].filesystem, paths)
+    return FoundFiles(
+        found[0].filesystem, paths, tuple(location for entry in found for location in entry.locations)
     )
-    if not files:
-        raise FileNotFoundError(f"no file matches {pattern}")
-    return files
+
+
+def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
+    filesystem, name = resolve(path, filesystem)
+    location = _location(filesystem, name)
+    if location is None:
+        raise FileNotFoundError(f"there is no file or folder {os.fspath(path)}")
+    return FoundFiles(filesystem, location.files(filesystem), (location,))
+
+
+def _location(filesystem: pafs.FileSystem, name: str) -> Location | None:
+    info = filesystem.get_file_info(name)
+    if info.type == pafs.FileType.File:
+        return File(name)
+    if info.type == pafs.FileType.Directory:
+        return Folder(name)
+    return Pattern(name) if _WILDCARD.search(name) else None
+
+
+def _check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+    seen: dict[Place, str] = {}
+    for path in paths:
+        place = Place.of(filesystem, path)
+        if place in seen:
+            other = "" if seen[place] == path else f", as {seen[place]} too"
+            raise ValueError(
+                f"{path} is listed more than once{other}; its rows would count twice, so list it once"
+            )
+        seen[place] = path
+
+
+# ---------------------------------------------------------------------- locations
+
+
+class Location(ABC):
+    """Where files are found: a file, a folder or a pattern."""
+
+    @property
+    @abstractmethod
+    def root(self) -> str:
+        """The folder that all the files are in."""
+
+    @abstractmethod
+    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+        """The files that are there now, in order."""
+
+    @abstractmethod
+    def matches(self, path: str) -> bool:
+        """Whether a file with this path, which is below `root`, is one of the files."""
+
+    def includes(self, filesystem: pafs.FileSystem, place: Place) -> bool:
+        """Whether a file at a place would be one of the files."""
+        root = Place.of(filesystem, self.root)
+        return place.is_within(root) and self.matches(moved(place.path, root.path, self.root))
+
+
+@dataclass(frozen=True)
+class File(Location):
+    """A file."""
+
+    path: str
+
+    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+        """The file itself."""
+        return [self.path]
+
+    @property
+    def root(self) -> str:
+        """The folder that it is in."""
+        return self.path.rpartition("/")[0]
+
+    def matches(self, path: str) -> bool:
+        """Whether it is this one."""
+        return path == self.path
+
+
+@dataclass(frozen=True)
+class Folder(Location):
+    """A folder, and what is below it."""
+
+    path: str
+
+    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+        """The Parquet files at any depth that are not hidden."""
+        listed = listing(filesystem, self.path)
+        files = sorted(file for file in listed if self.matches(file))
+        if not files:
+            raise FileNotFoundError(
+                f"folder {self.path} holds no file named {', '.join('*' + s for s in _SUFFIXES)}"
+            )
+        check_no_table_format([*listed, *marks_above(filesystem, self.path)], files)
+        return files
+
+    @property
+    def root(self) -> str:
+        """The folder."""
+        return self.path
+
+    def matches(self, path: str) -> bool:
+        """Whether it is named as Parquet, and not hidden in the folder."""
+        return path.endswith(_SUFFIXES) and not _is_hidden(moved(path, self.path, ""))
+
+
+@dataclass(frozen=True)
+class Pattern(Location):
+    """A pattern: *, ? and [...] match within the name of a file or folder, ** any number of folders."""
+
+    pattern: str
+
+    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+        """The files that match, and the Parquet files in folders that match."""
+        listed = self._listed(filesystem)
+        matching = sorted(path for path, is_file in listed.items() if is_file and self.matches(path))
+        files = self._each_once(filesystem, matching)
+        if not files:
+            raise FileNotFoundError(
+                f"no file matches {self.pattern}; names that begin with '.' or '_' match only a pattern that "
+                "begins so"
+            )
+        check_no_table_format([*listed, *marks_above(filesystem, self.root)], files)
+        return files
+
+    def matches(self, path: str) -> bool:
+        """Whether it matches, or is named as Parquet and in a folder that matches, and is not hidden."""
+        if _is_hidden(moved(path, self.root, ""), self._spelled_out):
+            return False
+        parents = [path[: found.start()] for found in re.finditer("/", path)]
+        return bool(self._regex.match(path)) or (
+            path.endswith(_SUFFIXES) and any(self._regex.match(parent) for parent in parents if parent)
+        )
+
+    @cached_property
+    def root(self) -> str:
+        """The folder above the first wildcard."""
+        folder, slash, _ = _WILDCARD.split(self.pattern)[0].rpartition("/")
+        return folder or slash
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        from fsspec.utils import glob_translate
+
+        return re.compile(glob_translate(self.pattern.rstrip("/")))
+
+    @cached_property
+    def _spelled_out(self) -> str:
+        """With which of the characters of hidden names a part of the pattern begins."""
+        return "".join(part[:1] for part in moved(self.pattern, self.root, "").split("/"))
+
+    def _listed(self, filesystem: pafs.FileSystem) -> dict[str, bool]:
+        """All that is as deep as the pattern goes or in folders that match, and whether it is a file."""
+        if "**" in self.pattern:
+            return dict.fromkeys(listing(filesystem, self.root), True)
+        from fsspec.implementations.arrow import ArrowFSWrapper
+
+        depth = moved(self.pattern.rstrip("/"), self.root, "").count("/") + 1
+        place = local_path(filesystem, self.root)  # where fsspec does not tell what a link leads to
+        there, root = (filesystem, self.root) if place is None else (pafs.LocalFileSystem(), place)
+        found = ArrowFSWrapper(there).find(root, maxdepth=depth, withdirs=True, detail=True)
+        types = {moved(path, root, self.root): info["type"] for path, info in found.items()}
+        listed = {path: kind == "file" for path, kind in types.items()}
+        for path, kind in types.items():
+            if kind == "directory" and self._regex.match(path):
+                listed |= dict.fromkeys(listing(filesystem, path), True)
+        return listed
+
+    def _each_once(self, filesystem: pafs.FileSystem, files: Iterable[str]) -> list[str]:
+        """Of the paths that lead to one file, the one without a link in it, or else the first."""
+        root = Place.of(filesystem, self.root)
+        chosen: dict[Place, str] = {}
+        for file in files:
+            place = Place.of(filesystem, file)
+            if place not in chosen or place.path == moved(file, self.root, root.path):
+                chosen[place] = file
+        return sorted(chosen.values())
+
+
+def _is_hidden(path: str, spelled_out: str = "") -> bool:
+    """Whether a part of a path is the name of a hidden file or folder; names with hive keys are not."""
+    hidden = tuple(set(_HIDDEN) - set(spelled_out))
+    return any(part.startswith(hidden) and "=" not in part for part in path.split("/"))

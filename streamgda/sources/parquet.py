@@ -19,11 +19,12 @@ import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
 from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource, group_into_tasks
-from streamgda.sources.discovery import find_files, lists
+from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.errors import decoding
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles, besides_index, check_known, label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
+from streamgda.storage.places import Place
 from streamgda.storage.versions import Version, current_version, listing
 
 _FOOTER_READERS = 16
@@ -90,36 +91,29 @@ def scan_parquet(
     >>> QuadraticDiscriminantAnalysis().fit(source).means_.ravel()
     array([1.5, 7.5])
     """
-    find = partial(_find_dataset, path, filesystem)
-    dataset, folder = find()
-    return ParquetSource(dataset, target, features, weight, filters, missing, folder, find)
+    find = partial(find_files, path, filesystem)
+    found = find()
+    return ParquetSource(_dataset(found), target, features, weight, filters, missing, found, find)
 
 
-def _find_dataset(path: Any, filesystem: Any) -> tuple[ds.FileSystemDataset, str]:
-    """The dataset of the files that are there now, and the folder that they are in."""
-    filesystem, files, base = find_files(path, filesystem)
-    with decoding(files[0]):
-        dataset = _dataset(files, filesystem, base)
-    return dataset, base
-
-
-def _dataset(files: Sequence[str], filesystem: pafs.FileSystem, base: str) -> ds.FileSystemDataset:
+def _dataset(found: FoundFiles) -> ds.FileSystemDataset:
     """The files with the hive keys of their paths, except keys that are columns of the files too.
 
     What a row says of itself counts for more than the name of a folder that the file happens to be in.
     """
-    options = ds.FileSystemFactoryOptions(partition_base_dir=base)
+    options = ds.FileSystemFactoryOptions(partition_base_dir=found.folder)
     options.partitioning_factory = ds.HivePartitioning.discover()
-    factory = ds.FileSystemDatasetFactory(filesystem, files, ds.ParquetFileFormat(), options)
-    stored, *_, keys = factory.inspect_schemas()
-    beside = pa.schema([key for key in keys if key.name not in stored.names])
-    return ds.dataset(
-        files,
-        format="parquet",
-        partitioning=ds.HivePartitioning(beside),
-        filesystem=filesystem,
-        partition_base_dir=base,
-    )
+    with decoding(found.paths[0]):
+        factory = ds.FileSystemDatasetFactory(found.filesystem, found.paths, ds.ParquetFileFormat(), options)
+        stored, *_, keys = factory.inspect_schemas()
+        beside = pa.schema([key for key in keys if key.name not in stored.names])
+        return ds.dataset(
+            found.paths,
+            format="parquet",
+            partitioning=ds.HivePartitioning(beside),
+            filesystem=found.filesystem,
+            partition_base_dir=found.folder,
+        )
 
 
 class ParquetSource(FileSource, ScorableSource):
@@ -141,10 +135,11 @@ class ParquetSource(FileSource, ScorableSource):
         weight: str | None,
         filters: Any,
         missing: Missing,
-        folder: str = "",
-        find: Callable[[], tuple[ds.FileSystemDataset, str]] | None = None,
+        found: FoundFiles | None = None,
+        find: Callable[[], FoundFiles] | None = None,
     ) -> None:
-        self._dataset, self._folder, self._find = dataset, folder, find
+        self._dataset, self._found, self._find = dataset, found, find
+        self._folder = "" if found is None else found.folder
         stored = self._stored = next(dataset.get_fragments()).physical_schema
         roles = Roles.choose(
             dataset.schema.names,
@@ -186,15 +181,15 @@ class ParquetSource(FileSource, ScorableSource):
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         roles = self._read_options.roles
-        dataset, folder = (self._dataset, self._folder) if self._find is None else self._find()
+        found = None if self._find is None else self._find()
         return type(self)(
-            dataset,
+            self._dataset if found is None else _dataset(found),
             roles.target,
             roles.features,
             roles.weight,
             self._expression,
             roles.missing,
-            folder,
+            found,
             self._find,
         )
 
@@ -231,15 +226,15 @@ class ParquetSource(FileSource, ScorableSource):
 
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
         """Whether a Parquet file written to a path would be one of the files from then on."""
-        return bool(self._folder) and filesystem == self._dataset.filesystem and lists(self._folder, path)
+        return self._found is not None and self._found.includes(filesystem, path)
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether one of the files lies in a folder, or one written there would be one from then on."""
-        inside = f"{folder.rstrip('/')}/"
-        if self.includes(filesystem, f"{inside}0.parquet"):
-            return True
-        here = filesystem == self._dataset.filesystem
-        return here and any(file.startswith(inside) for file in self._dataset.files)
+        place = Place.of(filesystem, folder)
+        folders = {file.rpartition("/")[0] for file in self._dataset.files}
+        return self.includes(filesystem, f"{folder.rstrip('/')}/0.parquet") or any(
+            Place.of(self._dataset.filesystem, other).is_within(place) for other in folders
+        )
 
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""

@@ -31,6 +31,8 @@ def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.F
     ------
     ValueError
         If the URL is of no known kind.
+    OSError
+        If the server that it names does not answer.
     """
     name = os.fspath(path)
     if filesystem is None:
@@ -60,6 +62,8 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
             filesystem, name = url_to_fs(url)
         except (ValueError, ImportError) as error:
             raise ValueError(f"{url}: {one_line(error)}") from error
+        except OSError as error:  # some connect at once
+            raise OSError(f"{url} cannot be reached: {one_line(error)}") from error
         return _wrapped(filesystem), name
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import pyarrow.fs as pafs
-from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
-from fsspec.implementations.dirfs import DirFileSystem
 
 from streamgda.storage.filesystems import fsspec_of, is_local, kind_of, unwrapped
 
@@ -49,9 +47,25 @@ class Place:
         return self.is_within(other) or other.is_within(self)
 
 
+def local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
+    """A path on a filesystem as a path of this machine, links unresolved; None, if it is not local."""
+    filesystem, path = _beneath(*unwrapped(filesystem, path))
+    return path if is_local(filesystem) else None
+
+
+def moved(path: str, folder: str, other: str) -> str:
+    """The path of what lies in a folder, where the folder is called otherwise."""
+    inside = path.removeprefix(folder).lstrip("/")
+    return f"{other.rstrip('/')}/{inside}" if other else inside
+
+
 def _beneath(filesystem: pafs.FileSystem, path: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem beneath wrappers of fsspec's, and the path there."""
-    behind = fsspec_of(filesystem)
+    if (behind := fsspec_of(filesystem)) is None:
+        return filesystem, path
+    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+    from fsspec.implementations.dirfs import DirFileSystem
+
     if isinstance(behind, DirFileSystem):
         return _beneath(pafs.PyFileSystem(pafs.FSSpecHandler(behind.fs)), behind._join(path))
     if isinstance(behind, AsyncFileSystemWrapper):

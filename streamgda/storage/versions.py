@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
 from streamgda.storage.filesystems import fsspec_of
+from streamgda.storage.local import walk_files
+from streamgda.storage.places import local_path, moved
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +50,16 @@ class Version:
 
 
 def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
-    """The files in a folder, at any depth, with their present versions; none, if there is no such folder."""
+    """The files in a folder, at any depth, with their present versions; none, if there is no such folder.
+
+    On a local disk, symbolic links are followed, and what several paths lead to is listed once.
+    """
     behind = fsspec_of(filesystem)
+    if (place := local_path(filesystem, folder)) is not None:
+        return {
+            moved(path, place, folder): _version_by_status(status, behind)
+            for path, status in walk_files(place)
+        }
     if behind is None:
         selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
         found = filesystem.get_file_info(selector)
@@ -70,12 +85,22 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
         If it is no longer there.
     """
     behind = fsspec_of(filesystem)
+    if (place := local_path(filesystem, name)) is not None:
+        try:
+            return _version_by_status(Path(place).stat(), behind)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{name} is gone") from error
     if behind is not None:
         behind.invalidate_cache(name)  # or it answers from an earlier listing
     info = filesystem.get_file_info(name)
     if info.type == pafs.FileType.NotFound:
         raise FileNotFoundError(f"{name} is gone")
     return _version(info) if behind is None else _version_by_fsspec(behind.info(name))
+
+
+def _version_by_status(status: os.stat_result, behind: AbstractFileSystem | None) -> Version:
+    """Of a local file; fsspec's times have microseconds."""
+    return Version(status.st_size, status.st_mtime_ns if behind is None else _nanoseconds(status.st_mtime))
 
 
 def _version(info: pafs.FileInfo) -> Version:
