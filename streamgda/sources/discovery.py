@@ -24,8 +24,8 @@ from os import PathLike
 import pyarrow.fs as pafs
 
 from streamgda.sources.table_formats import check_no_table_format, marks_above
-from streamgda.storage.filesystems import AnyFileSystem, resolve
-from streamgda.storage.paths import Path
+from streamgda.storage.filesystems import resolve
+from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.places import Place, local_path, moved
 from streamgda.storage.versions import listing
 
