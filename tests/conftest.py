@@ -35,7 +35,8 @@ dask.config.set(
 )
 distributed.utils.get_mp_context()  # names what distributed preloads, which the next line replaces
 multiprocessing.set_forkserver_preload(
-    ["dask.dataframe", "distributed", "duckdb", "polars", "pyarrow.dataset", "streamgda.cli.main", "zarr"]
+    ["dask.dataframe", "distributed", "duckdb", "hypothesis", "polars", "pyarrow.dataset", "pytest"]
+    + ["sklearn.discriminant_analysis", "streamgda.scoring.predict", "zarr"]
 )
 
 
