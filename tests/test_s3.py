@@ -4,6 +4,7 @@ import io
 from concurrent.futures import ThreadPoolExecutor
 
 import boto3
+import dask
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -87,7 +88,8 @@ def test_parquet_by_url(parquet, path):
 def test_parquet_by_filesystem(parquet, make):
     source = scan_parquet("rows/data", "y", features=NAMES, filters=[("day", "=", 2)], filesystem=make())
     assert accumulate(source).allclose(expected(slice(400, None)), rtol=1e-12)
-    assert accumulate(source, scheduler="processes").allclose(expected(slice(400, None)), rtol=1e-12)
+    with dask.config.set({"multiprocessing.context": "spawn"}):  # with the environment of this test
+        assert accumulate(source, scheduler="processes").allclose(expected(slice(400, None)), rtol=1e-12)
 
 
 def test_an_object_that_changes_or_vanishes_is_named(parquet):
