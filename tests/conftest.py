@@ -34,10 +34,11 @@ dask.config.set(
     {"multiprocessing.context": "forkserver", "distributed.worker.multiprocessing-method": "forkserver"}
 )
 distributed.utils.get_mp_context()  # names what distributed preloads, which the next line replaces
-multiprocessing.set_forkserver_preload(
-    ["dask.dataframe", "distributed", "duckdb", "hypothesis", "polars", "pyarrow.dataset", "pytest"]
-    + ["sklearn.discriminant_analysis", "streamgda.scoring.predict", "zarr"]
-)
+PRELOADED = """
+    dask.dataframe distributed duckdb hypothesis polars pyarrow.dataset pytest
+    sklearn.discriminant_analysis streamgda.scoring.predict zarr
+"""
+multiprocessing.set_forkserver_preload(PRELOADED.split())
 
 
 @pytest.fixture(scope="session")
