@@ -1,8 +1,8 @@
-"""How well a classifier does: sums over rows, which merge as statistics do, and the measures made of them."""
+"""Evaluate a classifier by sums over rows, which merge as statistics do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +11,8 @@ from streamgda.blocks import labels
 from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.gaussians.posteriors import posteriors_and_odds
-from streamgda.scoring.curves import N_BINS, ScoreHistogram, bins_of
-
-if TYPE_CHECKING:
-    import pandas as pd
+from streamgda.scoring.curves import N_BINS, bins_of
+from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
 
 Array = NDArray[np.float64]
 
@@ -26,17 +24,8 @@ _LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
 
 _NEGATIVE, _POSITIVE = 0, 1
 
-_PROBABILITY, _MEMBERS, _WEIGHT = 0, 1, 2
 
-_ROWS_SHOWN = 20
-
-_OF_EACH_CLASS = (
-    *("support", "precision", "recall", "f1"),
-    *("roc_auc", "roc_auc_error", "average_precision", "average_precision_error"),
-)
-
-
-class Evaluation:
+class Evaluation(Measures):
     """What a classifier made of labelled rows, summed up: made by `evaluate`, chunk by chunk, and mergeable.
 
     Its size depends on the number of classes K alone: K² + 10,270 K numbers, 82 kB for each of a few classes.
@@ -156,10 +145,10 @@ class Evaluation:
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
         n_classes, rows = len(self.classes), np.arange(len(truth))
         places = np.searchsorted(_INNER_EDGES, probabilities)
-        np.add.at(self._calibration[:, _MEMBERS], (truth, places[rows, truth]), weight)
+        np.add.at(self._calibration[:, MEMBERS], (truth, places[rows, truth]), weight)
         places += np.arange(n_classes) * (3 * _CALIBRATION_BINS)
         _add(self._calibration, places, weight[:, None] * probabilities)
-        _add(self._calibration, places + _WEIGHT * _CALIBRATION_BINS, weight)
+        _add(self._calibration, places + WEIGHT * _CALIBRATION_BINS, weight)
         probabilities[rows, truth] -= 1.0
         self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
 
@@ -170,7 +159,7 @@ class Evaluation:
             return
         old, here = self._copy(), np.searchsorted(classes, self.classes)
         self._allocate(len(classes))
-        self._scores[:, _NEGATIVE, 0] = self._calibration[:, _WEIGHT, 0] = old.weight
+        self._scores[:, _NEGATIVE, 0] = self._calibration[:, WEIGHT, 0] = old.weight
         self._confusion[np.ix_(here, here)] = old._confusion
         self._scores[here], self._calibration[here] = old._scores, old._calibration
         self.classes = classes
@@ -221,197 +210,6 @@ class Evaluation:
         ours, theirs = vars(self), vars(other)
         return all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
-    # ------------------------------------------------------------------ what comes of it
-
-    @property
-    def weight(self) -> float:
-        """The weight of all the rows: their number, where none is weighted."""
-        return float(self._confusion.sum())
-
-    @property
-    def confusion_matrix(self) -> NDArray[Any]:
-        """The rows of each class (down) that were taken for each class (across): (n_classes, n_classes).
-
-        Counts; or sums of weights, where rows had any.
-        """
-        return self._confusion.copy() if self._is_weighted else self._confusion.astype(np.int64)
-
-    @property
-    def support(self) -> NDArray[Any]:
-        """The rows of each class: (n_classes,)."""
-        support: NDArray[Any] = self.confusion_matrix.sum(axis=1)
-        return support
-
-    @property
-    def accuracy(self) -> float:
-        """The share of rows whose class was found."""
-        return float(_ratio(self._confusion.trace(), self._confusion.sum(), np.nan))
-
-    @property
-    def precision(self) -> Array:
-        """Of the rows taken for each class, the share of it; 0 where there are none: (n_classes,)."""
-        return _ratio(np.diag(self._confusion), self._confusion.sum(axis=0), 0.0)
-
-    @property
-    def recall(self) -> Array:
-        """Of the rows of each class, the share taken for it; 0 where there are none: (n_classes,)."""
-        return _ratio(np.diag(self._confusion), self._confusion.sum(axis=1), 0.0)
-
-    @property
-    def f1(self) -> Array:
-        """The harmonic mean of precision and recall: (n_classes,)."""
-        found = 2 * np.diag(self._confusion)
-        return _ratio(found, self._confusion.sum(axis=0) + self._confusion.sum(axis=1), 0.0)
-
-    @property
-    def log_loss(self) -> float:
-        """The mean of −ln p(true class | x).
-
-        As in scikit-learn, p counts as at least 2⁻⁵², also for a class that the model does not know.
-        """
-        return float(_ratio(self._log_loss, self.weight, np.nan))
-
-    @property
-    def brier_score(self) -> float:
-        """The mean of Σ_k (p(k | x) − [x is of k])²; half of that for two classes, as in scikit-learn."""
-        halves = 2 if len(self.classes) == 2 else 1
-        return float(_ratio(self._squared_error, self.weight * halves, np.nan))
-
-    @property
-    def roc_auc(self) -> Array:
-        """The area under the ROC curve of each class against the rest: (n_classes,).
-
-        NaN where all rows, or none, are of the class.
-        """
-        return self._areas(ScoreHistogram.roc_auc)[:, 0]
-
-    @property
-    def roc_auc_error(self) -> Array:
-        """How far the area of the scores themselves may be from `roc_auc`, up to rounding: (n_classes,).
-
-        Scores are kept in a histogram. Half the pairs of rows within a bin, over all the pairs.
-        """
-        return self._areas(ScoreHistogram.roc_auc)[:, 1]
-
-    @property
-    def average_precision(self) -> Array:
-        """The area under the precision-recall curve of each class, in scikit-learn's steps: (n_classes,)."""
-        return self._areas(ScoreHistogram.average_precision)[:, 0]
-
-    @property
-    def average_precision_error(self) -> Array:
-        """How far that of the scores themselves may be from `average_precision`: (n_classes,)."""
-        return self._areas(ScoreHistogram.average_precision)[:, 1]
-
-    def _areas(self, area: Any) -> Array:
-        return np.array([area(ScoreHistogram(*scores)) for scores in self._scores]).reshape(-1, 2)
-
-    def roc_curve(self, label: Any) -> tuple[Array, Array, Array]:
-        """The ROC curve of a class against the rest.
-
-        Parameters
-        ----------
-        label : int, str or bool
-            One of `classes`.
-
-        Returns
-        -------
-        fpr, tpr, thresholds : ndarray of shape (n_points,)
-            False- and true-positive rates, and the log-odds ln p / (1 − p) from which on a row counts as of
-            the class.
-
-        Raises
-        ------
-        KeyError
-            If there is no such class.
-        """
-        return self._histogram(label).roc_curve()
-
-    def precision_recall_curve(self, label: Any) -> tuple[Array, Array, Array]:
-        """The precision-recall curve of a class, from the lowest threshold up.
-
-        Parameters
-        ----------
-        label : int, str or bool
-            One of `classes`.
-
-        Returns
-        -------
-        precision, recall : ndarray of shape (n_points + 1,)
-            The last are 1 and 0, and have no threshold.
-        thresholds : ndarray of shape (n_points,)
-            Log-odds.
-
-        Raises
-        ------
-        KeyError
-            If there is no such class.
-        """
-        return self._histogram(label).precision_recall_curve()
-
-    def calibration_curve(self, label: Any) -> tuple[Array, Array]:
-        """How often rows that were given some probability of a class are of it.
-
-        Parameters
-        ----------
-        label : int, str or bool
-            One of `classes`.
-
-        Returns
-        -------
-        prob_true, prob_pred : ndarray of shape (n_bins,)
-            The share of the class, and the mean probability, in each tenth of [0, 1] that has rows.
-
-        Raises
-        ------
-        KeyError
-            If there is no such class.
-        """
-        sums = self._calibration[self._position(label)]
-        used = sums[_WEIGHT] > 0
-        return sums[_MEMBERS, used] / sums[_WEIGHT, used], sums[_PROBABILITY, used] / sums[_WEIGHT, used]
-
-    def _histogram(self, label: Any) -> ScoreHistogram:
-        return ScoreHistogram(*self._scores[self._position(label)])
-
-    def _position(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes == label)
-        if not len(found):
-            raise KeyError(f"there is no class {label!r}; there are {', '.join(map(str, self.classes[:10]))}")
-        return int(found[0])
-
-    def to_frame(self) -> pd.DataFrame:
-        """The measures of each class as a pandas data frame, with a row for each class."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            {name: getattr(self, name) for name in _OF_EACH_CLASS}, index=pd.Index(self.classes, name="class")
-        )
-
-    def __repr__(self) -> str:
-        return f"Evaluation(classes={len(self.classes)}, rows={self.n_rows}, accuracy={self.accuracy:.4g})"
-
-    def __str__(self) -> str:
-        dropped = f" ({self.n_dropped:,} dropped)" if self.n_dropped else ""
-        frame = self.to_frame().drop(columns=["roc_auc_error", "average_precision_error"])
-        more = len(frame) - _ROWS_SHOWN
-        return "\n".join(
-            [
-                f"{self.n_rows:,} rows{dropped}, {len(self.classes):,} classes",
-                "   ".join(
-                    f"{name} {value:.4f}"
-                    for name, value in (
-                        ("accuracy", self.accuracy),
-                        ("log loss", self.log_loss),
-                        ("Brier score", self.brier_score),
-                    )
-                ),
-                "",
-                frame.head(_ROWS_SHOWN).to_string(float_format="{:.4f}".format),
-                *([f"... and {more:,} more classes"] if more > 0 else []),
-            ]
-        )
-
 
 def _check_each_once(classes: Labels) -> None:
     for twice in classes[1:][classes[1:] == classes[:-1]].tolist():
@@ -431,10 +229,3 @@ def _add(sums: Array, places: NDArray[np.int64], values: Array) -> None:
     """Add values (n,) or (n, K) where their places (n, K) in the flat array are."""
     values = np.broadcast_to(values.reshape(len(places), -1), places.shape)
     np.add.at(sums.reshape(-1), places.ravel(), values.ravel())
-
-
-def _ratio(part: Any, whole: Any, otherwise: float) -> Array:
-    """The quotient; a value of its own where the whole is zero."""
-    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    quotient: Array = np.divide(part, whole, out=np.full(whole.shape, otherwise), where=whole > 0)
-    return quotient

@@ -1,0 +1,245 @@
+"""The measures of an evaluation: what is computed from its sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.labels import Labels
+from streamgda.scoring.curves import ScoreHistogram
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+
+PROBABILITY, MEMBERS, WEIGHT = 0, 1, 2  # what a row of the calibration sums holds
+
+_ROWS_SHOWN = 20
+_OF_EACH_CLASS = (
+    *("support", "precision", "recall", "f1"),
+    *("roc_auc", "roc_auc_error", "average_precision", "average_precision_error"),
+)
+
+
+class Measures:
+    """The measures of an evaluation, whose sums a subclass adds up.
+
+    Attributes
+    ----------
+    _confusion : ndarray of shape (n_classes, n_classes)
+        Weight of the rows of each class (down) that were taken for each class (across).
+    _scores : ndarray of shape (n_classes, 2, n_bins)
+        Weight of the other rows and of those of the class, by bins of the log-odds of the class.
+    _calibration : ndarray of shape (n_classes, 3, n_bins)
+        Sum of the probabilities, weight of the members and weight of the rows, by bins of the probability.
+    """
+
+    classes: Labels
+    n_rows: int
+    n_dropped: int
+    _is_weighted: bool
+    _log_loss: float
+    _squared_error: float
+    _confusion: Array
+    _scores: Array
+    _calibration: Array
+
+    @property
+    def weight(self) -> float:
+        """The weight of all the rows: their number, where none is weighted."""
+        return float(self._confusion.sum())
+
+    @property
+    def confusion_matrix(self) -> NDArray[Any]:
+        """The rows of each class (down) that were taken for each class (across): (n_classes, n_classes).
+
+        Counts; or sums of weights, where rows had any.
+        """
+        return self._confusion.copy() if self._is_weighted else self._confusion.astype(np.int64)
+
+    @property
+    def support(self) -> NDArray[Any]:
+        """The rows of each class: (n_classes,)."""
+        support: NDArray[Any] = self.confusion_matrix.sum(axis=1)
+        return support
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows whose class was found."""
+        return float(_ratio(self._confusion.trace(), self._confusion.sum(), np.nan))
+
+    @property
+    def precision(self) -> Array:
+        """Of the rows taken for each class, the share of it; 0 where there are none: (n_classes,)."""
+        return _ratio(np.diag(self._confusion), self._confusion.sum(axis=0), 0.0)
+
+    @property
+    def recall(self) -> Array:
+        """Of the rows of each class, the share taken for it; 0 where there are none: (n_classes,)."""
+        return _ratio(np.diag(self._confusion), self._confusion.sum(axis=1), 0.0)
+
+    @property
+    def f1(self) -> Array:
+        """The harmonic mean of precision and recall: (n_classes,)."""
+        found = 2 * np.diag(self._confusion)
+        return _ratio(found, self._confusion.sum(axis=0) + self._confusion.sum(axis=1), 0.0)
+
+    @property
+    def log_loss(self) -> float:
+        """The mean of −ln p(true class | x).
+
+        As in scikit-learn, p counts as at least 2⁻⁵², also for a class that the model does not know.
+        """
+        return float(_ratio(self._log_loss, self.weight, np.nan))
+
+    @property
+    def brier_score(self) -> float:
+        """The mean of Σ_k (p(k | x) − [x is of k])²; half of that for two classes, as in scikit-learn."""
+        halves = 2 if len(self.classes) == 2 else 1
+        return float(_ratio(self._squared_error, self.weight * halves, np.nan))
+
+    @property
+    def roc_auc(self) -> Array:
+        """The area under the ROC curve of each class against the rest: (n_classes,).
+
+        NaN where all rows, or none, are of the class.
+        """
+        return self._areas(ScoreHistogram.roc_auc)[:, 0]
+
+    @property
+    def roc_auc_error(self) -> Array:
+        """How far the area of the scores themselves may be from `roc_auc`, up to rounding: (n_classes,).
+
+        Scores are kept in a histogram. Half the pairs of rows within a bin, over all the pairs.
+        """
+        return self._areas(ScoreHistogram.roc_auc)[:, 1]
+
+    @property
+    def average_precision(self) -> Array:
+        """The area under the precision-recall curve of each class, in scikit-learn's steps: (n_classes,)."""
+        return self._areas(ScoreHistogram.average_precision)[:, 0]
+
+    @property
+    def average_precision_error(self) -> Array:
+        """How far that of the scores themselves may be from `average_precision`: (n_classes,)."""
+        return self._areas(ScoreHistogram.average_precision)[:, 1]
+
+    def _areas(self, area: Callable[[ScoreHistogram], tuple[float, float]]) -> Array:
+        return np.array([area(ScoreHistogram(*scores)) for scores in self._scores]).reshape(-1, 2)
+
+    def roc_curve(self, label: Any) -> tuple[Array, Array, Array]:
+        """The ROC curve of a class against the rest.
+
+        Parameters
+        ----------
+        label : int, str or bool
+            One of `classes`.
+
+        Returns
+        -------
+        fpr, tpr, thresholds : ndarray of shape (n_points,)
+            False- and true-positive rates, and the log-odds ln p / (1 − p) from which on a row counts as of
+            the class.
+
+        Raises
+        ------
+        KeyError
+            If there is no such class.
+        """
+        return self._histogram(label).roc_curve()
+
+    def precision_recall_curve(self, label: Any) -> tuple[Array, Array, Array]:
+        """The precision-recall curve of a class, from the lowest threshold up.
+
+        Parameters
+        ----------
+        label : int, str or bool
+            One of `classes`.
+
+        Returns
+        -------
+        precision, recall : ndarray of shape (n_points + 1,)
+            The last are 1 and 0, and have no threshold.
+        thresholds : ndarray of shape (n_points,)
+            Log-odds.
+
+        Raises
+        ------
+        KeyError
+            If there is no such class.
+        """
+        return self._histogram(label).precision_recall_curve()
+
+    def calibration_curve(self, label: Any) -> tuple[Array, Array]:
+        """How often rows that were given some probability of a class are of it.
+
+        Parameters
+        ----------
+        label : int, str or bool
+            One of `classes`.
+
+        Returns
+        -------
+        prob_true, prob_pred : ndarray of shape (n_bins,)
+            The share of the class, and the mean probability, in each tenth of [0, 1] that has rows.
+
+        Raises
+        ------
+        KeyError
+            If there is no such class.
+        """
+        sums = self._calibration[self._position(label)]
+        used = sums[WEIGHT] > 0
+        return sums[MEMBERS, used] / sums[WEIGHT, used], sums[PROBABILITY, used] / sums[WEIGHT, used]
+
+    def _histogram(self, label: Any) -> ScoreHistogram:
+        return ScoreHistogram(*self._scores[self._position(label)])
+
+    def _position(self, label: Any) -> int:
+        found = np.flatnonzero(self.classes == label)
+        if not len(found):
+            raise KeyError(f"there is no class {label!r}; there are {', '.join(map(str, self.classes[:10]))}")
+        return int(found[0])
+
+    def to_frame(self) -> pd.DataFrame:
+        """The measures of each class as a pandas data frame, with a row for each class."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {name: getattr(self, name) for name in _OF_EACH_CLASS}, index=pd.Index(self.classes, name="class")
+        )
+
+    def __repr__(self) -> str:
+        return f"Evaluation(classes={len(self.classes)}, rows={self.n_rows}, accuracy={self.accuracy:.4g})"
+
+    def __str__(self) -> str:
+        dropped = f" ({self.n_dropped:,} dropped)" if self.n_dropped else ""
+        frame = self.to_frame().drop(columns=["roc_auc_error", "average_precision_error"])
+        more = len(frame) - _ROWS_SHOWN
+        return "\n".join(
+            [
+                f"{self.n_rows:,} rows{dropped}, {len(self.classes):,} classes",
+                "   ".join(
+                    f"{name} {value:.4f}"
+                    for name, value in (
+                        ("accuracy", self.accuracy),
+                        ("log loss", self.log_loss),
+                        ("Brier score", self.brier_score),
+                    )
+                ),
+                "",
+                frame.head(_ROWS_SHOWN).to_string(float_format="{:.4f}".format),
+                *([f"... and {more:,} more classes"] if more > 0 else []),
+            ]
+        )
+
+
+def _ratio(part: Any, whole: Any, otherwise: float) -> Array:
+    """The quotient; a value of its own where the whole is zero."""
+    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    quotient: Array = np.divide(part, whole, out=np.full(whole.shape, otherwise), where=whole > 0)
+    return quotient
