@@ -1,11 +1,13 @@
 """How far new rows lie from old ones, against textbook formulas and numerical integration."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
 
-from streamgda import ClassStatistics
+from streamgda import ClassStatistics, ExactClassStatistics
 from streamgda.ledger.drift import drift
 
 RNG = np.random.default_rng(0)
@@ -89,3 +91,87 @@ def test_only_classes_that_both_have_are_compared():
         ("b", 2, 0.25, 0.5),
     ]
     assert found[1].shift == np.inf
+
+
+# ---------------------------------------------------------------------- against exact arithmetic
+
+
+def exact_moments(X):
+    """Mean and covariance of rows of floats, as fractions."""
+    rows = [[Fraction(float(value)) for value in row] for row in X]
+    n, d = len(rows), range(len(rows[0]))
+    mean = [sum(row[j] for row in rows) / n for j in d]
+    covariance = [[sum((r[i] - mean[i]) * (r[j] - mean[j]) for r in rows) / n for j in d] for i in d]
+    return mean, covariance
+
+
+def inverse(matrix):
+    """The inverse of a matrix of fractions, by Gauss and Jordan."""
+    d = len(matrix)
+    rows = [[*row, *(Fraction(int(i == j)) for j in range(d))] for i, row in enumerate(matrix)]
+    for i in range(d):
+        rows[i] = [value / rows[i][i] for value in rows[i]]
+        for k in range(d):
+            if k != i:
+                rows[k] = [a - rows[k][i] * b for a, b in zip(rows[k], rows[i], strict=True)]
+    return [row[d:] for row in rows]
+
+
+def exact_divergence(before, after):
+    """½ tr(Σ₂⁻¹ Σ₁ + Σ₁⁻¹ Σ₂ − 2 I) + ½ gᵀ (Σ₁⁻¹ + Σ₂⁻¹) g."""
+    (m, a), (n, b) = exact_moments(before), exact_moments(after)
+    d, gap = range(len(m)), [y - x for x, y in zip(m, n, strict=True)]
+    p, q = inverse(a), inverse(b)
+    traces = sum(q[i][j] * a[j][i] + p[i][j] * b[j][i] for i in d for j in d)
+    return float((traces - 2 * len(m) + sum(gap[i] * (p[i][j] + q[i][j]) * gap[j] for i in d for j in d)) / 2)
+
+
+def exact_shift(before, after):
+    (m, a), (n, _) = exact_moments(before), exact_moments(after)
+    return [float((n[j] - m[j]) / Fraction(float(a[j][j]) ** 0.5)) for j in range(len(m))]
+
+
+@pytest.mark.parametrize("make", [ClassStatistics, ExactClassStatistics])
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e12, -(2.0**50)])
+def test_a_shift_is_seen_wherever_the_mean_is(make, offset):
+    """At 10¹² float64 has steps of 10⁻⁴; a few of them are a shift like any other."""
+    step = max(np.spacing(abs(offset)), 2.0**-20)
+    before = offset + RNG.integers(-4, 5, (200, 2)) * step
+    after = offset + RNG.integers(-4, 5, (200, 2)) * step
+    after[:, 0] += 6 * step
+    zeros = np.zeros(200, int)
+    old, new = make().update(before, zeros), make().update(after, zeros)
+    (found,) = drift(old, new)
+    np.testing.assert_allclose(found.shift, exact_shift(before, after), rtol=1e-10)
+    assert found.divergence == pytest.approx(exact_divergence(before, after), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+@pytest.mark.parametrize("ratio", [1.0, 1e-2, 1e-4, 1e-8, 1e-12, 1e-100])
+def test_the_divergence_at_any_ratio_of_the_variances(kind, ratio):
+    before = RNG.normal(size=(60, 2))
+    before[:, 0] += before[:, 1] if kind == "full" else 0
+    after = RNG.normal(size=(60, 2)) * [np.sqrt(ratio), 1.0]
+    if kind == "diag":
+        expected = sum(exact_divergence(before[:, [j]], after[:, [j]]) for j in range(2))
+    else:
+        expected = exact_divergence(before, after)
+    y = np.zeros(60, int)
+    (there,), (back,) = (
+        drift(of(before, kind, y), of(after, kind, y)),
+        drift(of(after, kind, y), of(before, kind, y)),
+    )
+    assert there.divergence == pytest.approx(expected, rel=1e-12)
+    assert back.divergence == pytest.approx(there.divergence, rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+def test_a_tiny_change_of_a_covariance_has_its_digits(kind):
+    before = RNG.normal(size=(60, 2))
+    after = before.copy()
+    after[0] *= 1 + 1e-9
+    y = np.zeros(60, int)
+    (found,) = drift(of(before, kind, y), of(after, kind, y))
+    columns = [[0], [1]] if kind == "diag" else [[0, 1]]
+    expected = sum(exact_divergence(before[:, j], after[:, j]) for j in columns)
+    assert found.divergence == pytest.approx(expected, rel=1e-5)

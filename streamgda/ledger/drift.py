@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
-_NEGLIGIBLE = 1e-10  # a share of the variance that is rounding: there is none in such a direction
+_NEGLIGIBLE = 1e-10  # an eigenvalue of correlations up to which a direction counts as singular
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,11 @@ class ClassDrift:
     rows : int
         New rows of it.
     shift : ndarray of shape (n_features,)
-        New mean less old mean, in standard deviations of the old rows (infinite where those do not vary
-        and the means differ).
+        New mean less old mean, in standard deviations of the old rows; infinite where those do not vary
+        and the means differ.
     divergence : float
         Symmetric Kullback–Leibler divergence of the two Gaussians, KL(old ‖ new) + KL(new ‖ old), in nats;
-        infinite where one of them is singular and the other is not, or lies elsewhere.
+        infinite where one of them is singular and the other is not, or is so in another direction.
     prior_before, prior : float
         Share of the class in the weight of the old and of the new rows.
     """
@@ -44,82 +48,124 @@ class ClassDrift:
 
 
 def drift(old: Statistics, new: Statistics) -> list[ClassDrift]:
-    """How far the new rows of each class lie from the old ones; a class that only one has is left out.
+    """How far the new rows of each class lie from the old ones; classes of only one of the two are left out.
 
     References
     ----------
     Kullback & Leibler (1951), "On information and sufficiency", eq. 2.6 (the divergence J).
     """
-    shares_before, shares = old.weights / old.weights.sum(), new.weights / new.weights.sum()
-    common, before, now = np.intersect1d(old.classes, new.classes, assume_unique=True, return_indices=True)
-    gaps = new.means[now] - old.means[before]
-    rounding = 4 * np.finfo(np.float64).eps * (np.abs(new.means[now]) + np.abs(old.means[before]))
-    covariances, new_covariances = _by_class(old), _by_class(new)
+    labels, *pairs = np.intersect1d(old.classes, new.classes, assume_unique=True, return_indices=True)
+    before, now, counts = _gaussians(old), _gaussians(new), new.counts
     return [
-        ClassDrift(
-            label.item(),
-            int(new.counts[j]),
-            _in_deviations(gaps[k], covariances[i], rounding[k]),
-            _divergence(gaps[k], covariances[i], new_covariances[j], rounding[k]),
-            float(shares_before[i]),
-            float(shares[j]),
-        )
-        for k, (label, i, j) in enumerate(zip(common, before, now, strict=True))
+        _of_class(label.item(), int(counts[j]), before(i), now(j))
+        for label, i, j in zip(labels, *pairs, strict=True)
     ]
 
 
-def _by_class(statistics: Statistics) -> Array:
-    """A covariance, or variances, for each class; without copies, where classes share one."""
-    covariance = statistics.covariance()
-    if statistics.covariance_type != "tied":
-        return covariance
-    return np.broadcast_to(covariance, (len(statistics.classes), *covariance.shape))
+def _of_class(label: Any, rows: int, old: _Gaussian, new: _Gaussian) -> ClassDrift:
+    return ClassDrift(label, rows, _shift(old, new), _divergence(old, new), old.share, new.share)
 
 
-def _in_deviations(gap: Array, covariance: Array, rounding: Array) -> Array:
-    deviations = np.sqrt(_variances(covariance))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(np.abs(gap) <= rounding, 0.0, gap / deviations)
+@dataclass(frozen=True)
+class _Gaussian:
+    """The density of a class: its share of the weight, its mean as a sum of two, and its covariance.
+
+    The covariance is a matrix, or the variances of independent features. `constant` marks the features that
+    do not vary.
+    """
+
+    share: float
+    mean: Array
+    tail: Array
+    covariance: Array
+    constant: NDArray[np.bool_]
+
+    @property
+    def variances(self) -> Array:
+        """The variance of each feature, 0 where it is constant."""
+        return np.where(self.constant, 0.0, _variances(self.covariance))
+
+    @cached_property
+    def whitening(self) -> Array:
+        """W with Wᵀ Σ W = I on the range of the covariance; for variances, a diagonal."""
+        if self.covariance.ndim == 2:
+            return Whitening.of(self.covariance, self.mean[None, :], _NEGLIGIBLE).matrix
+        with np.errstate(divide="ignore"):
+            return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
+
+
+def _gaussians(statistics: Statistics) -> Callable[[int], _Gaussian]:
+    """The density of each class, by its position."""
+    covariances, weights = statistics.covariance(), statistics.weights
+    if statistics.covariance_type == "tied":
+        covariances = np.broadcast_to(covariances, (len(weights), *covariances.shape))
+    shares, means, tails = weights / weights.sum(), statistics.means, statistics.mean_tails
+
+    def gaussian(k: int) -> _Gaussian:
+        constant = constant_features(_variances(covariances[k]), means[[k]])
+        return _Gaussian(float(shares[k]), means[k], tails[k], covariances[k], constant)
+
+    return gaussian
 
 
 def _variances(covariance: Array) -> Array:
     return np.diag(covariance) if covariance.ndim == 2 else covariance
 
 
-def _divergence(gap: Array, old: Array, new: Array, rounding: Array) -> float:
-    """½ Σ (a/b + b/a − 2) + ½ Σ g² (1/a + 1/b), where a and b are the variances along common axes.
+def _gap(old: _Gaussian, new: _Gaussian) -> Array:
+    """New mean less old mean; the tails keep its digits where the means are large beside the deviations.
 
-    Deviations below `rounding` are none: the feature is constant.
+    Constants that differ by the rounding of their values are the same.
     """
-    scale = np.sqrt(_variances(old) + _variances(new))
-    varying = scale > rounding
-    if (np.abs(gap) > rounding)[~varying].any():
+    gap = (new.mean - old.mean) + (new.tail - old.tail)
+    rounding = 4 * _EPS * (np.abs(new.mean) + np.abs(old.mean))
+    return np.where(old.constant & new.constant & (np.abs(gap) <= rounding), 0.0, gap)
+
+
+def _shift(old: _Gaussian, new: _Gaussian) -> Array:
+    gap = _gap(old, new)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gap == 0, 0.0, gap / np.sqrt(old.variances))
+
+
+def _divergence(old: _Gaussian, new: _Gaussian) -> float:
+    """½ ‖W₁ᵀ (Σ₁ − Σ₂) W₂‖² + ½ ‖W₁ᵀ g‖² + ½ ‖W₂ᵀ g‖² with Wᵢᵀ Σᵢ Wᵢ = I and the gap g of the means.
+
+    That is J: the first norm is Σ (a/b + b/a − 2), where a and b are the variances along common axes. Each
+    square keeps its digits, whether the two covariances are nearly the same or far apart.
+    """
+    gap = _gap(old, new)
+    if (old.constant != new.constant).any() or (gap[old.constant] != 0).any():
         return np.inf
-    gap, scale = gap[varying] / scale[varying], scale[varying]
-    if old.ndim == 1:
-        a, b = old[varying] / scale**2, new[varying] / scale**2
+    first, second = old.whitening, new.whitening
+    if old.covariance.ndim == 1:
+        changed = first * (old.covariance - new.covariance) * second
+        moved = gap * first, gap * second
+    elif _differ_in_range(old, new, gap):
+        return np.inf
     else:
-        a, b, gap, left = _common_axes(old, new, gap, scale, varying)
-        if left > _NEGLIGIBLE:
-            return np.inf
-    if min(a.min(initial=1), b.min(initial=1)) <= _NEGLIGIBLE:
-        return np.inf
-    return float(((a - b) ** 2 / (a * b)).sum() + (gap**2 * (1 / a + 1 / b)).sum()) / 2
+        changed = first.T @ (old.covariance - new.covariance) @ second
+        moved = gap @ first, gap @ second
+    return float(sum((part**2).sum() for part in (changed, *moved))) / 2
 
 
-def _common_axes(
-    old: Array, new: Array, gap: Array, scale: Array, varying: NDArray[np.bool_]
-) -> tuple[Array, Array, Array, float]:
-    """The variances of both, and the gap, along axes on which neither has correlations.
+def _differ_in_range(old: _Gaussian, new: _Gaussian, gap: Array) -> bool:
+    """Whether the two vary in different directions, or their means differ in one in which neither varies."""
+    varying = ~old.constant
+    rank = old.whitening.shape[1]
+    if new.whitening.shape[1] != rank:
+        return True
+    if rank == varying.sum():
+        return False
+    scale = np.sqrt(old.variances + new.variances)[varying]
+    spanned, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
+    others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
+    moved = gap[varying] / scale
+    outside = others - spanned @ (spanned.T @ others)
+    return bool((outside**2).sum() > _NEGLIGIBLE or _length_outside(moved, spanned) > _NEGLIGIBLE)
 
-    Those are the axes that diagonalise one covariance in coordinates in which the sum of the two is the
-    identity. Also the squared length of what of the gap lies where neither varies.
-    """
-    within = np.ix_(varying, varying)
-    units = np.outer(scale, scale)
-    values, vectors = scipy.linalg.eigh((old + new)[within] / units)
-    kept = values > _NEGLIGIBLE
-    outside = gap @ vectors[:, ~kept]
-    whitening = vectors[:, kept] / np.sqrt(values[kept])
-    a, axes = scipy.linalg.eigh(whitening.T @ (old[within] / units) @ whitening)
-    return a, 1 - a, (gap @ whitening) @ axes, float(outside @ outside)
+
+def _length_outside(vector: Array, basis: Array) -> float:
+    """The squared length of what is left of a vector without its part in the span of a basis."""
+    rest = vector - basis @ (basis.T @ vector)
+    return float(rest @ rest)

@@ -77,6 +77,11 @@ class Statistics(ABC):
 
     @property
     @abstractmethod
+    def mean_tails(self) -> Array:
+        """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
+
+    @property
+    @abstractmethod
     def scatter(self) -> Array:
         """Σ w (x − mean)(x − mean)ᵀ within the classes."""
 

@@ -103,6 +103,11 @@ class ExactClassStatistics(Statistics):
         return self._rounded(ExactMoments.means)
 
     @property
+    def mean_tails(self) -> Array:
+        """What rounding left of `means`, rounded once; shape (n_classes, n_features)."""
+        return self._rounded(ExactMoments.tails)
+
+    @property
     def scatter(self) -> Array:
         """Σ w (x − mean)(x − mean)ᵀ within the classes, rounded once; shaped as in `ClassStatistics`."""
         return self._rounded(ExactMoments.scatter)

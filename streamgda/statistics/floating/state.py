@@ -100,6 +100,11 @@ class ClassStatistics(Statistics):
         return self._moments.means + self._moments.tails
 
     @property
+    def mean_tails(self) -> Array:
+        """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
+        return (self._moments.means - self.means) + self._moments.tails
+
+    @property
     def scatter(self) -> Array:
         """Σ w (x − mean)(x − mean)ᵀ within the classes.
 
