@@ -1,11 +1,8 @@
 """predict_dataset as a user sees it: the same rows in the same order, whatever happens on the way."""
 
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -34,6 +31,7 @@ from streamgda import (
 )
 from streamgda.scoring.outputs import zarr as zarr_output
 from streamgda.scoring.outputs.parquet import ParquetOutput
+from tests.interrupted import interrupt
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 NAMES = ["u", "v", "w"]
@@ -287,23 +285,18 @@ def test_parts_of_another_model_or_input_are_written_anew(model, source, folder,
     assert len(list(out.iterdir())) == 3
 
 
-SCRIPT = """
-import sys
-from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parquet
-from streamgda.scoring.outputs.parquet import ParquetOutput
-import time
+def predict_slowly(folder, out):
+    """Predict with a pause before each part, for a process that is to be stopped."""
+    quick = ParquetOutput.write
 
-quick = ParquetOutput.write
+    def write(*arguments):
+        time.sleep(0.1)
+        return quick(*arguments)
 
-def write(*arguments):
-    time.sleep(0.1)
-    return quick(*arguments)
-
-ParquetOutput.write = write
-source = scan_parquet(sys.argv[1], "kind", features=["u", "v", "w"])
-model = QuadraticDiscriminantAnalysis().fit(source)
-predict_dataset(model, source, sys.argv[2], keep=["row"], scheduler="threads")
-"""
+    ParquetOutput.write = write
+    source = scan_parquet(folder, "kind", features=NAMES)
+    model = QuadraticDiscriminantAnalysis().fit(source)
+    predict_dataset(model, source, out, keep=["row"], scheduler="threads")
 
 
 def test_features_in_another_order_make_other_parts(folder, whole, tmp_path):
@@ -407,16 +400,7 @@ def test_killed_and_started_again(tmp_path, how):
     folder.mkdir()
     for seed in range(40):
         frame_of(50, seed).to_parquet(folder / f"{seed:02}.parquet", index=False)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, folder, out], env=environment, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 120
-    while not list(out.glob("part-*")) and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(how)
-    assert process.wait(60) != 0
+    interrupt(how, lambda: [*out.glob("part-*")], predict_slowly, folder, out)
     finished = len(list(out.glob("part-*")))
     assert 0 < finished < 40
     for part in out.glob("part-*"):

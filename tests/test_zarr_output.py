@@ -1,15 +1,11 @@
 """predict_dataset into Zarr: whole or no group, the same rows in the same order, whatever happens."""
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from decimal import Decimal
 from itertools import pairwise
-from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -35,6 +31,7 @@ from streamgda.scoring.outputs import zarr as chunks_module
 from streamgda.scoring.outputs.alignment import aligned, chunk_length
 from streamgda.scoring.outputs.group import GroupFolder
 from streamgda.scoring.outputs.zarr import ZarrOutput
+from tests.interrupted import interrupt
 
 NAMES = ["u", "v", "w"]
 ALL = ("label", "probabilities", "log_density", "distance")
@@ -301,24 +298,19 @@ def stamps(path):
     }
 
 
-SCRIPT = """
-import sys
-import time
-import streamgda.scoring.outputs.zarr as chunks
-from streamgda import QuadraticDiscriminantAnalysis, predict_dataset, scan_parquet
+def predict_slowly(folder, out):
+    """Predict with a pause before each part, for a process that is to be stopped."""
+    quick = ZarrOutput.write
 
-chunks._MOST_ROWS_OF_CHUNK = 64
-quick = chunks.ZarrOutput.write
+    def write(*arguments):
+        time.sleep(0.1)
+        return quick(*arguments)
 
-def write(self, part, tables):
-    time.sleep(0.1)
-    return quick(self, part, tables)
-
-chunks.ZarrOutput.write = write
-source = scan_parquet(sys.argv[1], "kind", features=["u", "v", "w"])
-model = QuadraticDiscriminantAnalysis().fit(source)
-predict_dataset(model, source, sys.argv[2], keep=["row"], scheduler="threads")
-"""
+    ZarrOutput.write = write
+    chunks_module._MOST_ROWS_OF_CHUNK = 64
+    source = scan_parquet(folder, "kind", features=NAMES)
+    model = QuadraticDiscriminantAnalysis().fit(source)
+    predict_dataset(model, source, out, keep=["row"], scheduler="threads")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -328,17 +320,8 @@ def test_killed_and_started_again(tmp_path, how, monkeypatch):
     folder.mkdir()
     for seed in range(20):
         frame_of(100, seed).to_parquet(folder / f"{seed:02}.parquet", index=False)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, folder, out], env=environment, stderr=subprocess.DEVNULL
-    )
     finished = out / ".unfinished" / "rows" / "c"
-    deadline = time.monotonic() + 120
-    while len(list(finished.glob("*"))) < 3 and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(how)
-    assert process.wait(60) != 0
+    interrupt(how, lambda: len([*finished.glob("*")]) >= 3, predict_slowly, folder, out)
     with pytest.raises(GroupNotFoundError):
         zarr.open_group(out, mode="r")
     marks = {path.name for path in finished.glob("*") if path.suffix != ".partial"}
