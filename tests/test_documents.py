@@ -6,12 +6,14 @@ import io
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
@@ -27,8 +29,6 @@ def run(*arguments, **options):
 GUIDES = ROOT / "examples" / "guides"
 INDEX = GUIDES / "README.md"
 DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
-
-
 SLOW = {"cluster.md", "command-line.md"}  # which start processes
 
 
@@ -49,14 +49,25 @@ def assert_shown(printed, written):
 def run_session(example):
     """Run the commands of a shell session, and compare what each prints with what is written below it."""
     for command, *expected in map(str.splitlines, example.parsed.split("$ ")[1:]):
-        printed = subprocess.run(
-            ["bash", "-c", f'streamgda() {{ {sys.executable} -m streamgda "$@"; }}\n{command}'],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        ).stdout
-        assert_shown(printed, "\n".join(expected))
+        is_simple = re.fullmatch(r"streamgda [^;|&<>$]*", command)
+        assert_shown((run_here if is_simple else run_in_shell)(command), "\n".join(expected))
+
+
+def run_here(command):
+    from streamgda.cli.main import main
+
+    return CliRunner().invoke(main, shlex.split(command)[1:], prog_name="streamgda").output
+
+
+def run_in_shell(command):
+    define = f'streamgda() {{ {sys.executable} -m streamgda "$@"; }}'
+    return subprocess.run(
+        ["bash", "-c", f"{define}\n{command}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    ).stdout
 
 
 def follow(document, capsys):
