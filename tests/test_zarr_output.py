@@ -285,7 +285,7 @@ def test_chunks_of_many_classes_stay_small(tmp_path):
     group = zarr.open_group(tmp_path / "in.zarr", mode="w")
     group.create_array("X", data=X, chunks=(6000, 1))
     predict_dataset(GaussianNB().fit(X, y), tmp_path / "in.zarr", tmp_path / "out.zarr")
-    assert zarr.open_group(tmp_path / "out.zarr", mode="r")["probabilities"].chunks == (4096, 2000)
+    assert zarr.open_group(tmp_path / "out.zarr", mode="r")["probabilities"].chunks == (2048, 2000)
 
 
 # ---------------------------------------------------------------------- going on

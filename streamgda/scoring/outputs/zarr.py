@@ -37,7 +37,7 @@ from streamgda.scoring.outputs.arrays import (
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, schema_of
 from streamgda.scoring.outputs.group import GroupFolder, Note
 from streamgda.scoring.outputs.summary import PredictionSummary
-from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
+from streamgda.sources.base import ScorableSplit
 from streamgda.storage.digests import digest
 from streamgda.storage.filesystems import fsspec_of, unwrapped
 from streamgda.storage.locks import LOCK
@@ -47,6 +47,8 @@ _UNFINISHED = ".unfinished"
 _FINISHED_ROWS = f"{_UNFINISHED}/rows"
 
 _MOST_ROWS_OF_CHUNK = 1 << 16
+
+_MOST_VALUES_OF_CHUNK = 1 << 22  # of all arrays together, so 32 MB of them as they are written
 
 
 @dataclass(frozen=True)
@@ -179,23 +181,25 @@ class ZarrOutput(Output[ChunkRange]):
         return PredictionSummary(part.stop - part.start, 1)
 
     def _in_chunks(self, rows: Iterable[PredictedRows], length: int) -> Iterator[list[NDArray[Any]]]:
-        """The rows as one array for each field, chunk by chunk; the last chunk may be shorter."""
-        chunk, filled = self._empty_chunk(length), 0
+        """The rows as one array for each field, chunk by chunk, in the same memory; the last may be shorter."""
+        chunk = [np.empty(array_shape(field, length), numpy_dtype(field)) for field in self.fields]
+        filled = 0
         for piece in rows:
-            start = 0
-            while start < piece.table.num_rows:
-                table = piece.table.slice(start, length - filled)
-                for values, field_ in zip(chunk, self.fields, strict=True):
-                    fill_rows(values[filled : filled + table.num_rows], table, field_)
-                start, filled = start + table.num_rows, filled + table.num_rows
+            table = piece.table
+            while table.num_rows:
+                n_rows = min(length - filled, table.num_rows)
+                self._fill(chunk, filled, table.slice(0, n_rows))
+                table, filled = table.slice(n_rows), filled + n_rows
                 if filled == length:
                     yield chunk
-                    chunk, filled = self._empty_chunk(length), 0
+                    filled = 0
+            del piece, table  # or they would be held while the next one is made
         if filled:
             yield [values[:filled] for values in chunk]
 
-    def _empty_chunk(self, length: int) -> list[NDArray[Any]]:
-        return [np.empty(array_shape(field, length), numpy_dtype(field)) for field in self.fields]
+    def _fill(self, chunk: Sequence[NDArray[Any]], start: int, table: pa.Table) -> None:
+        for values, field_ in zip(chunk, self.fields, strict=True):
+            fill_rows(values[start : start + table.num_rows], table, field_)
 
     def _check_run(self) -> None:
         """Raise RuntimeError if another run has begun to write here."""
@@ -231,7 +235,7 @@ def _known_rows(split: ScorableSplit) -> int:
 
 def _rows_of_chunk(width: int) -> int:
     """The most rows of a chunk of so many columns: a power of two that keeps memory bounded."""
-    return min(_MOST_ROWS_OF_CHUNK, 1 << (max(READ_ELEMENTS // width, 1).bit_length() - 1))
+    return min(_MOST_ROWS_OF_CHUNK, 1 << (max(_MOST_VALUES_OF_CHUNK // width, 1).bit_length() - 1))
 
 
 def _by_fsspec(filesystem: Any, path: str) -> tuple[AbstractFileSystem, str]:
