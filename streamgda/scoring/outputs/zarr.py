@@ -181,7 +181,7 @@ class ZarrOutput(Output[ChunkRange]):
         return PredictionSummary(part.stop - part.start, 1)
 
     def _in_chunks(self, rows: Iterable[PredictedRows], length: int) -> Iterator[list[NDArray[Any]]]:
-        """The rows as one array for each field, chunk by chunk, in the same memory; the last may be shorter."""
+        """The rows as one array for each field, chunk by chunk, each in the memory of the last."""
         chunk = [np.empty(array_shape(field, length), numpy_dtype(field)) for field in self.fields]
         filled = 0
         for piece in rows:
