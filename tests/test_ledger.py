@@ -1,11 +1,15 @@
 """A ledger reads what is new and nothing else, and holds what a fit from scratch would."""
 
 import json
+import multiprocessing
 import os
+import random
+import resource
 import shutil
-import subprocess
-import sys
+import signal
 import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -607,16 +611,8 @@ def test_a_skipped_file_of_a_fold_does_not_count(data, ledger):
 
 
 def test_a_full_disk_is_no_reason_to_skip_a_file(data, ledger):
-    code = (
-        REFRESH
-        + """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-ledger.refresh(source, on_error="skip")
-"""
-    )
-    ended = python(code, data, ledger.path)
-    assert ended.stderr.strip().splitlines()[-1].startswith("OSError: cannot write ")
+    with in_processes() as pool, pytest.raises(OSError, match="^cannot write "):
+        pool.submit(refresh_on_a_full_disk, data, ledger, on_error="skip").result()
 
 
 class _Rewriting(NotingHandler):
@@ -816,122 +812,121 @@ def test_what_lies_deeper_is_no_entry(data, ledger):
 
 # ---------------------------------------------------------------------- crashes, crowds and full disks
 
-REFRESH = """
-import os, sys, time
-import pyarrow
-from streamgda import StatisticsLedger, scan_parquet
-source, ledger = scan_parquet(sys.argv[1], "kind"), StatisticsLedger(sys.argv[2])
-"""
+FORKED = multiprocessing.get_context("forkserver")
 
 
-def python(code, *arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        text=True,
-        capture_output=True,
-        check=False,
-        **options,
-    )
+def in_processes(n=1):
+    """Processes that begin with nothing but imports."""
+    return ProcessPoolExecutor(n, FORKED)
+
+
+def refresh(data, ledger):
+    ledger.refresh(scan(data), scheduler="synchronous")
+
+
+def refresh_on_a_full_disk(data, ledger, **options):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    ledger.refresh(scan(data), scheduler="synchronous", **options)
+
+
+def rewrite_and_refresh(data, ledger):
+    for _ in range(15):
+        for path in sorted(data.iterdir())[:2]:
+            pq.write_table(pq.read_table(path).slice(0, 30), path)
+            os.utime(path)
+        refresh(data, ledger)
+
+
+def hold_the_lock(ledger, locked):
+    with ledger._folder.locked():
+        locked.set()
+        time.sleep(60)
 
 
 @pytest.mark.slow
 def test_killed_at_fifty_moments_nothing_is_lost_or_counted_twice(tmp_path):
-    """A process that has imported all it needs forks; the child refreshes and is killed after a while."""
     data, home = tmp_path / "data", tmp_path / "ledger"
     for n in range(6):
         put(data / f"{n}.parquet", rows(30), n)
-    code = (
-        REFRESH
-        + """
-import random, shutil, signal
-from pathlib import Path
-import pyarrow.parquet as pq
-random.seed(0)
-def refresh():
-    child = os.fork()
-    if not child:
-        try:
-            ledger.refresh(source, scheduler="synchronous")
-        except BaseException as error:
-            print(repr(error)); os._exit(1)
-        os._exit(0)
-    return child
-StatisticsLedger(sys.argv[2] + "-first").refresh(source, scheduler="synchronous")  # imports what is used
-start = time.perf_counter()
-assert os.waitpid(refresh(), 0)[1] == 0
-usual = time.perf_counter() - start
-kills = 0
-for round in range(250):
-    if kills == 50:
-        break
-    victim = Path(sys.argv[1], f"{round % 6}.parquet")
-    pq.write_table(pq.read_table(victim).slice(1), victim)          # a file that has changed
-    if round % 3 == 0:
-        Path(sys.argv[2], "manifest.parquet").unlink(missing_ok=True)  # all of it is to be found again
-    if round % 10 == 0:
-        shutil.rmtree(sys.argv[2])                                      # all of it is to be done again
-    child = refresh()
-    time.sleep(random.random() * usual * (1.1 if round % 10 == 0 else 0.5))
-    os.kill(child, signal.SIGKILL)
-    kills += os.waitpid(child, 0)[1] == signal.SIGKILL
-    try:
-        held = ledger.statistics().n_rows                               # never more than there ever was
-        assert held <= 180, held
-    except ValueError as error:
-        assert "holds nothing yet" in str(error), error
-    assert os.waitpid(refresh(), 0)[1] == 0
-    rows = sum(pq.read_metadata(path).num_rows for path in Path(sys.argv[1]).iterdir())
-    assert ledger.statistics().n_rows == rows
-    assert not list(Path(sys.argv[2]).rglob("*.unfinished"))
-    names = sorted(path.name for path in Path(sys.argv[2], "entries").iterdir())
-    assert names == sorted(ledger.files["entry"].to_pylist()), names
-print("killed", kills)
-"""
-    )
-    ended = python(code, data, home, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
-    assert not ended.returncode, ended.stdout + ended.stderr
-    assert int(ended.stdout.split("killed")[1]) == 50
+    with in_processes() as pool:
+        assert pool.submit(kill_at_fifty_moments, data, home).result() == 50
     fresh = StatisticsLedger(tmp_path / "fresh")
     fresh.refresh(scan(data))
     assert StatisticsLedger(home).statistics() == fresh.statistics()
 
 
+def kill_at_fifty_moments(data, home):
+    """Change the data, refresh in a fork that is killed after a while, see what is there, and refresh."""
+    draw, ledger, kills = random.Random(0), StatisticsLedger(home), 0
+    refresh(data, StatisticsLedger(f"{home}-first"))  # imports what is used
+    start = time.perf_counter()
+    assert os.waitpid(in_fork(refresh, data, ledger), 0)[1] == 0
+    usual = time.perf_counter() - start
+    for turn in range(250):
+        if kills == 50:
+            break
+        change = data / f"{turn % 6}.parquet"
+        pq.write_table(pq.read_table(change).slice(1), change)
+        if turn % 3 == 0:
+            Path(home, "manifest.parquet").unlink(missing_ok=True)  # all of it is to be found again
+        if turn % 10 == 0:
+            shutil.rmtree(home)  # all of it is to be done again
+        child = in_fork(refresh, data, ledger)
+        time.sleep(draw.random() * usual * (1.1 if turn % 10 == 0 else 0.5))
+        os.kill(child, signal.SIGKILL)
+        kills += os.waitpid(child, 0)[1] == signal.SIGKILL
+        assert rows_held(ledger) <= 180  # never more than there ever was
+        assert os.waitpid(in_fork(refresh, data, ledger), 0)[1] == 0
+        assert ledger.statistics().n_rows == sum(pq.read_metadata(path).num_rows for path in data.iterdir())
+        assert not list(home.rglob("*.unfinished"))
+        assert sorted(path.name for path in Path(home, "entries").iterdir()) == sorted(
+            ledger.files["entry"].to_pylist()
+        )
+    return kills
+
+
+def rows_held(ledger):
+    try:
+        return ledger.statistics().n_rows
+    except ValueError as error:
+        if "holds nothing yet" in str(error):
+            return 0
+        raise
+
+
+def in_fork(work, *arguments):
+    """The id of a fork of this process that does some work and ends."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work(*arguments)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
 def test_of_two_processes_at_once_one_does_it_and_the_other_stops_with_a_clear_word(data, tmp_path, ledger):
-    code = (
-        REFRESH
-        + """
-with ledger._folder.locked():
-    print("locked", flush=True)
-    time.sleep(60)
-"""
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(data), ledger.path], stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(RuntimeError, match="another process is refreshing .*ledger; try again"):
-            ledger.refresh(scan(data))
-        with pytest.raises(RuntimeError, match="another process"):
-            ledger.compact()
-        holder.kill()
+    locked = FORKED.Event()
+    holder = FORKED.Process(target=hold_the_lock, args=(ledger, locked))
+    holder.start()
+    assert locked.wait(60)
+    with pytest.raises(RuntimeError, match="another process is refreshing .*ledger; try again"):
+        ledger.refresh(scan(data))
+    with pytest.raises(RuntimeError, match="another process"):
+        ledger.compact()
+    holder.kill()
+    holder.join()
     assert len(ledger.refresh(scan(data)).added) == 4  # who is killed leaves no lock behind
 
 
 def test_many_processes_at_once_leave_a_right_ledger(data, tmp_path, ledger):
-    code = (
-        REFRESH
-        + """
-try:
-    ledger.refresh(source, scheduler="synchronous")
-except RuntimeError as error:
-    print(error)
-"""
-    )
-    command = [sys.executable, "-c", code, str(data), ledger.path]
-    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [racer.communicate()[0] for racer in racers]
-    assert not any(racer.returncode for racer in racers)
-    assert all(not words or "another process is refreshing" in words for words in said)
+    with in_processes(3) as racers:
+        races = [racers.submit(refresh, data, ledger) for _ in range(3)]
+        errors = [race.exception() for race in races]
+    assert None in errors
+    assert all(error is None or "another process is refreshing" in str(error) for error in errors)
     assert ledger.statistics().allclose(accumulate(scan(data)), rtol=1e-12)
     assert len(list(Path(ledger.path, "entries").iterdir())) == 4
 
@@ -941,18 +936,9 @@ def test_a_full_disk_is_one_error_and_the_old_state_stays(data, ledger):
     ledger.refresh(scan(data))
     before = ledger.statistics()
     put(data / "9.parquet", rows(), 9)
-    code = (
-        REFRESH
-        + """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-ledger.refresh(source)
-"""
-    )
-    ended = python(code, data, ledger.path)
-    last = ended.stderr.strip().splitlines()[-1]
-    assert last.startswith("OSError: cannot write ")
-    assert "File too large; what was there before is kept" in last
+    with in_processes() as pool, pytest.raises(OSError, match="^cannot write ") as raised:
+        pool.submit(refresh_on_a_full_disk, data, ledger).result()
+    assert "File too large; what was there before is kept" in str(raised.value)
     assert ledger.statistics() == before
     assert len(list(Path(ledger.path, "entries").iterdir())) == 4
     assert ledger.refresh(scan(data)).added == ("9.parquet",)
@@ -981,24 +967,13 @@ def test_partition_keys_that_become_words_are_words(tmp_path, ledger):
 def test_who_reads_while_a_refresh_ends_gets_the_old_state_or_the_new(data, ledger):
     """A refresh may delete an entry that a reader is about to open; the reader then looks again."""
     ledger.refresh(scan(data))
-    code = (
-        REFRESH
-        + """
-from pathlib import Path
-import pyarrow.parquet as pq
-for _ in range(15):
-    for path in sorted(Path(sys.argv[1]).iterdir())[:2]:
-        pq.write_table(pq.read_table(path).slice(0, 30), path)
-        os.utime(path)
-    ledger.refresh(source, scheduler="synchronous")
-"""
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(data), ledger.path]) as writer:
-        seen = set()
-        while writer.poll() is None:
+    seen = set()
+    with in_processes() as pool:
+        written = pool.submit(rewrite_and_refresh, data, ledger)
+        while not written.done():
             with suppress(FileNotFoundError):  # two refreshes ended within one reading
                 seen.add(ledger.statistics().n_rows)
             time.sleep(0.001)
-    assert not writer.returncode
+        written.result()
     assert seen <= {160, 150, 140}
     assert ledger.statistics().n_rows == 140
