@@ -205,6 +205,7 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     statistics = model.statistics_
     with statistics.lock:  # of one moment, also while another thread learns
         made = model._cache = model._finalised(statistics)
+    model._note(made)
     return made
 
 

@@ -48,8 +48,15 @@ class Finalised(Generic[G]):
         """What a model with these densities and priors predicts by."""
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
+        log_priors[list(gaussians.unestimated)] = -np.inf
         params = model.get_params(deep=False)
         return cls(statistics.revision, params, statistics.classes, gaussians, priors, log_priors)
+
+    @property
+    def unestimated(self) -> list[tuple[Any, Callable[[], Exception]]]:
+        """The classes that get no posterior, each with what makes the error that says why."""
+        classes = self.classes.tolist()
+        return [(classes[k], error) for k, error in self.gaussians.unestimated.items()]
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
         """Compute once and cache."""

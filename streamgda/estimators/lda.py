@@ -26,6 +26,7 @@ from streamgda.estimators.shrinkage import (
     shrunk,
     total_covariance,
 )
+from streamgda.estimators.singular import deficient_features
 from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.projection import Projection
@@ -158,7 +159,8 @@ class LinearDiscriminantAnalysis(
         if whitening.rank < statistics.n_features:
             warnings.warn(
                 f"the covariance within the classes has rank {whitening.rank} of {statistics.n_features}: "
-                "features are constant or collinear. The model works in the range of the covariance",
+                f"{deficient_features(statistics, whitening.covariance, self.tol)}. The model works in "
+                "the range of the covariance",
                 stacklevel=5,
             )
         return SharedGaussians(means, statistics.overall_mean(), whitening)

@@ -50,6 +50,12 @@ class StatisticsLearner(BaseEstimator, ABC):
     def _finalised(self, statistics: Statistics) -> Finalised[Any]:
         """What statistics make of the model, or an error that says why they make none."""
 
+    def _check_fit(self, state: Finalised[Any]) -> None:
+        """Raise an error if what is finalised is not what `fit` promises."""
+
+    def _note(self, state: Finalised[Any]) -> None:
+        """Warn of what is finalised for the first time."""
+
     @property
     def classes_(self) -> Labels:
         """The labels seen, sorted; shape (n_classes,)."""
@@ -82,11 +88,12 @@ class StatisticsLearner(BaseEstimator, ABC):
         ------
         ValueError
             If the data holds NaN, infinity or a missing label, or fewer than two classes, or does
-            not determine the model; the message says where, and what to do.
+            not determine the model; the message says where, and what to do. If a source or a Dask
+            collection does not determine the model, what was read is kept in `statistics_` all the same.
         """
+        self._validate_params()
         if isinstance(X, Source) or is_dask(X):
-            source = as_source(X, y, sample_weight)
-            return self._set_fitted(accumulate(source, exact=self.exact, **self.required_statistics()))
+            return self._set_fitted(self._statistics_of_source(X, y, sample_weight), keep=True)
         with self._features_kept_on_error():
             return self._set_fitted(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
@@ -124,6 +131,8 @@ class StatisticsLearner(BaseEstimator, ABC):
             If the batch holds NaN, infinity or a missing label, or its features are not those seen
             before. The model is then as it was.
         """
+        if isinstance(X, Source) or is_dask(X):
+            return self.merge(self._statistics_of_source(X, y, sample_weight))
         if not hasattr(self, "statistics_") and self._begin(X, y, sample_weight, classes):
             return self
         self.statistics_.update_blocks(self._blocks_of(X, y, sample_weight, classes=classes, reset=False))
@@ -139,13 +148,14 @@ class StatisticsLearner(BaseEstimator, ABC):
                 self.statistics_ = self._statistics_of(blocks)
         return True
 
-    def merge(self, other: Self) -> Self:
+    def merge(self, other: Self | Statistics) -> Self:
         """Add what another model of the same kind has learnt from other rows.
 
         Parameters
         ----------
-        other : estimator of the same class
-            A fitted model; it is left as it is.
+        other : estimator of the same class, or statistics
+            A fitted model; or statistics of the covariance type that the model needs, or "full". The other is
+            left as it is.
 
         Returns
         -------
@@ -159,15 +169,24 @@ class StatisticsLearner(BaseEstimator, ABC):
             If the two were fitted to different features or kinds of label, or one of them is exact. This
             model is then as it was.
         """
+        theirs = self._copied_statistics(other)
+        with _first_batch:
+            first = not hasattr(self, "statistics_")
+            if first:
+                self.statistics_ = theirs
+        if not first:
+            self.statistics_.merge(theirs)
+        self._describe_features(self.statistics_)
+        return self
+
+    def _copied_statistics(self, other: Self | Statistics) -> Statistics:
+        if isinstance(other, Statistics):
+            self._check_exactness(other)
+            return other.to_covariance_type(**self.required_statistics())
         if type(other) is not type(self):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
         check_is_fitted(other)
-        if hasattr(self, "statistics_"):
-            self.statistics_.merge(other.statistics_.copy())
-        else:
-            self.statistics_ = other.statistics_.copy()
-        self._describe_features(self.statistics_)
-        return self
+        return other.statistics_.copy()
 
     @classmethod
     def from_statistics(cls, statistics: Statistics, **params: Any) -> Self:
@@ -196,10 +215,13 @@ class StatisticsLearner(BaseEstimator, ABC):
         if not isinstance(statistics, Statistics):
             raise TypeError(f"statistics are needed, as accumulate returns; got {type(statistics).__name__}")
         estimator = cls(**{"exact": statistics.exact, **params})
-        if estimator.exact != statistics.exact:
-            held, asked = ("exact", "floating") if statistics.exact else ("floating", "exact")
-            raise ValueError(f"exact={estimator.exact} asks for {asked} statistics; these are {held}")
+        estimator._check_exactness(statistics)
         return estimator._set_fitted(statistics.to_covariance_type(**estimator.required_statistics()))
+
+    def _check_exactness(self, statistics: Statistics) -> None:
+        if self.exact != statistics.exact:
+            held, asked = ("exact", "floating") if statistics.exact else ("floating", "exact")
+            raise ValueError(f"exact={self.exact} asks for {asked} statistics; these are {held}")
 
     def save(self, path: Path, *, filesystem: AnyFileSystem | None = None, overwrite: bool = False) -> None:
         """Write the model as a Parquet table, which `streamgda.load` reads back to the last bit.
@@ -309,10 +331,24 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise ValueError("every sample weight is zero, so there is no row to learn from")
         return statistics
 
-    def _set_fitted(self, statistics: Statistics) -> Self:
-        finalised = self._finalised(statistics)
+    def _statistics_of_source(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
+        source = as_source(X, y, sample_weight)
+        return accumulate(source, exact=self.exact, **self.required_statistics())
+
+    def _set_fitted(self, statistics: Statistics, *, keep: bool = False) -> Self:
+        """Finalise statistics and keep them, also where asked to if they do not determine the model."""
+        try:
+            finalised = self._finalised(statistics)
+            self._check_fit(finalised)
+        except ValueError as error:
+            if keep and statistics.n_rows:
+                self._describe_features(statistics)
+                self.statistics_ = statistics
+                error.args = (f"{error}. What was read is kept in statistics_, so no second read is needed",)
+            raise
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
+        self._note(finalised)
         return self
 
     @contextmanager
@@ -338,7 +374,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: all but the densities, which can be finalised again."""
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_cache"}
+        return {name: value for name, value in state.items() if name not in ("_cache", "_noted")}
 
     def _check_fitted(self) -> None:
         if "statistics_" not in self.__dict__:  # check_is_fitted takes as long as a small product of matrices
@@ -354,8 +390,8 @@ def check_batch(X: Any) -> None:
         raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
     if isinstance(X, Source):
         raise TypeError(
-            "rows are needed here, in an array or a frame; a source goes to fit or accumulate. To predict "
-            "more rows than memory holds, give a Dask collection, such as dask.dataframe.read_parquet returns"
+            "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
+            "to evaluate in place of score, and to predict_dataset in place of predict"
         )
     if isinstance(X, str | PathLike):
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")

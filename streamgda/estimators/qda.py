@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,52 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
 from streamgda.estimators.exchange import check_kind, check_not_shrunk, class_counts, shrinkage_for_peer
+from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, needed_for
+from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
-from streamgda.gaussians.whitening import Spectrum, Whitening, constant_features
+from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
-
-_MOST_NAMES = 10
-
-
-def singular_class(
-    statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool
-) -> np.linalg.LinAlgError:
-    """The error that says which class is singular, for which features, and what helps."""
-    label, n_rows = statistics.classes[k], int(statistics.counts[k])
-    covariance, means = statistics.covariance()[k], statistics.means[[k]]
-    constant = np.flatnonzero(constant_features(np.diag(covariance), means))
-    n_varying = statistics.n_features - len(constant)
-    findings = [f"constant in it: {_named(statistics, constant)}"] if len(constant) else []
-    if n_varying >= n_rows:
-        findings.append("it has no more rows than features that vary")
-    elif len(collinear := Spectrum.of(covariance, means, tol).collinear):
-        findings.append(f"collinear in it: {_named(statistics, collinear)}")
-    return np.linalg.LinAlgError(
-        f"class {label!s}: the covariance has rank {rank} of {statistics.n_features}, from {n_rows} rows, "
-        f"so its density is not defined; {'; '.join(findings)}. {_remedy(n_rows, n_varying, regularised)}, "
-        "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
-        "GaussianNB"
-    )
-
-
-def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
-    if not n_varying:
-        return "Set reg_param above 0"
-    if regularised:
-        return "Raise reg_param, or set shrinkage to a higher number"
-    how = "'auto'" if n_rows > 2 else "a number above 0"  # two rows give no idea of their error
-    return f"Set shrinkage to {how}, or reg_param above 0"
-
-
-def _named(statistics: Statistics, features: Sequence[int] | np.ndarray) -> str:
-    """The names of some features, the first few of them if they are many."""
-    names = statistics.feature_names
-    listed = [repr(names[feature]) if names else str(feature) for feature in features[:_MOST_NAMES]]
-    more = len(features) - len(listed)
-    return ", ".join(listed) + (f" and {more} more" if more else "")
 
 
 class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
@@ -83,6 +46,11 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
         that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
         rows to learn from, a NaN is always refused.
+    singular : {"raise", "skip"} or None, default=None
+        What becomes of a class whose covariance is singular, such as one with fewer rows than features.
+        "raise" is an error. "skip" gives it no posterior: zero, and one warning that names the class and what
+        it lacks; the other classes go on. None raises in `fit` and `from_statistics`, and skips in a model
+        that has learnt by `partial_fit` or `merge`, where a class may begin with any row.
     exact : bool, default=False
         Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
@@ -130,6 +98,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "singular": [StrOptions({"raise", "skip"}), None],
     }
 
     def __init__(
@@ -140,6 +109,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         reg_param: float = 0.0,
         tol: float = 1e-10,
         missing: MissingAtPrediction = "raise",
+        singular: Literal["raise", "skip"] | None = None,
         exact: bool = False,
     ) -> None:
         self.priors = priors
@@ -147,6 +117,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         self.reg_param = reg_param
         self.tol = tol
         self.missing = missing
+        self.singular = singular
         self.exact = exact
 
     def required_statistics(self) -> dict[str, Any]:
@@ -167,10 +138,33 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         regularised = bool(self.shrinkage or self.reg_param)
         most = np.inf if regularised else statistics.counts - 1  # the rank that so many rows can have
         ranks = np.minimum([whitening.rank for whitening in whitenings], most)
-        if (ranks < statistics.n_features).any():
-            k = int(np.argmax(ranks < statistics.n_features))
-            raise singular_class(statistics, k, int(ranks[k]), self.tol, regularised=regularised)
+        singular = np.flatnonzero(ranks < statistics.n_features).tolist()
+        for k in singular:
+            error = partial(singular_class, statistics, k, int(ranks[k]), self.tol, regularised=regularised)
+            if self.singular == "raise" or len(singular) == len(means):
+                raise error()
+            whitenings[k] = Unestimated.because(statistics.n_features, error)
         return SeparateGaussians(means, whitenings)
+
+    def _check_fit(self, state: Finalised[SeparateGaussians]) -> None:
+        for _, error in state.unestimated:
+            if self.singular != "skip":
+                raise error()
+
+    def _note(self, state: Finalised[SeparateGaussians]) -> None:
+        """Warn of the classes that get no posterior, of each when it is the first time."""
+        noted: set[Any] = self.__dict__.setdefault("_noted", set())
+        new = [(label, error) for label, error in state.unestimated if label not in noted]
+        noted.clear()
+        noted.update(label for label, _ in state.unestimated)
+        if new:
+            label, error = new[0]
+            more = f" (and {len(new) - 1} more classes)" if len(new) > 1 else ""
+            warnings.warn(
+                f"class {label!s}{more} gets no posterior until it can be estimated. {error()}; "
+                f"statistics_.drop_class({label!r}) forgets it",
+                stacklevel=6,
+            )
 
     @property
     def priors_(self) -> Array:
@@ -215,6 +209,8 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         digits.
         """
         check_is_fitted(self)
+        for _, error in finalised(self).unestimated:
+            raise error()
         estimated = self.shrinkage is not None
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             solver="eigen" if estimated else "svd",

@@ -7,6 +7,7 @@ in whitened coordinates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.whitening import Array, Observed, Whitening
+from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 _FAR = 100.0  # deviations; at 100, terms of squared size hide 10⁻¹² of what tells two near classes apart
 
@@ -43,6 +44,11 @@ class Gaussians(ABC):
     @abstractmethod
     def ranks(self) -> NDArray[np.int64]:
         """The rank of the covariance of each class: (K,)."""
+
+    @property
+    def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
+        """The positions of classes whose density is not known, with what makes the error that says why."""
+        return {}
 
     @abstractmethod
     def squared_distances(self, X: Array) -> Array:
@@ -117,6 +123,10 @@ class SeparateGaussians(Gaussians):
 
     means: Array
     whitenings: list[Whitening]
+
+    @cached_property
+    def unestimated(self) -> dict[int, Callable[[], Exception]]:
+        return {k: w.error for k, w in enumerate(self.whitenings) if isinstance(w, Unestimated)}
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -320,7 +330,7 @@ class DiagonalGaussians(Gaussians):
         for start in range(0, len(self.means), step):
             some = slice(start, start + step)
             for row, of_row in zip(X, distances[:, some], strict=True):
-                standardised = row - self.means[some]
+                standardised = np.subtract(row, self.means[some], order="C")
                 standardised *= self._scales[some]
                 np.vecdot(standardised, standardised, out=of_row)
         return np.asfortranarray(distances)

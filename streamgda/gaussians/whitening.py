@@ -6,6 +6,7 @@ on the correlation scale, so that it does not change when a feature changes its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -181,6 +182,44 @@ class TriangularWhitening(Whitening):
     def triangle(self) -> Array:
         """Wᵀ itself."""
         return self.matrix.T
+
+
+@dataclass(frozen=True)
+class Unestimated(Whitening):
+    """In place of the whitening of a class whose rows do not determine a covariance.
+
+    Every row is infinitely far from the class.
+
+    Attributes
+    ----------
+    error : callable
+        Makes the error that says what the class lacks.
+    """
+
+    error: Callable[[], Exception]
+
+    @classmethod
+    def because(cls, n_features: int, error: Callable[[], Exception]) -> Self:
+        """That of a class of so many features."""
+        return cls(np.zeros((n_features, n_features)), 0.0, np.zeros((n_features, 0)), 0.0, error)
+
+    def marginal(self, observed: Observed, means: Array) -> Unestimated:
+        """The same of some of the features."""
+        return Unestimated.because(int(observed.sum()), self.error)
+
+    def whiten(self, X: Array) -> Array:
+        """Infinite coordinates: (n, 1)."""
+        return np.full((len(X), 1), np.inf)
+
+    @property
+    def rank(self) -> int:
+        """1, so that an infinite distance has a p-value of 0."""
+        return 1
+
+    @property
+    def colorizer(self) -> Array:
+        """Raise the error: there is nothing to draw rows from."""
+        raise self.error()
 
 
 def _log_determinant(colorizer: Array, scale: Array) -> float:

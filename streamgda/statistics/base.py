@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
@@ -309,6 +310,32 @@ class Statistics(ABC):
         rest = self._twin(self._labelled.subtract(other._labelled))
         rest._n_dropped -= other.n_dropped
         return rest
+
+    def drop_class(self, label: Any) -> Self:
+        """Forget all rows of a class, in place.
+
+        Parameters
+        ----------
+        label : label
+            One of `classes`, such as a mistyped one.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If there is no such class, or the classes share one scatter, from which that of one class cannot
+            be taken out.
+        """
+        with self._lock:
+            k = labels.position_of(label, self._labelled.classes)
+            if self._labelled.kind.is_pooled:
+                raise ValueError(f"{self!r} holds one scatter of all classes, so class {label!s} stays in it")
+            self._set_labelled(self._labelled.take(np.delete(np.arange(len(self._labelled.classes)), k)))
+        return self
 
     def as_one_class(self) -> Self:
         """A copy in which all rows are of the class 0.

@@ -1,0 +1,60 @@
+"""Errors and warnings on covariances that are singular: for which features, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from streamgda.gaussians.whitening import Array, Spectrum, constant_features
+from streamgda.statistics.base import Statistics
+
+_MOST_NAMES = 10
+
+
+def singular_class(
+    statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool
+) -> np.linalg.LinAlgError:
+    """The error that says which class is singular, for which features, and what helps."""
+    label, n_rows = statistics.classes[k], int(statistics.counts[k])
+    covariance, means = statistics.covariance()[k], statistics.means[[k]]
+    constant = np.flatnonzero(constant_features(np.diag(covariance), means))
+    n_varying = statistics.n_features - len(constant)
+    findings = [f"constant in it: {_named(statistics, constant)}"] if len(constant) else []
+    if n_varying >= n_rows:
+        findings.append("it has no more rows than features that vary")
+    elif len(collinear := Spectrum.of(covariance, means, tol).collinear):
+        findings.append(f"collinear in it: {_named(statistics, collinear)}")
+    return np.linalg.LinAlgError(
+        f"class {label!s}: the covariance has rank {rank} of {statistics.n_features}, from {n_rows} rows, "
+        f"so its density is not defined; {'; '.join(findings)}. {_remedy(n_rows, n_varying, regularised)}, "
+        "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
+        "GaussianNB"
+    )
+
+
+def deficient_features(statistics: Statistics, covariance: Array, tol: float) -> str:
+    """Which features make a covariance (d, d) within all the classes singular."""
+    constant = np.flatnonzero(constant_features(np.diag(covariance), statistics.means))
+    collinear = Spectrum.of(covariance, statistics.means, tol).collinear
+    found = [("constant", constant), ("collinear", collinear)]
+    return "features are " + " or ".join(
+        f"{what} ({_named(statistics, features)})" for what, features in found if len(features)
+    )
+
+
+def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
+    if not n_varying:
+        return "Set reg_param above 0"
+    if regularised:
+        return "Raise reg_param, or set shrinkage to a higher number"
+    how = "'auto'" if n_rows > 2 else "a number above 0"  # two rows give no idea of their error
+    return f"Set shrinkage to {how}, or reg_param above 0"
+
+
+def _named(statistics: Statistics, features: Sequence[int] | np.ndarray) -> str:
+    """The names of some features, the first few of them if they are many."""
+    names = statistics.feature_names
+    listed = [repr(names[feature]) if names else str(feature) for feature in features[:_MOST_NAMES]]
+    more = len(features) - len(listed)
+    return ", ".join(listed) + (f" and {more} more" if more else "")
