@@ -14,6 +14,7 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -539,6 +540,33 @@ def test_predictions_do_not_go_among_the_files_that_they_are_made_of(model, fold
         with pytest.raises(ValueError, match="lies in the folder of the input"):
             predict_dataset(model, again, tmp_path / "out")
     assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == files
+
+
+@pytest.mark.parametrize(
+    ("read", "out"),
+    [
+        ("in", "x/../in/scored"),
+        ("x/../in", "in/scored"),
+        ("in", "link/scored"),
+        ("link", "in/scored"),
+        ("in/*/*.parquet", "in/scored"),
+        ("in/**/part-*.parquet", "in/deep/scored"),
+        ("in/0.parquet", "in"),
+        (["in/0.parquet", "in/more"], "in/more/scored"),
+    ],
+)
+@pytest.mark.parametrize("on", [None, fsspec.filesystem("file"), pafs.LocalFileSystem()])
+def test_the_folder_of_the_input_is_known_by_any_of_its_names(model, folder, tmp_path, read, out, on):
+    for name in ("more/1.parquet", "deep/er/part-1.parquet"):
+        (folder / name).parent.mkdir(parents=True)
+        shutil.copy(folder / "0.parquet", folder / name)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    paths = [str(tmp_path / path) for path in ([read] if isinstance(read, str) else read)]
+    source = scan_parquet(paths if len(paths) > 1 else paths[0], features=NAMES)
+    with pytest.raises(ValueError, match="lies in the folder of the input"):
+        predict_dataset(model, source, str(tmp_path / out), filesystem=on)
+    assert not (tmp_path / out / "part-00000.parquet").exists()
 
 
 KINDS_OF_ONE_COLUMN = [

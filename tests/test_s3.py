@@ -200,6 +200,16 @@ def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
     assert scored["predicted_label"].to_pylist() == model.predict(pd.DataFrame(X, columns=NAMES)).tolist()
 
 
+@pytest.mark.parametrize("read", FILESYSTEMS)
+@pytest.mark.parametrize("write", FILESYSTEMS)
+def test_predictions_do_not_go_among_the_objects_that_they_are_made_of(parquet, read, write):
+    path, filesystem = at(read, "rows/data")
+    source = scan_parquet(path, "y", features=NAMES, filesystem=filesystem)
+    out, elsewhere = at(write, "rows/data/scored")
+    with pytest.raises(ValueError, match="lies in the folder of the input"):
+        predict_dataset(GaussianNB().fit(source), source, out, filesystem=elsewhere)
+
+
 @pytest.mark.parametrize("how", ["url", "fsspec"])
 def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeypatch):
     monkeypatch.setattr(chunks, "_MOST_ROWS_OF_CHUNK", 64)

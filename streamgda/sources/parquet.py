@@ -232,7 +232,7 @@ class ParquetSource(FileSource, ScorableSource):
         """Whether one of the files lies in a folder, or one written there would be one from then on."""
         place = Place.of(filesystem, folder)
         folders = {file.rpartition("/")[0] for file in self._dataset.files}
-        return self.includes(filesystem, f"{folder.rstrip('/')}/0.parquet") or any(
+        return self.includes(filesystem, f"{folder.rstrip('/')}/part-00000.parquet") or any(
             Place.of(self._dataset.filesystem, other).is_within(place) for other in folders
         )
 
