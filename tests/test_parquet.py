@@ -1,5 +1,6 @@
 """Parquet datasets of every shape, read as what they are; and what is wrong with one, named."""
 
+import base64
 import datetime
 import decimal
 import errno
@@ -14,8 +15,17 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet import encryption
 
-from streamgda import ClassStatistics, accumulate, scan_arrow, scan_parquet
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    accumulate,
+    evaluate,
+    predict_dataset,
+    scan_arrow,
+    scan_parquet,
+)
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -437,6 +447,61 @@ def test_a_damaged_file_is_named(folder, damage, name):
     )
     with pytest.raises(ValueError, match=f"{name} cannot be read as Parquet"):
         accumulate(scan_parquet(folder, "y"))
+
+
+@pytest.mark.parametrize("read", ["accumulate", "evaluate", "predict", "a schema of its own"])
+def test_a_flipped_bit_in_a_page_with_a_checksum_is_found(tmp_path, read):
+    path = tmp_path / "1.parquet"
+    pq.write_table(TABLE, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    model = GaussianNB().fit(scan_parquet(path, "y"))
+    content = bytearray(path.read_bytes())
+    content[content.index(U.tobytes()) + 77] ^= 1
+    path.write_bytes(content)
+    source = scan_parquet(path, "y")
+    if read == "a schema of its own":
+        schema = pa.schema([("u", pa.float32()), ("v", pa.float64()), ("y", pa.int32())])
+        source = scan_arrow(ds.dataset(path, schema=schema), "y")
+    task = {
+        "evaluate": lambda: evaluate(model, source),
+        "predict": lambda: predict_dataset(model, source, tmp_path / "out"),
+    }.get(read, lambda: accumulate(source))
+    with pytest.raises(ValueError, match=r"1\.parquet cannot be read as Parquet, it is damaged.*CRC"):
+        task()
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_an_encrypted_file_is_called_encrypted_and_can_be_read_as_a_stream(tmp_path, plaintext_footer):
+    factory, connection = encryption.CryptoFactory(PlainKms), encryption.KmsConnectionConfig()
+    options = encryption.EncryptionConfiguration(
+        "footer", plaintext_footer=plaintext_footer, column_keys={"column": ["u"]}
+    )
+    properties = factory.file_encryption_properties(connection, options)
+    pq.write_table(TABLE, tmp_path / "1.parquet", encryption_properties=properties)
+    keys = ds.ParquetDecryptionConfig(factory, connection, encryption.DecryptionConfiguration())
+    file_format = ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(decryption_config=keys)
+    )
+    dataset = ds.dataset(tmp_path, format=file_format)
+    message = r"it is encrypted.*scan_arrow\(dataset\.scanner\(\)\.to_reader\(\)"
+    for scan in (lambda: scan_parquet(tmp_path, "y"), lambda: scan_arrow(dataset, "y")):
+        with pytest.raises(ValueError, match=message) as raised:
+            accumulate(scan())
+        assert "damaged" not in str(raised.value)
+    reader = dataset.scanner().to_reader()
+    assert accumulate(scan_arrow(reader, "y")).allclose(expected(), rtol=1e-12)
+
+
+class PlainKms(encryption.KmsClient):
+    """A store of keys that wraps them in nothing but base64."""
+
+    def __init__(self, configuration):
+        super().__init__()
+
+    def wrap_key(self, key, master):
+        return base64.b64encode(key).decode()
+
+    def unwrap_key(self, wrapped, master):
+        return base64.b64decode(wrapped)
 
 
 @pytest.mark.parametrize(

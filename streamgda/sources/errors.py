@@ -12,6 +12,10 @@ import pyarrow as pa
 # none. Only the text tells which it was; these are the words of its clients of S3, Azure and GCS.
 _OBJECT_STORES = ("AWS Error", "Azure Error", "google::cloud::Status")
 
+_ENCRYPTED = (
+    "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
+)
+
 _OF_ARROW_ITSELF = (MemoryError, KeyboardInterrupt)
 
 
@@ -52,6 +56,8 @@ def decoding(
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, _OF_ARROW_ITSELF) or is_of_storage(error):
                 raise
+            if "crypt" in str(error):
+                reasons = _ENCRYPTED
             raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
 
 

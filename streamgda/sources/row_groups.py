@@ -100,7 +100,9 @@ class RowGroups(ScorableSplit):
             file = self.read_options.filesystem.open_input_file(self.path)
         with file:
             with decoding(self.path):
-                parquet = pq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False)
+                parquet = pq.ParquetFile(
+                    file, buffer_size=READ_BUFFER, pre_buffer=False, page_checksum_verification=True
+                )
             for index in self.rows_of_group:
                 yield from self._batches_of_group(parquet, index)
         self._check_unchanged()
