@@ -620,6 +620,92 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
         scan_parquet(tmp_path, "k", features=["x"])
 
 
+DOUBLED = pa.Table.from_arrays(
+    [pa.array([1.0, 2.0]), pa.array([3, 4]), pa.array([5, 6]), pa.array([0, 1])], names=["u", "a", "a", "y"]
+)
+
+
+@pytest.mark.parametrize("use", ["feature", "filter", "kept", "not at all"])
+def test_a_column_that_a_later_file_has_twice_is_refused_where_it_is_read(tmp_path, use):
+    pq.write_table(pa.table({"u": [1.0, 3.0], "a": [1, 2], "y": [0, 1]}), tmp_path / "1.parquet")
+    model = GaussianNB().fit(scan_parquet(tmp_path, "y", features=["u"]))
+    pq.write_table(DOUBLED, tmp_path / "2.parquet")
+    options = {"feature": {"features": ["u", "a"]}, "filter": {"filters": [("a", "=", 3)]}}.get(use, {})
+    source = scan_parquet(tmp_path, "y", **{"features": ["u"], **options})
+    if use == "not at all":
+        assert accumulate(source).n_rows == 4
+        return
+    with pytest.raises(ValueError, match=r"2\.parquet: there is more than one column 'a'"):
+        if use == "kept":
+            predict_dataset(model, source, tmp_path / "out", keep=["a"])
+        else:
+            accumulate(source)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.string()])
+def test_a_key_of_folders_that_is_a_column_of_a_later_file_is_refused_where_it_is_read(tmp_path, kind):
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+    pq.write_table(TABLE, tmp_path / "day=1" / "1.parquet")
+    own = pc.cast(pa.array([7] * N), kind)
+    pq.write_table(TABLE.append_column("day", own), tmp_path / "day=2" / "2.parquet")
+    for options in (
+        {"target": "day", "features": ["u"]},
+        {"target": "y", "features": ["u"], "filters": [("day", ">", 1)]},
+    ):
+        with pytest.raises(ValueError, match=r"2\.parquet: 'day' is a column of this file, and"):
+            accumulate(scan_parquet(tmp_path, **options))
+    assert accumulate(scan_parquet(tmp_path, "y", features=["u"])).n_rows == 2 * N
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int64(), pa.float64(), pa.float64()),
+        (pa.null(), pa.string(), pa.string()),
+        (pa.dictionary(pa.int8(), pa.string()), pa.string(), pa.string()),
+        (pa.string(), pa.large_string(), pa.large_string()),
+        (pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("us")),
+        (pa.decimal128(5, 2), pa.decimal128(12, 4), pa.decimal128(12, 4)),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_kept_columns_have_a_type_that_holds_those_of_all_files(tmp_path, one, other, both, reverse):
+    (tmp_path / "in").mkdir()
+    held = {}
+    for name, kind in zip(("1", "2"), (other, one) if reverse else (one, other), strict=True):
+        value = 2**40 if kind == pa.int64() else 7
+        column = pa.nulls(N) if kind == pa.null() else column_of(value, kind)
+        pq.write_table(TABLE.append_column("kept", column), tmp_path / "in" / f"{name}.parquet")
+        held[name] = column.cast(both).to_pylist()
+    model = GaussianNB().fit(scan_parquet(tmp_path / "in", "y", features=["u", "v"]))
+    source = scan_parquet(tmp_path / "in", features=["u", "v"])
+    predict_dataset(model, source, tmp_path / "out", columns=["label"], keep=["kept"])
+    written = [pq.read_table(path) for path in sorted((tmp_path / "out").glob("*.parquet"))]
+    assert [table.schema.field("kept").type for table in written] == [both, both]
+    assert [table["kept"].to_pylist() for table in written] == [held["1"], held["2"]]
+
+
+def column_of(value, kind):
+    """A column of one value, through text where that is the way to its type."""
+    if pa.types.is_dictionary(kind):
+        return pa.array([str(value)] * N).dictionary_encode().cast(kind)
+    return pa.array([value] * N).cast(pa.string() if pa.types.is_decimal(kind) else kind).cast(kind)
+
+
+def test_kept_columns_that_no_type_holds_are_refused(tmp_path):
+    (tmp_path / "in").mkdir()
+    pq.write_table(TABLE, tmp_path / "in" / "1.parquet")
+    pq.write_table(TABLE.set_column(2, "y", pa.array(NAMES)), tmp_path / "in" / "2.parquet")
+    source = scan_parquet(tmp_path / "in", features=["u", "v"])
+    model = GaussianNB().fit(scan_parquet(tmp_path / "in" / "1.parquet", "y"))
+    with pytest.raises(ValueError, match=r"2\.parquet: column 'y' is string, and int64 in other files"):
+        predict_dataset(model, source, tmp_path / "out", keep=["y"])
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_dataset_inside_a_hidden_folder_is_not_itself_hidden(tmp_path, monkeypatch):
     (tmp_path / ".cache" / "rows").mkdir(parents=True)
     pq.write_table(TABLE, tmp_path / ".cache" / "rows" / "1.parquet")

@@ -252,7 +252,7 @@ def test_parts_begin_where_chunks_do_and_hold_each_row_once(sizes, chunk):
     table = zarr.create_group({})
     X = np.arange(sum(sizes), dtype=float)[:, None]
     table.create_array("X", data=X, chunks=(max(sizes), 1))
-    (rows,) = scan_zarr(table, None).to_score([])
+    (rows,), _ = scan_zarr(table, None).to_score([])
     bounds = np.cumsum([0, *sizes])
     splits = [rows.enclosing(start, stop)[0] for start, stop in pairwise(bounds)]
     parts = aligned(splits, sizes, chunk)

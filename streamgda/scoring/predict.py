@@ -140,11 +140,11 @@ def predict_dataset(
     source = _scorable(model, source)
     check_features(model, source)
     scheduler = scheduler_for(source, scheduler)
-    splits = source.to_score(kept)
+    splits, types = source.to_score(kept)
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
     fields = [
-        *(Field(name, (name,), kind) for name, kind in source.kept_types(kept).items()),
+        *(Field(field.name, (field.name,), field.type) for field in types),
         *wanted.fields,
     ]
     output = _output_at(out, filesystem, fields)

@@ -133,22 +133,20 @@ class ScorableSource(Source):
     """A source that `predict_dataset` can read."""
 
     @abstractmethod
-    def to_score(self, keep: Sequence[str]) -> Sequence[ScorableSplit]:
-        """The same parts to read: the features, and the columns to keep beside them.
+    def to_score(self, keep: Sequence[str]) -> tuple[Sequence[ScorableSplit], pa.Schema]:
+        """The same parts to read without labels, and the types of the columns to keep beside the features.
+
+        The types hold the values of the whole source, whichever part they are of.
 
         Raises
         ------
         ValueError
-            If one of these is missing.
+            If a column is missing.
         """
 
     @abstractmethod
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether data of the source lies in a folder, or files written there would be read as data."""
-
-    @abstractmethod
-    def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
-        """The types of columns to keep."""
 
 
 def group_into_tasks(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:

@@ -5,9 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -18,16 +16,15 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
-from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource, group_into_tasks
+from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource
 from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.errors import decoding
-from streamgda.sources.filters import Filter, filtering
-from streamgda.sources.roles import Roles, besides_index, check_known, label_kind
+from streamgda.sources.filters import Filter
+from streamgda.sources.footers import FilePlanner, unified_types
+from streamgda.sources.roles import Roles, besides_index, check_known
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.storage.places import Place
-from streamgda.storage.versions import Version, current_version, listing
-
-_FOOTER_READERS = 16
+from streamgda.storage.versions import current_version, listing
 
 
 def scan_parquet(
@@ -140,7 +137,7 @@ class ParquetSource(FileSource, ScorableSource):
     ) -> None:
         self._dataset, self._found, self._find = dataset, found, find
         self._folder = "" if found is None else found.folder
-        stored = self._stored = next(dataset.get_fragments()).physical_schema
+        stored = next(dataset.get_fragments()).physical_schema
         roles = Roles.choose(
             dataset.schema.names,
             dataset.files[0],
@@ -151,8 +148,8 @@ class ParquetSource(FileSource, ScorableSource):
             default=besides_index(stored),
         )
         self.feature_names, self.target = roles.features, roles.target
-        self._filter = Filter.of(filters, dataset.schema)
-        self._read_options = ReadOptions(dataset.filesystem, roles, self._filter)
+        self._read_options = ReadOptions(dataset.filesystem, roles, Filter.of(filters, dataset.schema))
+        self._planner = FilePlanner(dataset, stored, self._read_options, whole=find is not None)
         roles.check_types(stored, dataset.files[0])
 
     def __repr__(self) -> str:
@@ -162,32 +159,29 @@ class ParquetSource(FileSource, ScorableSource):
 
     def splits(self) -> list[RowGroups]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
-        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
-            planned = readers.map(self._plan_of_file, self._fragments())
-            return [split for splits, _ in planned for split in splits]
+        return [split for file in self._planner.plan(self._planner.fragments()) for split in file.splits]
 
-    def to_score(self, keep: Sequence[str]) -> list[RowGroups]:
-        """The same parts to read: the features, and the columns to keep beside them."""
+    def to_score(self, keep: Sequence[str]) -> tuple[list[RowGroups], pa.Schema]:
+        """The same parts to read without labels, and the types of the columns to keep in all the files."""
         for name in keep:
             check_known(name, self._dataset.schema.names, self._dataset.files[0])
         roles = replace(self._read_options.roles, target=None, weight=None)
         read_options = replace(self._read_options, roles=roles, kept=tuple(keep))
-        return [replace(split, read_options=read_options) for split in self.splits()]
-
-    def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
-        """The types of columns to keep, as the dataset has them."""
-        return {name: self._dataset.schema.field(name).type for name in keep}
+        planner = replace(self._planner, read_options=read_options)
+        files = planner.plan(planner.fragments())
+        splits = [split for file in files for split in file.splits]
+        return splits, unified_types(keep, self._dataset.schema, files)
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
-        roles = self._read_options.roles
+        roles, chosen = self._read_options.roles, self._read_options.filter
         found = None if self._find is None else self._find()
         return type(self)(
             self._dataset if found is None else _dataset(found),
             roles.target,
             roles.features,
             roles.weight,
-            self._expression,
+            None if chosen is None else chosen.expression,
             roles.missing,
             found,
             self._find,
@@ -196,18 +190,18 @@ class ParquetSource(FileSource, ScorableSource):
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles = self._read_options.roles
+        roles, chosen = self._read_options.roles, self._read_options.filter
         return {
             "target": roles.target,
             "features": list(roles.features),
             "weight": roles.weight,
-            "filters": None if self._filter is None else self._filter.identity,
+            "filters": None if chosen is None else chosen.identity,
             "missing": roles.missing,
         }
 
     def files(self) -> list[InputFile]:
         """The files that the filter does not rule out by their partition, as they are now, in order."""
-        fragments = self._fragments()
+        fragments = self._planner.fragments()
         filesystem = self._dataset.filesystem
         if self._folder:
             seen = listing(filesystem, self._folder)
@@ -238,80 +232,10 @@ class ParquetSource(FileSource, ScorableSource):
 
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""
-        known = {fragment.path: fragment for fragment in self._fragments()}
-
-        def plan(file: InputFile) -> FilePlan:
-            return FilePlan(file, *self._plan_of_file(known[file.location], file.version))
-
-        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
-            return list(readers.map(plan, files))
-
-    def _fragments(self) -> list[ds.ParquetFileFragment]:
-        return list(self._dataset.get_fragments(filter=self._expression))
-
-    @property
-    def _expression(self) -> ds.Expression | None:
-        return None if self._filter is None else self._filter.expression
-
-    def _plan_of_file(
-        self, known: ds.ParquetFileFragment, version: Version | None = None
-    ) -> tuple[list[RowGroups], str]:
-        # A fragment keeps the footer that it once read; the file may have been rewritten since.
-        fragment = known.format.make_fragment(
-            known.path, self._dataset.filesystem, known.partition_expression
-        )
-        version = version or current_version(self._dataset.filesystem, fragment.path)
-        with decoding(fragment.path):
-            schema, metadata = fragment.physical_schema, fragment.metadata
-        groups = self._row_groups(self._limited(fragment, known))
-        partition = ds.get_partition_keys(fragment.partition_expression)
-        self._check_file(fragment.path, schema, partition)
-        rows = {index: metadata.row_group(index).num_rows for index in groups}
-        splits = [
-            RowGroups(self._read_options, fragment.path, version, {i: rows[i] for i in run}, partition)
-            for run in group_into_tasks(groups, rows.__getitem__)
+        known = {fragment.path: fragment for fragment in self._planner.fragments()}
+        versions = {file.location: file.version for file in files}
+        planned = self._planner.plan([known[file.location] for file in files], versions)
+        return [
+            FilePlan(file, plan.splits, self._planner.fingerprint(plan.schema))
+            for file, plan in zip(files, planned, strict=True)
         ]
-        return splits, self._fingerprint(schema)
-
-    def _limited(
-        self, fragment: ds.ParquetFileFragment, known: ds.ParquetFileFragment
-    ) -> ds.ParquetFileFragment:
-        """The fragment with those row groups alone that a dataset made by others has of the file."""
-        if self._find is not None:
-            return fragment  # found by its path, and so whole
-        wanted = [group.id for group in known.row_groups]
-        if wanted == list(range(known.metadata.num_row_groups)):
-            return fragment
-        if fragment.num_row_groups != known.metadata.num_row_groups:
-            raise ValueError(
-                f"{fragment.path} has other row groups than when the dataset was made; make it again"
-            )
-        return fragment.subset(row_group_ids=wanted)
-
-    def _fingerprint(self, schema: pa.Schema) -> str:
-        read = [f"{field.name}: {field.type}" for field in schema if field.name in self._read_options.columns]
-        return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
-
-    def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
-        """The row groups whose statistics do not rule out that the filter lets rows through."""
-        if self._filter is None or self._filter.may_keep_nan:
-            return [group.id for group in fragment.row_groups]
-        with filtering(fragment.path):
-            kept = fragment.split_by_row_group(self._filter.expression, schema=self._dataset.schema)
-        return [group.id for part in kept for group in part.row_groups]
-
-    def _check_file(self, path: str, schema: pa.Schema, partition: dict[str, Any]) -> None:
-        if schema.equals(self._stored):
-            return  # as in most files, and what could be wrong with the first one has been seen
-        for name in self._read_options.columns:
-            if name not in partition and name not in schema.names:
-                raise ValueError(
-                    f"{path}: there is no column {name!r}, which other files of the dataset have"
-                )
-        self._read_options.roles.check_types(schema, path)
-        if self.target is not None and self.target not in partition:
-            kind, first = schema.field(self.target).type, self._dataset.schema.field(self.target).type
-            if pa.types.is_null(kind) or pa.types.is_null(first):
-                return
-            if label_kind(kind) != label_kind(first):
-                raise ValueError(f"{path}: target {self.target!r} is {kind}, in the first file it is {first}")

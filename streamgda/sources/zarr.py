@@ -189,15 +189,12 @@ class ZarrSource(ScorableSource):
             return "the target", _LABELS
         return "the features" if name == self.features else "the weight", _NUMBERS
 
-    def to_score(self, keep: Sequence[str]) -> list[ZarrRows]:
-        """The same parts to read: the features, and the arrays to keep beside them."""
+    def to_score(self, keep: Sequence[str]) -> tuple[list[ZarrRows], pa.Schema]:
+        """The same parts to read without labels, and the types of the arrays to keep, as Arrow has them."""
         unlabelled = replace(self, target=None, weight=None, kept=tuple(keep))
-        return unlabelled.splits()
-
-    def kept_types(self, keep: Sequence[str]) -> dict[str, pa.DataType]:
-        """The types of arrays to keep, as Arrow has them."""
-        _, *arrays = replace(self, target=None, weight=None, kept=tuple(keep)).arrays()
-        return {name: _arrow_type(array.dtype) for name, array in zip(keep, arrays, strict=True)}
+        _, *arrays = unlabelled.arrays()
+        types = [(name, _arrow_type(array.dtype)) for name, array in zip(keep, arrays, strict=True)]
+        return unlabelled.splits(), pa.schema(types)
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether the group is a folder, or one of the two lies in the other."""
