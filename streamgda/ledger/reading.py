@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord
 from streamgda.passes.accumulate import accumulate_splits, fan_in_of, merge_all, plan_pass
-from streamgda.passes.plan import Plan, compute_plan, n_rows_of, plan_fold
+from streamgda.passes.compute import compute_plan
+from streamgda.passes.plan import Plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
@@ -88,7 +89,7 @@ def _plan_of_file(
         fold, merge = partial(_fold_or_skip, path), partial(_merge_or_skip, path)
         read = plan_fold(groups, fold, merge, empty, fan_in_of(source))
     root = delayed(keep, pure=False)(read.root, entries, name, replace(plan, splits=()))
-    return Plan(root, read.parts, read.rows)
+    return Plan(root, read.parts, read.rows, empty)
 
 
 def _all_of(plans: Sequence[Plan]) -> Plan:
@@ -96,7 +97,7 @@ def _all_of(plans: Sequence[Plan]) -> Plan:
 
     root: Delayed = delayed(list)([plan.root for plan in plans])
     parts = [part for plan in plans for part in plan.parts]
-    return Plan(root, parts, [rows for plan in plans for rows in plan.rows])
+    return Plan(root, parts, [rows for plan in plans for rows in plan.rows], plans[0].shared)
 
 
 def _fold_or_skip(path: str, splits: Sequence[Split], empty: Statistics) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.plan import FAN_IN, Plan, compute_plan, n_rows_of, plan_fold
+from streamgda.passes.compute import compute_plan
+from streamgda.passes.plan import FAN_IN, Plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics

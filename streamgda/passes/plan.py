@@ -11,13 +11,10 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.schedulers import Scheduler, client_of
 from streamgda.sources.base import Split
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
-    from distributed import Client
 
 FAN_IN = 8
 
@@ -52,11 +49,14 @@ class Plan:
         The tasks that read.
     rows : list of (int or None)
         The number of rows that each of these reads, where it is known.
+    shared : object
+        What every reading task needs.
     """
 
     root: Delayed
     parts: list[Delayed]
     rows: list[int | None]
+    shared: Any
 
 
 def plan_fold(
@@ -88,7 +88,7 @@ def plan_fold(
     level = parts
     while len(level) > 1:
         level = [delayed(merge, pure=False)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
-    return Plan(level[0], parts, [_total(map(n_rows_of, group)) for group in groups])
+    return Plan(level[0], parts, [total(map(n_rows_of, group)) for group in groups], shared)
 
 
 def _part(
@@ -114,61 +114,7 @@ def n_rows_of(split: Split | Delayed) -> int | None:
     return split.n_rows if isinstance(split, Split) else None
 
 
-def _total(rows: Iterable[int | None]) -> int | None:
+def total(rows: Iterable[int | None]) -> int | None:
     """The sum, or None if a number is not known."""
     known = list(rows)
     return None if None in known else sum(n for n in known if n is not None)
-
-
-def compute_plan(plan: Plan, scheduler: Scheduler, progress: bool) -> Any:
-    """Run a plan and return its state, each task on one BLAS thread.
-
-    Parameters
-    ----------
-    plan : Plan
-        What to compute.
-    scheduler : Scheduler
-        What `dask.compute` takes.
-    progress : bool
-        Whether to show rows done, rows per second and the time left.
-    """
-    with single_blas_thread:
-        return _with_progress(plan, scheduler) if progress else plan.root.compute(scheduler=scheduler)
-
-
-def _with_progress(plan: Plan, scheduler: Scheduler) -> Any:
-    from tqdm.auto import tqdm
-
-    client = client_of(scheduler)
-    with tqdm(total=_total(plan.rows), unit=" rows", unit_scale=True) as bar:
-        if client is None:
-            state = _compute_here(plan, scheduler, bar.update)
-        else:
-            state = _compute_on(client, plan, bar.update)
-        if bar.total is None:
-            bar.update(state.n_rows + state.n_dropped - bar.n)
-    return state
-
-
-def _compute_here(plan: Plan, scheduler: Scheduler, advance: Callable[[int], object]) -> Any:
-    """Run the plan on a scheduler of this machine, which calls back after each task."""
-    from dask.callbacks import Callback
-
-    rows = {part.key: n_rows for part, n_rows in zip(plan.parts, plan.rows, strict=True)}
-    with Callback(posttask=lambda key, *_: advance(rows.get(key) or 0)):
-        return plan.root.compute(scheduler=scheduler)
-
-
-def _compute_on(client: Client, plan: Plan, advance: Callable[[int], object]) -> Any:
-    """Run the plan on a cluster; the future of a part is released as soon as its rows are counted."""
-    from distributed import as_completed
-
-    *parts, root = client.compute([*plan.parts, plan.root])
-    rows = {part.key: n_rows for part, n_rows in zip(parts, plan.rows, strict=True)}
-    with client.as_current():
-        waiting = as_completed(parts)
-    del parts
-    for part in waiting:
-        advance(rows[part.key] or 0)
-        del part
-    return root.result()

@@ -33,11 +33,13 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
     Raises
     ------
     TypeError
-        If the source can be read in this process only, and the scheduler would read it in another.
+        If the source can be read in this process only, and the scheduler would read it in another; or if it
+        is no scheduler.
     ValueError
-        If the scheduler is a cluster or its address, where a client is needed.
+        If the scheduler is a name that Dask does not know, or a cluster or its address, where a client is
+        needed.
     """
-    _check_no_cluster(scheduler)
+    _check_scheduler(scheduler)
     if not source.is_local or not _leaves_the_process(scheduler):
         return scheduler
     if scheduler is None:
@@ -55,14 +57,45 @@ def client_of(scheduler: Scheduler) -> Client | None:
     return getattr(get_scheduler(scheduler=scheduler), "__self__", None)
 
 
-def _check_no_cluster(scheduler: object) -> None:
-    is_address = isinstance(scheduler, str) and "://" in scheduler
-    if is_address or hasattr(scheduler, "get_client"):
-        argument = repr(scheduler) if is_address else "cluster"
-        raise ValueError(
-            f"Dask computes through a client of a cluster: give scheduler=distributed.Client({argument}), "
-            f"not {scheduler!r}"
-        )
+def _check_scheduler(scheduler: object) -> None:
+    """Raise ValueError or TypeError for what Dask does not take."""
+    if isinstance(scheduler, str):
+        _check_name(scheduler)
+    elif isinstance(scheduler, type):
+        raise TypeError(f"scheduler={scheduler!r} is a class: give an instance of it")
+    elif hasattr(scheduler, "get_client"):
+        raise ValueError(_NEEDS_CLIENT.format("cluster", scheduler))
+    elif scheduler is not None and not (callable(scheduler) or _is_client_or_executor(scheduler)):
+        raise TypeError(f"scheduler={scheduler!r} is none of {_KNOWN}")
+
+
+def _check_name(name: str) -> None:
+    from dask.base import named_schedulers
+
+    if "://" in name:
+        raise ValueError(_NEEDS_CLIENT.format(repr(name), repr(name)))
+    if name in {"distributed", "dask.distributed"}:
+        from distributed import default_client
+
+        try:
+            default_client()
+        except ValueError:
+            raise ValueError(
+                f"scheduler={name!r}, but no client is active: give scheduler=distributed.Client(...)"
+            ) from None
+    elif name.lower() not in named_schedulers:
+        raise ValueError(f"scheduler={name!r} is none of {_KNOWN}")
+
+
+_NEEDS_CLIENT = "Dask computes through a client of a cluster: give scheduler=distributed.Client({}), not {}"
+
+_KNOWN = "'threads', 'synchronous', 'processes', a distributed.Client, an executor and a function"
+
+
+def _is_client_or_executor(scheduler: object) -> bool:
+    """Whether it is one by Dask's own rule."""
+    is_client = "Client" in type(scheduler).__name__ and hasattr(scheduler, "get")
+    return is_client or isinstance(scheduler, Executor)
 
 
 def _leaves_the_process(scheduler: Scheduler) -> bool:

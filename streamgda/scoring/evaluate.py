@@ -13,7 +13,8 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import check_rows
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.plan import add_up, compute_plan, n_rows_of, plan_fold
+from streamgda.passes.compute import compute_plan
+from streamgda.passes.plan import add_up, n_rows_of, plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model, check_features, check_model, pieces_of, score_piece

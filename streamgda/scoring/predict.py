@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from streamgda.blocks.block import Block
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.plan import add_up, compute_plan, plan_fold
+from streamgda.passes.compute import compute_plan
+from streamgda.passes.plan import add_up, plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.scoring.inference import Model, check_features, check_model

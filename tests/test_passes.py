@@ -1,0 +1,179 @@
+"""The pass on Dask's schedulers: what it leaves behind, what it says of what is wrong, what it sends."""
+
+import _thread
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import dask
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client, LocalCluster
+
+from streamgda import (
+    QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
+    accumulate,
+    evaluate,
+    predict_dataset,
+    scan_parquet,
+)
+from streamgda.passes import compute
+from streamgda.passes.compute import compute_plan
+from streamgda.passes.plan import plan_fold
+from tests.logged_filesystem import NotingHandler
+
+whether_with_progress = pytest.mark.parametrize("progress", [False, True])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Six files, each of the rows of a task, in small row groups."""
+    folder, rng = tmp_path_factory.mktemp("pass"), np.random.default_rng(0)
+    y = rng.integers(0, 3, 200_000)
+    table = pa.table({"a": rng.normal(size=len(y)) + y, "b": rng.normal(size=len(y)), "y": y})
+    for i in range(6):
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=20_000)
+    return folder
+
+
+def until(condition, seconds=20):
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def known_tasks(dask_scheduler):
+    return len(dask_scheduler.tasks)
+
+
+# ---------------------------------------------------------------------- what a pass leaves behind
+
+
+@whether_with_progress
+def test_a_pass_that_fails_leaves_nothing_on_the_cluster(folder, tmp_path, client, progress):
+    nan = pa.table({"a": [1.0, np.nan], "b": [1.0, 2.0], "y": [0, 1]})
+    pq.write_table(nan, tmp_path / "0.parquet")
+    files = [tmp_path / "0.parquet", *sorted(folder.iterdir())]
+    with pytest.raises(ValueError, match="is NaN") as raised:
+        accumulate(scan_parquet(files, "y"), scheduler=client, progress=progress)
+    assert raised.value.__traceback__ is not None  # which holds all the frames, as an interpreter does
+    until(lambda: not client.run_on_scheduler(known_tasks))
+
+
+@whether_with_progress
+def test_a_pass_that_is_interrupted_leaves_nothing_on_the_cluster(folder, tmp_path, client, progress):
+    slow = pafs.PyFileSystem(NotingHandler(tmp_path / "reads", delay=0.3))
+    source = scan_parquet(folder, "y", filesystem=slow)
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt) as raised:
+        accumulate(source, scheduler=client, progress=progress)
+    assert raised.value.__traceback__ is not None
+    until(lambda: not client.run_on_scheduler(known_tasks))
+
+
+# ---------------------------------------------------------------------- what is wrong is said
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "error", "said"),
+    [
+        ("foo", ValueError, "scheduler='foo' is none of 'threads', 'synchronous', 'processes'"),
+        ("foo:bar", ValueError, "scheduler='foo:bar' is none of"),
+        ("distributed", ValueError, "no client is active: give scheduler=distributed.Client("),
+        (3, TypeError, "scheduler=3 is none of"),
+        (Client, TypeError, "is a class: give an instance of it"),
+    ],
+)
+def test_what_is_no_scheduler_is_refused(folder, tmp_path, scheduler, error, said):
+    source = scan_parquet(folder / "0.parquet", "y")
+    model = QuadraticDiscriminantAnalysis().fit(source)
+    for call in (
+        accumulate,
+        StatisticsLedger(str(tmp_path / "ledger")).refresh,
+        partial(evaluate, model),
+        lambda source, scheduler: predict_dataset(model, source, tmp_path / "out", scheduler=scheduler),
+    ):
+        with pytest.raises(error, match=re.escape(said)):
+            call(source, scheduler=scheduler)
+    assert not (tmp_path / "out").exists()
+
+
+@whether_with_progress
+def test_a_cluster_without_workers_is_said_and_the_pass_goes_on_when_they_come(folder, monkeypatch, progress):
+    monkeypatch.setattr(compute, "SECONDS_WITHOUT_WORKERS", 0.2)
+    source = scan_parquet(folder, "y")
+    cluster = LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0")
+    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+        with pytest.warns(UserWarning, match="the cluster has no workers: the pass waits for them"):
+            passing = background.submit(accumulate, source, scheduler=client, progress=progress)
+            time.sleep(1)
+        assert not passing.done()
+        cluster.scale(1)
+        assert passing.result(timeout=60) == accumulate(source)
+
+
+def test_a_script_without_the_guard_is_told_what_is_missing(folder, tmp_path):
+    (tmp_path / "script.py").write_text(f"""
+import dask
+from streamgda import accumulate, scan_parquet
+dask.config.set({{"multiprocessing.context": "spawn", "num_workers": 1}})
+accumulate(scan_parquet({str(folder)!r}, "y"), scheduler="processes")
+""")
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("RuntimeError: a worker process ended before its task")
+    assert 'if __name__ == "__main__":' in last
+
+
+# ---------------------------------------------------------------------- what goes to the workers
+
+
+class Values:
+    """A state that is a set."""
+
+    n_rows = n_dropped = 0
+
+    def __init__(self, values):
+        self.values = values
+
+
+def merge_values(parts):
+    return Values(set().union(*(part.values for part in parts)))
+
+
+def process_of(group, shared):
+    time.sleep(0.5)
+    return Values({os.getpid()})
+
+
+def test_each_process_has_its_share_of_the_tasks():
+    """Dask hands six tasks at a time to a process where it is not told otherwise."""
+    plan = plan_fold([[k] for k in range(4)], process_of, merge_values, None)
+    with dask.config.set(num_workers=2):
+        assert len(compute_plan(plan, "processes", False).values) == 2
+
+
+def size_of(group, shared):
+    return Values({shared.nbytes})
+
+
+@whether_with_progress
+def test_a_large_model_is_sent_without_a_warning(client, progress):
+    """Dask warns of graphs above 10 MB, and we send a model once, as a task of its own."""
+    model = np.zeros(2_000_000)
+    plan = plan_fold([[k] for k in range(20)], size_of, merge_values, model)
+    assert compute_plan(plan, client, progress).values == {model.nbytes}
