@@ -34,13 +34,13 @@ SPARK = "Spark MLlib: GaussianNB, local[2], from Parquet"
 def plain_loop(folder: Path) -> Callable[[], Any]:
     """The same splits, blocks and merges, one after the other, without Dask."""
     from streamgda import ClassStatistics, scan_parquet
-    from streamgda.passes.accumulate import accumulate_splits, merge_all
+    from streamgda.passes.accumulate import accumulate_splits
     from streamgda.passes.blas import single_blas_thread
 
     def run() -> Any:
         splits = scan_parquet(folder, "y").splits()
         with single_blas_thread:
-            return merge_all([accumulate_splits([split], ClassStatistics()) for split in splits])
+            return sum(accumulate_splits([split], ClassStatistics()) for split in splits)
 
     return run
 

@@ -150,9 +150,8 @@ class Values:
     def __init__(self, values):
         self.values = values
 
-
-def merge_values(parts):
-    return Values(set().union(*(part.values for part in parts)))
+    def __add__(self, other):
+        return Values(self.values | other.values)
 
 
 def process_of(group, shared):
@@ -162,7 +161,7 @@ def process_of(group, shared):
 
 def test_each_process_has_its_share_of_the_tasks():
     """Dask hands six tasks at a time to a process where it is not told otherwise."""
-    plan = plan_fold([[k] for k in range(4)], process_of, merge_values, None)
+    plan = plan_fold([[k] for k in range(4)], process_of, None)
     with dask.config.set(num_workers=2):
         assert len(compute_plan(plan, "processes", False).values) == 2
 
@@ -175,5 +174,5 @@ def size_of(group, shared):
 def test_a_large_model_is_sent_without_a_warning(client, progress):
     """Dask warns of graphs above 10 MB, and we send a model once, as a task of its own."""
     model = np.zeros(2_000_000)
-    plan = plan_fold([[k] for k in range(20)], size_of, merge_values, model)
+    plan = plan_fold([[k] for k in range(20)], size_of, model)
     assert compute_plan(plan, client, progress).values == {model.nbytes}

@@ -110,7 +110,7 @@ def fan_in_of(source: Source) -> int:
 
 def plan_pass(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> Plan:
     """The graph of a pass whose states are statistics like `empty`."""
-    return plan_fold(groups, accumulate_splits, merge_all, empty, fan_in)
+    return plan_fold(groups, accumulate_splits, empty, fan_in)
 
 
 def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
@@ -121,11 +121,3 @@ def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
         for split in splits:
             statistics.update_blocks(split.blocks(), workspace)
     return statistics
-
-
-def merge_all(parts: Sequence[Statistics]) -> Statistics:
-    """One task: merge the statistics of a few parts, in order."""
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total.merge(part)
-    return total

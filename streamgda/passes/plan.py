@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamgda.sources.base import Split
 
@@ -32,9 +32,6 @@ class State(Protocol):
 
     def __add__(self, other: Any, /) -> Any:
         """The two merged."""
-
-
-S = TypeVar("S", bound=State)
 
 
 @dataclass(frozen=True)
@@ -61,12 +58,14 @@ class Plan:
 
 def plan_fold(
     groups: Sequence[Sequence[Split | Delayed]],
-    fold: Callable[[Sequence[Any], Any], S],
-    merge: Callable[[Sequence[S]], S],
+    fold: Callable[[Sequence[Any], Any], State],
     shared: Any,
     fan_in: int = FAN_IN,
 ) -> Plan:
     """The graph of a pass; it depends on the groups alone, and not on the scheduler.
+
+    Consecutive states are added one by one, each as soon as it is computed. So at each level of the tree one
+    state grows, and few wait.
 
     Parameters
     ----------
@@ -74,25 +73,24 @@ def plan_fold(
         The splits that each task reads; at least one group.
     fold : callable
         The task that reads: from a group, in order, and `shared` to a state.
-    merge : callable
-        The task that merges a few states, in order, into one.
     shared : object
         What every reading task needs, such as a model.
     fan_in : int, default=8
-        How many states one task merges.
+        How many states become one at each level of the tree.
     """
     from dask.delayed import delayed
 
+    plus = delayed(add, pure=False)
     common = delayed(shared, pure=False, traverse=False)
     parts = [_part(group, fold, common) for group in groups]
     level = parts
     while len(level) > 1:
-        level = [delayed(merge, pure=False)(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
+        level = [reduce(plus, level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return Plan(level[0], parts, [total(map(n_rows_of, group)) for group in groups], shared)
 
 
 def _part(
-    group: Sequence[Split | Delayed], fold: Callable[[Sequence[Any], Any], S], shared: Delayed
+    group: Sequence[Split | Delayed], fold: Callable[[Sequence[Any], Any], State], shared: Delayed
 ) -> Delayed:
     from dask.delayed import delayed
 
@@ -102,11 +100,6 @@ def _part(
     else:
         part = delayed(fold, pure=False)(group, shared)
     return part
-
-
-def add_up(parts: Sequence[S]) -> S:
-    """Merge a few states, in order, by adding them."""
-    return reduce(add, parts)
 
 
 def n_rows_of(split: Split | Delayed) -> int | None:

@@ -14,7 +14,7 @@ from streamgda.estimators.classifier import check_rows
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import add_up, n_rows_of, plan_fold
+from streamgda.passes.plan import n_rows_of, plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model, check_features, check_model, pieces_of, score_piece
@@ -85,7 +85,7 @@ def evaluate(
         groups = list(group_into_tasks(source.splits(), n_rows_of))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
-        plan = plan_fold(groups, evaluate_splits, add_up, model)
+        plan = plan_fold(groups, evaluate_splits, model)
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
         evaluation = _evaluate_blocks(model, _blocks_of(model, source, y, sample_weight))

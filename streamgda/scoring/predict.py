@@ -14,7 +14,7 @@ import pyarrow as pa
 from streamgda.blocks.block import Block
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import add_up, plan_fold
+from streamgda.passes.plan import plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.scoring.inference import Model, check_features, check_model
@@ -160,10 +160,10 @@ def predict_dataset(
         groups = [[part] for part in parts if part.name not in done]
         written = [*done.values()]
         if groups:
-            plan = plan_fold(groups, write_parts, add_up, (wanted, output))
+            plan = plan_fold(groups, write_parts, (wanted, output))
             written.append(compute_plan(plan, scheduler, progress))
         output.finish(parts)
-    return add_up(written)
+    return sum(written, PredictionSummary())
 
 
 # ---------------------------------------------------------------------- what is to be done
@@ -226,7 +226,7 @@ def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -
 def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
     """One task: score parts of the input, and write them."""
     with single_blas_thread:
-        return add_up([_write(part, *shared) for part in parts])
+        return sum((_write(part, *shared) for part in parts), PredictionSummary())
 
 
 def _write(part: Part, columns: PredictionColumns, output: Output[Any]) -> PredictionSummary:
