@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord
-from streamgda.passes.accumulate import accumulate_splits, fan_in_of, merge_all, plan_pass
+from streamgda.passes.accumulate import accumulate_splits, fan_in_of, plan_pass
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
@@ -87,7 +87,7 @@ def _plan_of_file(
         read = plan_pass(groups, empty, fan_in_of(source))
     else:
         fold, merge = partial(_fold_or_skip, path), partial(_merge_or_skip, path)
-        read = plan_fold(groups, fold, merge, empty, fan_in_of(source))
+        read = plan_fold(groups, fold, empty, fan_in_of(source), merge)
     root = delayed(keep, pure=False)(read.root, entries, name, replace(plan, splits=()))
     return Plan(root, read.parts, read.rows, empty)
 
@@ -108,13 +108,14 @@ def _fold_or_skip(path: str, splits: Sequence[Split], empty: Statistics) -> Any:
         return Skipped(path, str(error))
 
 
-def _merge_or_skip(path: str, parts: Sequence[Any]) -> Any:
-    """Merge the parts of a file, or say why one of them could not be read."""
-    for part in parts:
-        if isinstance(part, Skipped):
-            return part
+def _merge_or_skip(path: str, total: Statistics | Skipped, part: Statistics | Skipped) -> Any:
+    """Merge parts of a file, or say why one of them could not be read."""
+    if isinstance(total, Skipped):
+        return total
+    if isinstance(part, Skipped):
+        return part
     try:
-        return merge_all(parts)
+        return total + part
     except ValueError as error:
         return Skipped(path, str(error))
 

@@ -61,10 +61,11 @@ def plan_fold(
     fold: Callable[[Sequence[Any], Any], State],
     shared: Any,
     fan_in: int = FAN_IN,
+    merge: Callable[[Any, Any], Any] = add,
 ) -> Plan:
     """The graph of a pass; it depends on the groups alone, and not on the scheduler.
 
-    Consecutive states are added one by one, each as soon as it is computed. So at each level of the tree one
+    Consecutive states are merged two by two, each as soon as it is computed. So at each level of the tree one
     state grows, and few wait.
 
     Parameters
@@ -77,15 +78,17 @@ def plan_fold(
         What every reading task needs, such as a model.
     fan_in : int, default=8
         How many states become one at each level of the tree.
+    merge : callable, default=operator.add
+        The task that makes one state of two, in order.
     """
     from dask.delayed import delayed
 
-    plus = delayed(add, pure=False)
+    merged = delayed(merge, pure=False)
     common = delayed(shared, pure=False, traverse=False)
     parts = [_part(group, fold, common) for group in groups]
     level = parts
     while len(level) > 1:
-        level = [reduce(plus, level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
+        level = [reduce(merged, level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return Plan(level[0], parts, [total(map(n_rows_of, group)) for group in groups], shared)
 
 
