@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -29,7 +29,6 @@ from streamgda import (
 from tests.mergeable_contract import SubtractableContract
 from tests.strategies import KINDS, kinds, label_sets
 
-settled = settings(max_examples=100)  # each tries many states
 ESTIMATORS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 
 
@@ -104,7 +103,6 @@ def expected(kind, X, y, weights=None, ddof=0):
     return np.array([[nearest(m) for m in mean] for mean in means]), np.array(shaped)
 
 
-@settled
 @given(kinds, labelled_rows())
 def test_means_and_covariances_are_the_exact_ones_rounded_once(kind, data):
     X, y = data
@@ -115,7 +113,6 @@ def test_means_and_covariances_are_the_exact_ones_rounded_once(kind, data):
     assert state.counts.tolist() == np.unique(y, return_counts=True)[1].tolist()
 
 
-@settled
 @given(kinds, labelled_rows(min_rows=2))
 def test_ddof_is_part_of_the_one_rounding(kind, data):
     X, y = data
@@ -123,7 +120,6 @@ def test_ddof_is_part_of_the_one_rounding(kind, data):
     np.testing.assert_array_equal(of(kind, X, y).covariance(1), expected(kind, X, y, ddof=1)[1])
 
 
-@settled
 @given(labelled_rows())
 def test_summaries_of_all_rows_are_rounded_once(data):
     X, y = data
@@ -133,7 +129,6 @@ def test_summaries_of_all_rows_are_rounded_once(data):
         np.testing.assert_array_equal(of(kind, X, y).total_variance(), covariance[0])
 
 
-@settled
 @given(kinds, labelled_rows(), st.data())
 def test_a_weight_is_a_repetition(kind, data, draw):
     X, y = data
@@ -178,7 +173,6 @@ class TestDiagonal(TestFull):
     kind = "diag"
 
 
-@settled
 @given(kinds, labelled_rows(min_rows=2), st.data())
 def test_what_goes_in_and_out_again_leaves_no_trace(kind, data, draw):
     """Any order of adding and taking back that ends with the same rows ends with the same bits."""
@@ -192,7 +186,6 @@ def test_what_goes_in_and_out_again_leaves_no_trace(kind, data, draw):
     assert bits(state) == bits(of(kind, X[rows], y[rows]))
 
 
-@settled
 @given(kinds, labelled_rows(min_rows=2), labelled_rows())
 def test_rows_far_out_of_scale_leave_no_trace(kind, data, others):
     X, y = data
@@ -204,13 +197,11 @@ def test_rows_far_out_of_scale_leave_no_trace(kind, data, others):
     assert state.nbytes <= (state + added).nbytes
 
 
-@settled
 @given(labelled_rows(), st.sampled_from(["tied", "diag"]))
 def test_narrowing_is_what_the_narrow_kind_keeps(data, kind):
     assert bits(of("full", *data).to_covariance_type(kind)) == bits(of(kind, *data))
 
 
-@settled
 @given(kinds, labelled_rows())
 def test_a_state_travels_as_plain_columns(kind, data):
     state = of(kind, *data)
@@ -220,10 +211,9 @@ def test_a_state_travels_as_plain_columns(kind, data):
     assert ExactClassStatistics.from_columns({**columns, **backwards}, metadata) == state
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_many_rows_in_many_blocks(kind, order):
-    """Tiles, classes that end within them, outliers, rows of more bits than most: as whole numbers say."""
+@pytest.fixture(scope="module")
+def many_rows():
+    """Tiles, classes that end within them, outliers, rows of more bits than most; and what integers say."""
     rng = np.random.default_rng(0)
     n = 150_000
     steps = rng.integers(-(2**50), 2**50, size=(n, 2)).astype(object)
@@ -232,12 +222,19 @@ def test_many_rows_in_many_blocks(kind, order):
     steps[::2, 1] //= 2**47
     steps *= 2**30
     steps[7::701] += 1
-    X = np.asarray(np.ldexp(steps.astype(np.float64), -60), order=order)
+    X = np.ldexp(steps.astype(np.float64), -60)
     steps = np.array([[int(v) for v in row] for row in np.ldexp(X, 60)], dtype=object)
     y = rng.choice(3, size=n, p=[0.2, 0.799, 0.001])
     sums = np.array([steps[y == k].sum(axis=0) for k in range(3)])
     outer = np.array([steps[y == k].T @ steps[y == k] for k in range(3)])
-    whole = ExactClassStatistics.from_sums(range(3), np.bincount(y), sums, outer).to_covariance_type(kind)
+    return X, y, ExactClassStatistics.from_sums(range(3), np.bincount(y), sums, outer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_many_rows_in_many_blocks(kind, order, many_rows):
+    X, y, whole = many_rows
+    X, whole = np.asarray(X, order=order), whole.to_covariance_type(kind)
     state = of(kind, X, y)
     assert (state.sums == np.ldexp(whole.sums, -60)).all()
     assert (state.means == np.ldexp(whole.means, -60)).all()
@@ -629,7 +626,7 @@ def test_models_of_different_kinds_do_not_merge(estimator):
 
 def test_the_state_is_small():
     rng = np.random.default_rng(0)
-    rows, labels = rng.normal(size=(50_000, 50)), rng.integers(0, 10, size=50_000)
+    rows, labels = rng.normal(size=(20_000, 30)), rng.integers(0, 10, size=20_000)
     for kind in KINDS:
         floating = ClassStatistics(kind).update(rows, labels)
         assert of(kind, rows, labels).nbytes < 4 * floating.nbytes

@@ -104,10 +104,10 @@ def test_decay_weighs_all_that_was_seen(data, factor):
     np.testing.assert_allclose(decayed.fourth_moments, factor * state.fourth_moments, rtol=1e-15)
 
 
-@pytest.mark.parametrize("batch", [1, 10, 10_000])
+@pytest.mark.parametrize("batch", [1, 10, 3_000])
 def test_an_offset_of_1e8_deviations_costs_no_digits(batch):
     rng = np.random.default_rng(0)
-    steps = rng.integers(-1000, 1001, size=(10_000, 2)) ** 3 / 2.0**30
+    steps = rng.integers(-1000, 1001, size=(3_000, 2)) ** 3 / 2.0**30
     shifted = ClassStatistics(fourth_moments=True)
     for start in range(0, len(steps), batch):
         shifted.update(
