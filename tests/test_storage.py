@@ -370,7 +370,7 @@ def rewrite(path, metadata=None, **columns):
     """Change a saved file: keys of its metadata, or whole columns; None takes one out."""
     table = pq.read_table(path)
     document = json.loads(table.schema.metadata[b"streamgda"]) | (metadata or {})
-    document = {key: value for key, value in document.items() if value != "absent"}
+    document = {key: value for key, value in document.items() if value != "absent" and key != "checksum"}
     for name, values in columns.items():
         position = table.column_names.index(name)
         table = table.remove_column(position)
@@ -454,6 +454,87 @@ def test_a_flipped_bit_is_noticed(saved):
     saved.write_bytes(whole)
     with pytest.raises(ValueError, match="is truncated, damaged"):
         load(saved)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ClassStatistics(feature_names=["u", "v", "w"]).update(X, Y),
+        lambda: ExactClassStatistics("tied").update(np.rint(X), Y),
+        lambda: GaussianNB(var_smoothing=1e-7).fit(X, Y),
+    ],
+)
+def test_no_damage_is_believed(path, make):
+    """A byte that is lost or changed anywhere is refused in one line, or makes no difference."""
+    saved, rng = make(), np.random.default_rng(0)
+    saved.save(path)
+    whole, refused = path.read_bytes(), []
+    for position in rng.integers(0, len(whole), 250):
+        new = bytes(rng.integers(0, 256, rng.integers(0, 2), dtype=np.uint8))
+        path.write_bytes(whole[:position] + new + whole[position + 1 :])
+        try:
+            back = load(path)
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            assert type(back) is type(saved)
+            assert everything_in(back) == everything_in(saved)
+    assert len(refused) > 100
+    assert not any("\n" in reason for reason in refused)
+
+
+def everything_in(saved):
+    state = saved if isinstance(saved, ClassStatistics | ExactClassStatistics) else saved.statistics_
+    return bits(state), getattr(saved, "get_params", dict)()
+
+
+@pytest.mark.parametrize("key", ["n_dropped", "feature_names", "model"])
+def test_a_document_that_was_changed_is_refused(path, key):
+    GaussianNB().fit(pl.DataFrame(X, schema=["u", "v", "w"]).to_pandas(), Y).save(path)
+    table = pq.read_table(path)
+    document = json.loads(table.schema.metadata[b"streamgda"])
+    document[key] = {"n_dropped": 7, "feature_names": ["v", "u", "w"], "model": {**document["model"]}}[key]
+    if key == "model":
+        document["model"]["params"]["var_smoothing"] *= 10
+    changed = table.replace_schema_metadata({"streamgda": json.dumps(document)})
+    pq.write_table(changed, path)
+    with pytest.raises(ValueError, match="is damaged: its metadata differs from its checksum"):
+        load(path)
+    del document["checksum"]
+    pq.write_table(table.replace_schema_metadata({"streamgda": json.dumps(document)}), path)
+    load(path)
+
+
+MANY = 10**7
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (lambda: {"label": pa.nulls(MANY, pa.int64())}, "bytes stand for 80,000,000"),
+        (lambda: {"label": pa.array(np.zeros(MANY, np.int64))}, "bytes stand for 80,000,000"),
+        (lambda: {"mean": pa.array([np.zeros(MANY)])}, "bytes stand for 80,000,000"),
+        (lambda: {"mean": pa.nulls(1, pa.list_(pa.float64(), MANY))}, "bytes stand for 80,000,000"),
+        (
+            lambda: {"label": pa.array(["x" * 1000]).take(pa.array(np.zeros(10**5, int)))},
+            "a label stands twice",
+        ),
+        (lambda: {"note": pa.array(["x" * MANY * 10])}, "there is no column 'label'"),
+    ],
+)
+def test_a_small_file_takes_little_memory(path, columns, message):
+    """Runs of one value, of nulls, of a long label; what is unknown is not read at all."""
+    ClassStatistics().update(X, Y).save(path)
+    metadata = pq.read_schema(path).metadata
+    table = pa.table(columns()).replace_schema_metadata(metadata)
+    pq.write_table(table, path, compression="zstd", write_statistics=False)
+    del table
+    assert path.stat().st_size < 100_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(ValueError, match=message) as caught:
+        load(path)
+    assert pa.total_allocated_bytes() - before < 1_000_000
+    assert "\n" not in str(caught.value)
 
 
 def test_foreign_files_are_refused(path):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamgda.estimators import ESTIMATORS, estimator_named
-from streamgda.statistics.saved import state_of
+from streamgda.statistics.saved import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.paths import AnyFileSystem, Path
 
@@ -45,7 +45,7 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
     >>> streamgda.load(path).partial_fit([[9.0]], [2]).classes_
     array([0, 1, 2])
     """
-    table, metadata = tables.read(path, filesystem)
+    table, metadata = tables.read(path, COLUMNS, filesystem)
     statistics = state_of(table, metadata, os.fspath(path))
     if "model" not in metadata:
         return statistics

@@ -18,11 +18,13 @@ from streamgda.ledger.names import is_entry
 from streamgda.ledger.read_ahead import contents
 from streamgda.sources.base import InputFile
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.saved import state_of
+from streamgda.statistics.saved import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.columns import to_arrow
 from streamgda.storage.digests import digest
+from streamgda.storage.documents import Metadata
 from streamgda.storage.filesystems import is_object_store, one_line, reaching
+from streamgda.storage.tables import DamagedFileError
 from streamgda.storage.versions import Version, listing
 
 
@@ -71,7 +73,7 @@ class EntryFolder:
 
     def _state_in(self, content: pa.Buffer, name: str) -> Statistics:
         try:
-            table, metadata = tables.parse(pa.BufferReader(content), self._at(name))
+            table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, self._at(name))
         except ValueError as error:
             raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
         # Its pages carry checksums, and it was checked when it was written.
@@ -94,9 +96,9 @@ class EntryFolder:
         torn: dict[str, InputFile] = {}
         for (name, file), content in zip(files.items(), self._contents(list(files)), strict=True):
             try:
-                _, metadata = tables.parse(pa.BufferReader(content), self._at(name))
+                _, metadata = tables.parse(pa.BufferReader(content), COLUMNS, self._at(name))
                 records.append(_record_of(file, name, metadata))
-            except tables.DamagedFileError:
+            except DamagedFileError:
                 torn[name] = file
             except ValueError as error:
                 raise ValueError(
@@ -120,7 +122,7 @@ class EntryFolder:
         return f"{self.path}/{name}"
 
 
-def _record_of(file: InputFile, name: str, metadata: tables.Metadata) -> FileRecord:
+def _record_of(file: InputFile, name: str, metadata: Metadata) -> FileRecord:
     match metadata.get("holdings"):
         case [dict(row)]:
             record = FileRecord.from_row(row)
@@ -141,7 +143,7 @@ class MergedCache:
     def read(self, manifest: Manifest) -> Statistics | None:
         """The statistics of just these entries; None, if the cache is of others, missing or damaged."""
         try:
-            table, metadata = tables.read(self.path, self.filesystem)
+            table, metadata = tables.read(self.path, COLUMNS, self.filesystem)
             if metadata.get("of") != _identity(manifest):
                 return None
             statistics = state_of(table, metadata, self.path)
@@ -152,7 +154,7 @@ class MergedCache:
     def is_foreign(self) -> bool:
         """Whether there is a file, but not such a cache."""
         try:
-            return "of" not in tables.read(self.path, self.filesystem)[1]
+            return "of" not in tables.read_metadata(self.path, self.filesystem)
         except FileNotFoundError:
             return False
         except ValueError:

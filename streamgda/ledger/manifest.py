@@ -152,7 +152,7 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
         If it is damaged or not consistent, or no manifest.
     """
     try:
-        table, metadata = tables.read(path, filesystem)
+        table, metadata = tables.read(path, _SCHEMA.names, filesystem)
     except FileNotFoundError:
         return None
     except tables.DamagedFileError as error:

@@ -7,15 +7,24 @@ import pyarrow as pa
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.storage import tables
 from streamgda.storage.columns import from_arrow
+from streamgda.storage.documents import Metadata
 
 KINDS: dict[str, type[ClassStatistics | ExactClassStatistics]] = {
     kind.__name__: kind for kind in (ClassStatistics, ExactClassStatistics)
 }
 
+COLUMNS = frozenset(
+    {
+        *("label", "count", "weight", "mean", "mean_tail", "scatter", "pooled_scatter"),
+        *("third_moment", "fourth_moment"),
+        *("weight_digits", "sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
+    }
+)
+"""The columns of every kind, as `streamgda.storage` describes them."""
 
-def state_of(table: pa.Table, metadata: tables.Metadata, path: str) -> Statistics:
+
+def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     """The statistics that a table holds.
 
     Parameters

@@ -14,6 +14,10 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     Let one process at a time write to a folder; tell whether two paths are of one place.
 `digests`
     Plain values as JSON, and as hashes.
+`documents`
+    The JSON document in the metadata of a file.
+`footers`, `limits`
+    Check what a file would take in memory.
 `columns`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`
@@ -60,6 +64,10 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     checked on reading. Rounding can make it false where rows were taken out again.
 ``model``
     For an estimator, its class (``name``) and its hyperparameters (``params``). Absent otherwise.
+``checksum``
+    A hash of all the other keys: BLAKE2b, 16 bytes, of their JSON with sorted keys, as
+    `streamgda.storage.digests.digest` computes it. It may be absent. The columns have the checksums of
+    Parquet's pages.
 ``holdings``
     For an entry of a ledger, the files whose rows it holds; see `streamgda.ledger`. Absent otherwise.
 
@@ -67,7 +75,7 @@ Other columns and keys are ignored. Nothing in a file is ever run.
 
 How to change the format
 ------------------------
-1. Raise ``FORMAT_VERSION`` in `streamgda.storage.tables`, and say above what is new.
+1. Raise ``FORMAT_VERSION`` in `streamgda.storage.documents`, and say above what is new.
 2. Let `load` convert what the old version holds into what the new one does.
 3. Add files of the new version to ``tests/data``, with their test. Those of old versions stay, and load for
    ever.

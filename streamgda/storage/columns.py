@@ -44,6 +44,8 @@ def from_arrow(table: pa.Table) -> dict[str, NDArray[Any]]:
 
 
 def _array(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = _without_dictionary(column, name)
     if not _is_list(column.type):
         if column.null_count:
             raise ValueError(f"column {name!r} holds a null")
@@ -56,6 +58,15 @@ def _array(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
     if len(lengths) > 1:
         raise ValueError(f"column {name!r} holds lists of different lengths, {lengths[0]} and {lengths[-1]}")
     return np.asarray(values.to_numpy()).reshape(len(lists), int(lengths[0]) if len(lengths) else 0)
+
+
+def _without_dictionary(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Different values as plain ones; each is in the dictionary, so they take no more than it does."""
+    if column.null_count:
+        raise ValueError(f"column {name!r} holds a null")
+    if sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):
+        raise ValueError(f"a {name} stands twice")
+    return column.cast(column.type.value_type)
 
 
 def _is_list(kind: pa.DataType) -> bool:

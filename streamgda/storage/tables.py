@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,18 +16,10 @@ import pyarrow.parquet as pq
 
 from streamgda.storage.atomic import replacing
 from streamgda.storage.columns import Columns, to_arrow
-from streamgda.storage.digests import to_json
+from streamgda.storage.documents import Metadata, decode, encode
 from streamgda.storage.filesystems import one_line, reaching, resolve
+from streamgda.storage.limits import check_size
 from streamgda.storage.paths import AnyFileSystem, Path
-
-FORMAT_VERSION = 1
-
-Metadata = Mapping[str, Any]
-
-_KEY = b"streamgda"
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def save(
@@ -86,8 +77,7 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
         If it cannot be written. What stood at the path before is still there.
     """
     where, name = resolve(path, filesystem)
-    document = to_json({"format_version": FORMAT_VERSION, **metadata})
-    table = table.replace_schema_metadata({_KEY: document.encode()})
+    table = table.replace_schema_metadata(encode(metadata))
     try:
         with replacing(where, name, in_memory=True) as file:
             _write_parquet(table, file)
@@ -109,8 +99,19 @@ class DamagedFileError(ValueError):
     """A file is truncated, damaged or no Parquet file."""
 
 
-def read(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pa.Table, dict[str, Any]]:
+def read(
+    path: Path, columns: Collection[str], filesystem: AnyFileSystem | None = None
+) -> tuple[pa.Table, dict[str, Any]]:
     """The table and the metadata of a file that `write` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    columns : collection of str
+        The columns that are known; others are not read.
+    filesystem : pyarrow or fsspec filesystem, optional
+        Where `path` is; found from `path` where not given.
 
     Raises
     ------
@@ -119,14 +120,33 @@ def read(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pa.Table,
     ValueError
         If it is truncated, damaged, not from this project or of a newer format; in one line.
     """
-    with _opened(path, filesystem) as file:
-        return parse(file, os.fspath(path))
+    with _opened(path, filesystem) as file, _decoding(os.fspath(path)):
+        parquet = _parquet_file(file)
+        metadata = decode(parquet.metadata.metadata, os.fspath(path))
+        try:
+            check_size(file, parquet.schema_arrow, parquet.metadata.num_rows, columns)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
+        # Strings stay in a dictionary, so that many equal ones take no memory.
+        strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
+        return _table(_parquet_file(file, strings), columns), metadata
 
 
 def read_metadata(path: Path, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
     """The metadata of a file that `write` wrote, without its table; raises as `read` does."""
     with _opened(path, filesystem) as file, _decoding(os.fspath(path)):
-        return _metadata_of(_parquet_file(file), os.fspath(path))
+        return decode(_parquet_file(file).metadata.metadata, os.fspath(path))
+
+
+def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.Table, dict[str, Any]]:
+    """Read as `read` does from an open file, whose size is trusted; `path` is its name in errors."""
+    with _decoding(path):
+        parquet = _parquet_file(file)
+        return _table(parquet, columns), decode(parquet.metadata.metadata, path)
+
+
+def _table(parquet: pq.ParquetFile, columns: Collection[str]) -> pa.Table:
+    return parquet.read(sorted(columns), use_threads=False)
 
 
 def _opened(path: Path, filesystem: AnyFileSystem | None) -> pa.NativeFile:
@@ -137,16 +157,14 @@ def _opened(path: Path, filesystem: AnyFileSystem | None) -> pa.NativeFile:
         return where.open_input_file(name)
 
 
-def parse(file: pa.NativeFile, path: str) -> tuple[pa.Table, dict[str, Any]]:
-    """Read the table and the metadata from an open file; `path` is its name in errors."""
-    with _decoding(path):
-        parquet = _parquet_file(file)
-        metadata = _metadata_of(parquet, path)
-        return parquet.read(use_threads=False), metadata
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _parquet_file(file: pa.NativeFile) -> pq.ParquetFile:
-    return pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
+def _parquet_file(file: pa.NativeFile, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        file, read_dictionary=read_dictionary, page_checksum_verification=True, pre_buffer=False
+    )
 
 
 @contextmanager
@@ -157,24 +175,3 @@ def _decoding(path: str) -> Iterator[None]:
         raise DamagedFileError(
             f"{path} is truncated, damaged or no Parquet file: {one_line(error)}"
         ) from error
-
-
-def _metadata_of(parquet: pq.ParquetFile, path: str) -> dict[str, Any]:
-    document = (parquet.metadata.metadata or {}).get(_KEY)
-    if document is None:
-        raise ValueError(
-            f"{path} is a Parquet file of something else: its metadata has no key {_KEY.decode()!r}"
-        )
-    try:
-        metadata = json.loads(document)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: its metadata is not JSON ({error})") from error
-    version = metadata.get("format_version") if isinstance(metadata, dict) else None
-    if type(version) is not int or version < 1:
-        raise ValueError(f"{path} is damaged: its metadata has no format_version")
-    if version > FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has format {version}, and this version of streamgda reads up to format "
-            f"{FORMAT_VERSION}: upgrade streamgda"
-        )
-    return dict(metadata)

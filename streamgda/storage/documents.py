@@ -1,0 +1,58 @@
+"""The JSON document in the metadata of a saved file, with its checksum."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from streamgda.storage.digests import digest, to_json
+
+FORMAT_VERSION = 1
+
+Metadata = Mapping[str, Any]
+
+_KEY = b"streamgda"
+
+_CHECKSUM = "checksum"
+
+
+def encode(metadata: Metadata) -> dict[bytes, bytes]:
+    """Plain values as the metadata of a Parquet file."""
+    document = {"format_version": FORMAT_VERSION, **metadata}
+    return {_KEY: to_json({**document, _CHECKSUM: digest(json.loads(to_json(document)))}).encode()}
+
+
+def decode(metadata: Mapping[bytes, bytes] | None, path: str) -> dict[str, Any]:
+    """The document in the metadata of a Parquet file; `path` is its name in errors.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or it is damaged or of a newer format.
+    """
+    content = (metadata or {}).get(_KEY)
+    if content is None:
+        raise ValueError(
+            f"{path} is a Parquet file of something else: its metadata has no key {_KEY.decode()!r}"
+        )
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: its metadata is not JSON ({error})") from error
+    _check_version(document, path)
+    found = document.pop(_CHECKSUM, None)
+    if found is not None and found != digest(document):
+        raise ValueError(f"{path} is damaged: its metadata differs from its checksum")
+    return dict(document)
+
+
+def _check_version(document: Any, path: str) -> None:
+    version = document.get("format_version") if isinstance(document, dict) else None
+    if type(version) is not int or version < 1:
+        raise ValueError(f"{path} is damaged: its metadata has no format_version")
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format {version}, and this version of streamgda reads up to format "
+            f"{FORMAT_VERSION}: upgrade streamgda"
+        )
