@@ -326,7 +326,7 @@ class DiagonalGaussians(Gaussians):
     def _squared_distances_row_by_row(self, X: Array) -> Array:
         """The same, to the same bits; a loop over rows is the shorter one where there are more classes."""
         distances = np.empty((len(X), len(self.means)))
-        step = max(1, _VALUES_AT_ONCE // X.shape[1])
+        step = max(1, _VALUES_AT_ONCE // max(1, X.shape[1]))
         for start in range(0, len(self.means), step):
             some = slice(start, start + step)
             for row, of_row in zip(X, distances[:, some], strict=True):
