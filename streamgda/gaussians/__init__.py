@@ -1,10 +1,10 @@
-"""Normal densities of the classes, and what is computed from them for rows. NumPy and SciPy alone.
+"""Normal densities of the classes, and what is computed from them. Depends on NumPy and SciPy alone.
 
 - `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`),
   one for all (`SharedGaussians`) and variances alone (`DiagonalGaussians`).
 - `posteriors`: posterior probabilities and log-odds from log densities.
-- `missing`: rows with missing values, grouped by what is observed.
-- `boundaries`, `projection`: the surface between two classes; the directions that separate the classes best.
+- `missing`: rows with missing values, grouped by the features that are observed.
+- `boundaries`: the surface between two classes. `projection`: the directions that separate the classes best.
 - `whitening`: coordinates in which a covariance is the identity, and its rank.
-- `products`: rows times a matrix, to the same bits for any number of rows.
+- `products`: rows times a matrix, with the same bits for any number of rows.
 """

@@ -1,4 +1,4 @@
-"""The surface on which two classes are as likely as one another."""
+"""The surface on which two classes have the same posterior probability."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamgda.gaussians.whitening import Array
 
 @dataclass(frozen=True, eq=False)
 class QuadraticBoundary:
-    """The surface xᵀ A x + bᵀ x + c = 0 between two classes; above zero, the first is the likelier.
+    """The surface xᵀ A x + bᵀ x + c = 0 between two classes i and j.
 
-    Half of xᵀ A x + bᵀ x + c is the log-odds ln p(i | x) − ln p(j | x). Called with rows, it gives the value
-    for each. It takes them from `centre`, between the two means, so that no digits are lost where features
-    have large means; `b` and `c` go with features as they are.
+    Half of xᵀ A x + bᵀ x + c is the log-odds ln p(i | x) − ln p(j | x): class i is the more likely above
+    zero. Called with rows, the boundary returns the value of each. `centre` is subtracted from the rows
+    first, so that large means cost no digits; `b` and `c` belong to rows that are not centred.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class QuadraticBoundary:
     constant : float
         The value at the centre.
     centre : ndarray of shape (d,)
-        Half way between the means of the two classes.
+        The midpoint of the means of the two classes.
 
     References
     ----------
@@ -53,12 +53,13 @@ class QuadraticBoundary:
 
     @classmethod
     def between(cls, gaussians: Gaussians, log_priors: Array, i: int, j: int) -> Self:
-        """The boundary between classes i and j, of log densities and log priors."""
-        centre = gaussians.means[i] / 2 + gaussians.means[j] / 2
-        of_i, of_j = gaussians.precision(i), gaussians.precision(j)
-        to_i, to_j = of_i @ (gaussians.means[i] - centre), of_j @ (gaussians.means[j] - centre)
+        """The boundary between the classes at positions i and j."""
+        mean_i, mean_j = gaussians.means[i], gaussians.means[j]
+        precision_i, precision_j = gaussians.precision(i), gaussians.precision(j)
+        centre = mean_i / 2 + mean_j / 2
+        slope = 2 * (precision_i @ (mean_i - centre) - precision_j @ (mean_j - centre))
         scores = gaussians.log_density(centre[None, :])[0] + log_priors
-        return cls(of_j - of_i, 2 * (to_i - to_j), float(2 * (scores[i] - scores[j])), centre)
+        return cls(precision_j - precision_i, slope, float(2 * (scores[i] - scores[j])), centre)
 
     @property
     def b(self) -> Array:

@@ -1,6 +1,6 @@
-"""Finalised Gaussians: log densities of rows under each class.
+"""The normal densities of the classes: log densities of rows, marginals, conditional means, samples.
 
-ln p(x | k) = −½ (r ln 2π + ln det Σ + (x − μ)ᵀ Σ⁻¹ (x − μ)), where r is the rank of Σ. Distances are taken
+ln p(x | k) = −½ (r ln 2π + ln det Σ + (x − μ)ᵀ Σ⁻¹ (x − μ)), where r is the rank of Σ. Distances are computed
 in whitened coordinates.
 """
 
@@ -19,26 +19,32 @@ from scipy.spatial.distance import cdist
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
-_FAR = 100.0  # deviations; at 100, terms of squared size hide 10⁻¹² of what tells two near classes apart
-
-_VALUES_AT_ONCE = 1 << 15  # which stay in the second-level cache
 _LOG_2PI = float(np.log(2 * np.pi))
+_FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
+_VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 
 
 class Gaussians(ABC):
     """The densities of K classes of d features.
 
-    Scores of rows (n, K) lie class by class in memory: what is then done over the classes of each row
-    (the largest, the sum) runs along the rows, several times as fast for few classes.
+    Scores of rows (n, K) are Fortran-ordered. With few classes, a maximum or sum over the classes of each row
+    is then several times as fast.
+
+    Attributes
+    ----------
+    means : ndarray of shape (K, d)
+        The means of the classes.
+    has_linear_scores : bool
+        Whether posterior scores are linear in the rows, and not computed from squared distances.
     """
 
     means: Array
-    has_linear_scores: ClassVar[bool] = False  # whether posterior scores are not made of squared distances
+    has_linear_scores: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def log_normalisers(self) -> Array:
-        """What the rank and determinant add to the squared distances, r ln 2π + ln det Σ: (K,)."""
+        """The terms r ln 2π + ln det Σ of the log densities: (K,)."""
 
     @property
     @abstractmethod
@@ -47,7 +53,7 @@ class Gaussians(ABC):
 
     @property
     def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
-        """The positions of classes whose density is not known, with what makes the error that says why."""
+        """The positions of classes without a density; each with a function that returns the error why."""
         return {}
 
     @abstractmethod
@@ -56,11 +62,11 @@ class Gaussians(ABC):
 
     @abstractmethod
     def marginal(self, observed: Observed) -> Self:
-        """The densities of some of the features, marked in a mask (d,), whatever the others are."""
+        """The marginal densities of the observed features, given as a mask (d,)."""
 
     @abstractmethod
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
-        """The mean of the features that are not observed, given those that are: (n, d − d').
+        """The mean of the missing features given the observed ones: (n, d − d').
 
         Σ_k p(k | x) (μ_k + Σ_k,missing,observed Σ_k,observed⁻¹ (x − μ_k,observed)).
 
@@ -69,7 +75,7 @@ class Gaussians(ABC):
         observed : ndarray of bool of shape (d,)
             Which features are observed.
         marginal : Gaussians
-            The densities of those.
+            Their marginal densities.
         X : ndarray of shape (n, d')
             Their values.
         posteriors : ndarray of shape (n, K)
@@ -96,25 +102,25 @@ class Gaussians(ABC):
         """The log density of rows (n, d) under each class: (n, K)."""
         return self.log_density_from(self.squared_distances(X))
 
-    def log_density_from(self, squared: Array) -> Array:
-        """The log density at squared distances (n, K) from each class: (n, K)."""
-        log_density: Array = -0.5 * (squared + self.log_normalisers)
+    def log_density_from(self, squared_distances: Array) -> Array:
+        """`log_density` of rows with these squared distances (n, K), with the same bits: (n, K)."""
+        log_density: Array = -0.5 * (squared_distances + self.log_normalisers)
         return log_density
 
     def discriminants(self, X: Array) -> Array:
-        """The log density, up to a term that all rows and classes have in common: (n, K)."""
+        """The log density, up to a term that is the same for all rows and classes: (n, K)."""
         return self.posterior_scores(X)
 
     def posterior_scores(self, X: Array) -> Array:
-        """The log density, up to a term that may differ from row to row: (n, K).
+        """The log density, up to a term that is the same for all classes of a row: (n, K).
 
-        Posteriors go by nothing else, and these scores keep their digits where classes are far apart.
+        Posteriors depend on the scores up to such a term. Scores keep their digits if classes are far apart.
         """
         return self.posterior_scores_from(self.squared_distances(X))
 
-    def posterior_scores_from(self, squared: Array) -> Array:
-        """The posterior scores at squared distances (n, K) from each class, to the same bits: (n, K)."""
-        return self.log_density_from(squared)
+    def posterior_scores_from(self, squared_distances: Array) -> Array:
+        """`posterior_scores` of rows with these squared distances (n, K), with the same bits: (n, K)."""
+        return self.log_density_from(squared_distances)
 
 
 @dataclass(frozen=True)
@@ -143,9 +149,9 @@ class SeparateGaussians(Gaussians):
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 
-    def posterior_scores_from(self, squared: Array) -> Array:
-        """The log density without what the number of features alone adds to it, as scikit-learn has it."""
-        scores: Array = -0.5 * (squared + self._log_determinants)
+    def posterior_scores_from(self, squared_distances: Array) -> Array:
+        """The log density without its term in ln 2π, as in scikit-learn."""
+        scores: Array = -0.5 * (squared_distances + self._log_determinants)
         return scores
 
     @cached_property
@@ -162,11 +168,11 @@ class SeparateGaussians(Gaussians):
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
             whitened = (X - marginal.means[k]) @ part.matrix
             whitened *= posteriors[:, [k]]
-            expected += whitened @ _regression(whole, part, observed).T
+            expected += whitened @ _regression_coefficients(whole, part, observed).T
         return expected
 
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return _drawn(self.means[k], self.whitenings[k], n, random)
+        return _sample(self.means[k], self.whitenings[k], n, random)
 
     def covariance(self, k: int) -> Array:
         return self.whitenings[k].covariance
@@ -179,8 +185,8 @@ class SeparateGaussians(Gaussians):
 class SharedGaussians(Gaussians):
     """One covariance for all classes, as in linear discriminant analysis.
 
-    Rows and means are taken from `centre`, the mean over the classes, before they are multiplied.
-    Where the covariance is singular, distances are those in its range, as a pseudo-inverse gives them.
+    `centre`, the overall mean, is subtracted from rows and means before they are multiplied. If the
+    covariance is singular, distances are measured in its range, as by a pseudo-inverse.
     """
 
     has_linear_scores: ClassVar[bool] = True
@@ -199,7 +205,7 @@ class SharedGaussians(Gaussians):
         return np.full(len(self.means), self.whitening.rank)
 
     def squared_distances(self, X: Array) -> Array:
-        """From differences: what is left of lengths less products is below zero near a mean."""
+        """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
         if self._is_compact:
             whitened = self._whitened(X, self.centre)
             return np.asfortranarray(cdist(whitened, self._whitened_means, "sqeuclidean"))
@@ -213,7 +219,7 @@ class SharedGaussians(Gaussians):
         return self.whitening.whiten(X - origin)
 
     def log_density(self, X: Array) -> Array:
-        """From products, which for many classes are several times as fast as differences."""
+        """Computed from products, which for many classes are several times as fast as differences."""
         if not self._is_compact:
             return super().log_density(X)
         whitened = self._whitened(X, self.centre)
@@ -223,13 +229,13 @@ class SharedGaussians(Gaussians):
         return log_density
 
     def discriminants(self, X: Array) -> Array:
-        """Linear in x, since the squared term is common to all classes."""
+        """Linear in x: the quadratic term is the same for all classes."""
         linear = multiply_rows(X - self.centre, self._slopes, order="F")
         linear += self.intercepts
         return linear
 
     def posterior_scores(self, X: Array) -> Array:
-        """Taken from the class nearest to each row, where some class is so far that `centre` would be too."""
+        """The discriminants; if classes are far apart, relative to the most likely class of each row."""
         scores = self.discriminants(X)
         if self._is_compact:
             return scores
@@ -248,12 +254,12 @@ class SharedGaussians(Gaussians):
 
     @cached_property
     def _is_compact(self) -> bool:
-        """Whether all classes are near enough to `centre` for their discriminants to keep the digits."""
+        """Whether all classes are so near to `centre` that discriminants keep their digits."""
         return bool((-2 * self.intercepts <= _FAR**2).all())
 
     @cached_property
     def coefficients(self) -> Array:
-        """Coefficients of the discriminants of x − centre: (K, d)."""
+        """The coefficients of the discriminants of x − centre: (K, d)."""
         return self._offsets @ self.whitening.matrix.T
 
     @cached_property
@@ -262,18 +268,18 @@ class SharedGaussians(Gaussians):
 
     @cached_property
     def intercepts(self) -> Array:
-        """Intercepts of the discriminants of x − centre: (K,)."""
+        """The intercepts of the discriminants of x − centre: (K,)."""
         intercepts: Array = -0.5 * np.vecdot(self._offsets, self._offsets)
         return intercepts
 
     @cached_property
     def _offsets(self) -> Array:
-        """The means, from `centre`, along the columns of the whitening matrix: (K, r)."""
+        """The means less `centre`, times the whitening matrix: (K, r)."""
         return (self.means - self.centre) @ self.whitening.matrix
 
     @cached_property
     def _whitened_means(self) -> Array:
-        """The means as `_whitened` gives them, from `centre`: (K, r)."""
+        """The means less `centre`, in the coordinates of `_whitened`: (K, r)."""
         return self._whitened(self.means, self.centre)
 
     def marginal(self, observed: Observed) -> SharedGaussians:
@@ -284,11 +290,11 @@ class SharedGaussians(Gaussians):
         means = posteriors @ (self.means - self.centre)
         whitened = (X - self.centre[observed] - means[:, observed]) @ marginal.whitening.matrix
         expected: Array = self.centre[~observed] + means[:, ~observed]
-        expected += whitened @ _regression(self.whitening, marginal.whitening, observed).T
+        expected += whitened @ _regression_coefficients(self.whitening, marginal.whitening, observed).T
         return expected
 
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return _drawn(self.means[k], self.whitening, n, random)
+        return _sample(self.means[k], self.whitening, n, random)
 
     def covariance(self, k: int) -> Array:
         return self.whitening.covariance
@@ -315,7 +321,7 @@ class DiagonalGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         if len(X) < len(self.means):
-            return self._squared_distances_row_by_row(X)
+            return self._squared_distances_by_row(X)
         distances = np.empty((len(X), len(self.means)), order="F")
         for k, (mean, scale) in enumerate(zip(self.means, self._scales, strict=True)):
             standardised = X - mean
@@ -323,16 +329,16 @@ class DiagonalGaussians(Gaussians):
             np.vecdot(standardised, standardised, out=distances[:, k])
         return distances
 
-    def _squared_distances_row_by_row(self, X: Array) -> Array:
-        """The same, to the same bits; a loop over rows is the shorter one where there are more classes."""
+    def _squared_distances_by_row(self, X: Array) -> Array:
+        """`squared_distances` with the same bits, by a loop over rows; faster if classes outnumber rows."""
         distances = np.empty((len(X), len(self.means)))
         step = max(1, _VALUES_AT_ONCE // max(1, X.shape[1]))
         for start in range(0, len(self.means), step):
-            some = slice(start, start + step)
-            for row, of_row in zip(X, distances[:, some], strict=True):
-                standardised = np.subtract(row, self.means[some], order="C")
-                standardised *= self._scales[some]
-                np.vecdot(standardised, standardised, out=of_row)
+            classes = slice(start, start + step)
+            for row, out in zip(X, distances[:, classes], strict=True):
+                standardised = np.subtract(row, self.means[classes], order="C")
+                standardised *= self._scales[classes]
+                np.vecdot(standardised, standardised, out=out)
         return np.asfortranarray(distances)
 
     @cached_property
@@ -359,13 +365,13 @@ class DiagonalGaussians(Gaussians):
         return np.diag(1 / self.variances[k])
 
 
-def _regression(whole: Whitening, part: Whitening, observed: Observed) -> Array:
-    """The coefficients of the missing features on the observed ones, whitened: (d − d', r)."""
-    coefficients: Array = whole.covariance[np.ix_(~observed, observed)] @ part.matrix
+def _regression_coefficients(whole: Whitening, marginal: Whitening, observed: Observed) -> Array:
+    """The coefficients of the missing features on the whitened observed ones: (d − d', r)."""
+    coefficients: Array = whole.covariance[np.ix_(~observed, observed)] @ marginal.matrix
     return coefficients
 
 
-def _drawn(mean: Array, whitening: Whitening, n: int, random: np.random.RandomState) -> Array:
+def _sample(mean: Array, whitening: Whitening, n: int, random: np.random.RandomState) -> Array:
     rows: Array = random.standard_normal((n, whitening.rank)) @ whitening.colorizer.T
     rows += mean
     return rows

@@ -1,6 +1,6 @@
-"""Rows in blocks, those with missing values grouped by what is missing.
+"""Rows in blocks; rows with missing values are grouped by the features that are observed.
 
-The marginal density of a Gaussian is that of the features observed, with their means and covariances
+The marginal density of the observed features of a Gaussian is the Gaussian with their means and covariances
 (Anderson 2003, "An Introduction to Multivariate Statistical Analysis", theorem 2.4.3).
 """
 
@@ -15,9 +15,7 @@ from streamgda.gaussians.densities import Gaussians
 from streamgda.gaussians.whitening import Observed
 
 Rows = NDArray[np.generic]
-
 Positions = slice | NDArray[np.intp]
-
 Blocks = Iterator[tuple[Positions, Gaussians, Rows]]
 
 
@@ -27,11 +25,11 @@ def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features)
-        Rows in which nothing is missing.
+        Rows without missing values.
     gaussians : Gaussians
         The densities of all the features.
     size : int
-        Rows of a block.
+        The largest number of rows of a block.
     """
     for start in range(0, len(X), size):
         positions = slice(start, start + size)
@@ -39,7 +37,7 @@ def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
 
 
 def blocks_by_pattern(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
-    """The same for rows in which NaN is what is missing: all rows of a block have the same features."""
+    """As `blocks_of`, for rows in which NaN marks a missing value; the rows of a block share its pattern."""
     if not np.isnan(X.sum()):
         yield from blocks_of(X, gaussians, size)
         return
@@ -51,11 +49,11 @@ def blocks_by_pattern(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
 
 
 def _patterns(X: Rows) -> Iterator[tuple[Observed, NDArray[np.intp]]]:
-    """Each set of features that some rows have observed, and which rows those are."""
+    """Yield each pattern of observed features (d,) with the positions of its rows."""
     observed = ~np.isnan(X)
     packed = np.packbits(observed, axis=1)
     keys = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}").ravel()
-    _, code = np.unique(keys, return_inverse=True)
-    order = np.argsort(code, kind="stable")
-    for rows in np.split(order, np.cumsum(np.bincount(code))[:-1]):
+    _, codes = np.unique(keys, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
         yield observed[rows[0]], rows

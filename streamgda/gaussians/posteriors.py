@@ -1,4 +1,4 @@
-"""What becomes of ln p(x, k), one row for each x and one column for each class k."""
+"""Posterior probabilities and log-odds from scores ln p(x, k): one row per x, one column per class k."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_LEAST_SUM = 1e-290  # below, shares lose digits
+_LEAST_SUM = 1e-290  # below this, terms may be subnormal and lose digits
 
 
 def log_evidence(scores: Array) -> Array:
     """Ln p(x) = ln Σ p(x, k) of each row: (n,)."""
-    with np.errstate(invalid="ignore"):  # of a row that no class reaches
+    with np.errstate(invalid="ignore"):  # every score of a row may be -inf
         evidence: Array = np.logaddexp.reduce(scores, axis=1)
     return evidence
 
@@ -20,58 +20,74 @@ def log_evidence(scores: Array) -> Array:
 def log_posteriors(scores: Array) -> Array:
     """Ln p(k | x): (n, K).
 
-    The largest score is taken off first: beside it, what the others add would lose its digits.
+    The largest score of each row is subtracted first. Added to a large score, the terms of the other classes
+    would lose their digits.
     """
     gaps = scores - scores.max(axis=1, keepdims=True)
-    log_shares: Array = gaps - log_evidence(gaps)[:, None]
-    return log_shares
+    log_probabilities: Array = gaps - log_evidence(gaps)[:, None]
+    return log_probabilities
 
 
 def posteriors(scores: Array) -> Array:
-    """The posterior p(k | x): (n, K)."""
-    shares: Array = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares /= _sums_over_classes(shares)[:, None]
-    return shares
+    """The posterior probabilities p(k | x): (n, K)."""
+    probabilities: Array = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities /= _sums_over_classes(probabilities)[:, None]
+    return probabilities
 
 
 def decisions(scores: Array) -> Array:
-    """The scores (n, K); for two classes the log-odds of the second, (n,), as scikit-learn has it."""
+    """The scores (n, K); for two classes the log-odds of the second, (n,), as in scikit-learn."""
     return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
 def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, Array, Array]:
-    """p(k | x), ln p(k | x) / (1 − p(k | x)), both (n, K), and ln p(true class | x), (n,).
+    """Posteriors, log-odds, and the log posterior of the true class.
 
-    The odds of the likeliest class come from the sum over the others, which does not cancel.
+    Parameters
+    ----------
+    scores : ndarray of shape (n, K)
+        ln p(x, k), up to a constant for each row.
+    truth : ndarray of int of shape (n,)
+        The position of the true class of each row.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n, K)
+        p(k | x).
+    log_odds : ndarray of shape (n, K)
+        ln p(k | x) / (1 − p(k | x)). For the most likely class, 1 − p is summed over the other classes,
+        since the difference would cancel.
+    log_probability : ndarray of shape (n,)
+        ln p(true class | x).
     """
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
     gaps = scores - scores[rows, best][:, None]
-    shares = np.exp(gaps)
-    total = _sums_over_classes(shares)
-    log_odds = gaps - np.log(np.maximum(total[:, None] - shares, 0.5))
+    ratios = np.exp(gaps)
+    total = _sums_over_classes(ratios)
+    log_odds = gaps - np.log(np.maximum(total[:, None] - ratios, 0.5))
     log_probability = gaps[rows, truth] - np.log(total)
-    probabilities = shares / total[:, None]
-    gaps[rows, best], shares[rows, best] = -np.inf, 0.0
-    log_odds[rows, best] = -_log_sums(gaps, shares)
+    probabilities = ratios / total[:, None]
+    gaps[rows, best], ratios[rows, best] = -np.inf, 0.0
+    log_odds[rows, best] = -_log_sums(gaps, ratios)
     return probabilities, log_odds, log_probability
 
 
-def _log_sums(gaps: Array, shares: Array) -> Array:
-    """Ln of the sum of the shares of each row, exp(gaps), also where all of these have become zero."""
-    sums = _sums_over_classes(shares)
-    lost = np.flatnonzero(sums < _LEAST_SUM)
+def _log_sums(logs: Array, values: Array) -> Array:
+    """Ln Σ exp(logs) of each row, where values = exp(logs); accurate also if these underflow."""
+    sums = _sums_over_classes(values)
     with np.errstate(divide="ignore"):
-        logs: Array = np.log(sums)
-    top = gaps[lost].max(axis=1)
-    logs[lost] = top
-    some = np.isfinite(top)
-    lost, top = lost[some], top[some]
-    logs[lost] += np.log(np.exp(gaps[lost] - top[:, None]).sum(axis=1))
-    return logs
+        log_sums: Array = np.log(sums)
+    underflown = np.flatnonzero(sums < _LEAST_SUM)
+    largest = logs[underflown].max(axis=1)
+    log_sums[underflown] = largest
+    finite = np.isfinite(largest)
+    underflown, largest = underflown[finite], largest[finite]
+    log_sums[underflown] += np.log(np.exp(logs[underflown] - largest[:, None]).sum(axis=1))
+    return log_sums
 
 
-def _sums_over_classes(shares: Array) -> Array:
-    """The sum of each row, added up class by class, also where NumPy would add a single row pairwise."""
-    columns = np.asfortranarray(shares if len(shares) > 1 else shares.repeat(2, axis=0))
+def _sums_over_classes(values: Array) -> Array:
+    """The sum of each row, added class by class; NumPy alone would sum a single row pairwise."""
+    columns = np.asfortranarray(values if len(values) > 1 else values.repeat(2, axis=0))
     sums: Array = columns.sum(axis=1)
-    return sums[: len(shares)]
+    return sums[: len(values)]

@@ -1,9 +1,8 @@
-"""Products of rows with a matrix, to the same bits however many rows there are.
+"""Products of rows with a matrix, with the same bits for any number of rows.
 
-BLAS adds up the terms of one row in an order that depends on how many rows it is given and on where the row
-stands among them. Here it is always given a multiple of 24 rows, which its kernels cut into whole tiles of 4,
-6, 8, 12 or 24. So a row has the same scores alone, in a block of a file and in a partition of a Dask
-collection.
+The order in which BLAS adds up the terms of a row depends on the number of rows and on the position of the
+row. Here BLAS always gets a multiple of 24 rows, which its kernels divide into whole tiles of 4, 6, 8, 12 or
+24 rows. So a row has the same scores alone, in a block of a file and in a partition of a Dask collection.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from scipy.linalg.blas import dtrmm
 Array = NDArray[np.float64]
 
 _TILE_ROWS = 24
-_MOST_IN_TILES = 40_000  # elements of a matrix; OpenBLAS takes other kernels beyond 10⁶ products
+_MOST_IN_TILES = 40_000  # elements of a matrix; OpenBLAS uses other kernels above 10⁶ products
 
 
 def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C") -> Array:
-    """X @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order."""
+    """X @ matrix, for rows (n, d) and a C-contiguous matrix (d, r): (n, r) in memory order `order`."""
     rows = _padded(X)
     if matrix.size > _MOST_IN_TILES:
         product = np.empty((len(rows), matrix.shape[1]), order=order)
@@ -32,16 +31,16 @@ def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C") -> Ar
 
 
 def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
-    """X @ triangleᵀ, for a lower triangular matrix (d, d) stored by column, at half the cost: (n, d).
+    """X @ triangleᵀ for rows (n, d) and a lower triangular, Fortran-contiguous matrix (d, d): (n, d).
 
-    X may be overwritten.
+    At half the cost of a full matrix. X may be overwritten.
     """
     product: Array = dtrmm(1.0, triangle, _padded(X).T, lower=True, overwrite_b=True).T
     return product[: len(X)]
 
 
 def _padded(X: Array) -> Array:
-    """The rows, stored by row, with zeros below them up to a multiple of 24."""
+    """The rows, C-contiguous, with rows of zeros appended up to a multiple of 24."""
     n_rows, n_features = X.shape
     if n_rows % _TILE_ROWS == 0:
         return np.ascontiguousarray(X)

@@ -1,4 +1,4 @@
-"""The directions in which the classes lie farthest apart."""
+"""The directions that separate the classes best: linear discriminants."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from streamgda.gaussians.whitening import Array, Whitening
 
 @dataclass(frozen=True)
 class Projection:
-    """The directions v that make vᵀ B v / vᵀ Σ v stationary, the best first.
+    """The directions v at which vᵀ B v / vᵀ Σ v is stationary, the largest value first.
 
-    B is the covariance between the classes, Σ that within them.
+    B is the covariance between the classes, Σ the covariance within them.
 
     Attributes
     ----------
     scalings : ndarray of shape (d, n_components)
-        A direction in each column, with vᵀ Σ v = 1 and its largest element positive, so that it does not
-        turn round with the last digit of the data.
+        One direction per column, with vᵀ Σ v = 1. The largest element is positive, so that rounding in the
+        data does not flip the sign.
     explained_variance_ratio : ndarray of shape (n_components,)
-        The share of each in the variance between the classes.
+        The share of each direction in the variance between the classes.
 
     References
     ----------
@@ -35,16 +35,16 @@ class Projection:
 
     @classmethod
     def of(cls, between: Array, within: Whitening, n_components: int) -> Self:
-        """The best directions in the range of the covariance within the classes.
+        """The first directions in the range of the covariance within the classes.
 
         Parameters
         ----------
         between : ndarray of shape (d, d)
             The covariance between the classes.
         within : Whitening
-            That within them.
+            The whitening of the covariance within them.
         n_components : int
-            How many directions to keep, as far as there are as many.
+            The largest number of directions to keep.
         """
         whitened = within.matrix.T @ between @ within.matrix
         values, vectors = scipy.linalg.eigh((whitened + whitened.T) / 2)
@@ -53,5 +53,5 @@ class Projection:
         largest = np.abs(scalings).argmax(axis=0)
         scalings *= np.sign(scalings[largest, np.arange(scalings.shape[1])])
         total = values.sum()
-        shares = values / total if total else np.zeros_like(values)  # where all the means are the same
+        shares = values / total if total else np.zeros_like(values)  # zero if all means are equal
         return cls(scalings, shares[:n_components])

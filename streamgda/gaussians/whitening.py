@@ -1,7 +1,7 @@
 """The coordinates in which a covariance is the identity on its range.
 
-They come from a spectral factor of the correlations, never from an inverse or a determinant. Rank is judged
-on the correlation scale, so that it does not change when a feature changes its unit.
+They are computed from the spectrum of the correlation matrix, never from an inverse or a determinant. The
+rank is that of the correlation matrix, so it does not depend on the units of the features.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from streamgda.gaussians.products import multiply_rows, multiply_rows_by_triangl
 Array = NDArray[np.float64]
 Observed = NDArray[np.bool_]
 
-_NO_PART = 1e-3
+_LEAST_PART = 1e-3  # norm of a feature's part in the null space, above which it counts as collinear
 
 
 def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
-    """Which features (d,) do not vary: their deviation is no more than rounding.
+    """A mask (d,) of the features that do not vary: their standard deviation is at most rounding error.
 
-    Rounding goes by the magnitude of what was summed: the largest of the means (K, d) of the classes that
-    have the variances (d,).
+    The rounding error is that of the values summed: eps times the largest absolute mean. `means` (K, d) holds
+    the means of the classes to which the `variances` (d,) belong.
     """
     rounding = np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
     constant: NDArray[np.bool_] = np.sqrt(variances) <= rounding
@@ -37,7 +37,7 @@ def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The eigenvalues of the correlations of the features that vary.
+    """The spectrum of the correlation matrix of the features that vary.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Spectrum:
     scale : ndarray
         Their standard deviations.
     values, vectors : ndarray
-        Eigenvalues and, as columns, eigenvectors of their correlations.
+        Eigenvalues and, as columns, eigenvectors of their correlation matrix.
     kept : ndarray of bool
         Which eigenvalues count as above zero.
     """
@@ -59,7 +59,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, covariance: Array, means: Array, tol: float) -> Self:
-        """The spectrum of a covariance (d, d) of rows about `means` (K, d)."""
+        """The spectrum of a covariance (d, d) of rows whose classes have these means (K, d)."""
         variances = np.diag(covariance)
         varying = np.flatnonzero(~constant_features(variances, means))
         scale = np.sqrt(variances[varying])
@@ -70,9 +70,9 @@ class Spectrum:
 
     @property
     def collinear(self) -> NDArray[np.intp]:
-        """The features that vary, but have a part in a combination that does not."""
+        """The features that vary, but belong to a linear combination that does not."""
         part = np.linalg.norm(self.vectors[:, ~self.kept], axis=1)
-        features: NDArray[np.intp] = self.varying[part > _NO_PART]
+        features: NDArray[np.intp] = self.varying[part > _LEAST_PART]
         return features
 
 
@@ -88,8 +88,8 @@ class Whitening:
         The eigenvalue of the correlation matrix up to which a direction counts as singular.
     matrix : ndarray of shape (d, r)
         W with Wᵀ Σ W = I, where r is the rank of Σ.
-    log_determinant : float
-        ln of the product of the positive eigenvalues of Σ.
+    log_pdet : float
+        The log of the pseudo-determinant of Σ: the product of its positive eigenvalues.
     """
 
     covariance: Array
@@ -99,25 +99,25 @@ class Whitening:
 
     @classmethod
     def of(cls, covariance: Array, means: Array, tol: float) -> Self:
-        """Whiten a covariance (d, d) of rows about `means` (K, d).
+        """Whiten a covariance (d, d) of rows whose classes have these means (K, d).
 
-        Eigenvalues of the correlation matrix up to `tol` count as zero, and so does the variance of a
-        feature whose deviation is below the spacing of float64 at all the means.
+        Eigenvalues of the correlation matrix up to `tol` count as zero, and so do the variances of
+        `constant_features`.
         """
         spectrum = Spectrum.of(covariance, means, tol)
         varying, scale, kept = spectrum.varying, spectrum.scale, spectrum.kept
         roots, vectors = np.sqrt(spectrum.values[kept]), spectrum.vectors[:, kept]
         matrix = np.zeros((len(covariance), len(roots)))
         matrix[varying] = vectors / roots / scale[:, None]
-        return cls(covariance, tol, matrix, _log_determinant(vectors * roots, scale))
+        return cls(covariance, tol, matrix, _log_pdet(vectors * roots, scale))
 
     def marginal(self, observed: Observed, means: Array) -> Whitening:
-        """The whitening of some of the features, which have these means (K, d')."""
+        """The whitening of the observed features, whose means are given: (K, d')."""
         covariance = self.covariance[np.ix_(observed, observed)]
         if 0 < len(covariance) and self.rank == len(self.covariance):
             try:
                 return TriangularWhitening.of_regular(covariance, self.tol)
-            except np.linalg.LinAlgError:  # singular, as far as float64 can tell
+            except np.linalg.LinAlgError:  # singular in float64
                 pass
         return Whitening.of(covariance, means, self.tol)
 
@@ -127,7 +127,7 @@ class Whitening:
         return int(self.matrix.shape[1])
 
     def whiten(self, X: Array) -> Array:
-        """Deviations from a mean (n, d) in coordinates in which Σ is the identity: (n, r).
+        """Whitened deviations from a mean, (n, d) to (n, r).
 
         X may be overwritten.
         """
@@ -137,21 +137,21 @@ class Whitening:
 
     @cached_property
     def precision(self) -> Array:
-        """The inverse of Σ, or one on its range where it is singular: (d, d)."""
+        """The inverse of Σ: (d, d); if Σ is singular, a generalised inverse."""
         precision: Array = self.matrix @ self.matrix.T
         return precision
 
     @cached_property
     def colorizer(self) -> Array:
-        """Σ W, for which root rootᵀ = Σ, and rootᵀ W = I: (d, r)."""
+        """C = Σ W, with C Cᵀ = Σ and Cᵀ W = I: (d, r)."""
         colorizer: Array = self.covariance @ self.matrix
         return colorizer
 
     @cached_property
     def triangle(self) -> Array:
-        """A lower triangular matrix that whitens as Wᵀ does, at full rank: (d, d), stored by column.
+        """At full rank, a lower triangular matrix that whitens as Wᵀ does: (d, d), Fortran-contiguous.
 
-        From W = R Q with an orthogonal Q follows W Wᵀ = R Rᵀ, and half of Rᵀ is zero.
+        W = R Q with an orthogonal Q, so W Wᵀ = R Rᵀ. Half of Rᵀ is zero.
         """
         return np.asfortranarray(scipy.linalg.rq(self.matrix, mode="r", check_finite=False).T)
 
@@ -162,15 +162,15 @@ class TriangularWhitening(Whitening):
 
     @classmethod
     def of_regular(cls, covariance: Array, tol: float) -> Self:
-        """Whiten a covariance (d, d) that is known to be regular, without the spectrum that would say so.
+        """Whiten a covariance (d, d) that is known to be regular, without computing its spectrum.
 
-        So is each marginal of a regular covariance: no eigenvalue of a principal submatrix lies below
-        those of the matrix (Horn & Johnson 2013, "Matrix Analysis", theorem 4.3.28).
+        Each principal submatrix of a regular covariance is regular: none of its eigenvalues lies below the
+        smallest of the matrix (Horn & Johnson 2013, "Matrix Analysis", theorem 4.3.28).
 
         Raises
         ------
         numpy.linalg.LinAlgError
-            If rounding hides that it is regular.
+            If it is singular in float64.
         """
         scale = np.sqrt(np.diag(covariance))
         factor = scipy.linalg.cholesky(covariance / scale / scale[:, None], lower=True, check_finite=False)
@@ -180,31 +180,31 @@ class TriangularWhitening(Whitening):
 
     @property
     def triangle(self) -> Array:
-        """Wᵀ itself."""
+        """Wᵀ, which is lower triangular."""
         return self.matrix.T
 
 
 @dataclass(frozen=True)
 class Unestimated(Whitening):
-    """In place of the whitening of a class whose rows do not determine a covariance.
+    """Stands for the whitening of a class whose rows do not determine a covariance.
 
-    Every row is infinitely far from the class.
+    Every row is infinitely far from such a class.
 
     Attributes
     ----------
     error : callable
-        Makes the error that says what the class lacks.
+        Returns the error that says what the class lacks.
     """
 
     error: Callable[[], Exception]
 
     @classmethod
     def because(cls, n_features: int, error: Callable[[], Exception]) -> Self:
-        """That of a class of so many features."""
+        """Stand for the whitening of a class of `n_features` features."""
         return cls(np.zeros((n_features, n_features)), 0.0, np.zeros((n_features, 0)), 0.0, error)
 
     def marginal(self, observed: Observed, means: Array) -> Unestimated:
-        """The same of some of the features."""
+        """The same for the observed features."""
         return Unestimated.because(int(observed.sum()), self.error)
 
     def whiten(self, X: Array) -> Array:
@@ -218,13 +218,13 @@ class Unestimated(Whitening):
 
     @property
     def colorizer(self) -> Array:
-        """Raise the error: there is nothing to draw rows from."""
+        """Raise the error: no rows can be drawn from the class."""
         raise self.error()
 
 
-def _log_determinant(colorizer: Array, scale: Array) -> float:
-    """Log of the product of the positive eigenvalues of D R Rᵀ D, where R is `root` and D holds `scale`."""
-    if colorizer.shape[0] == colorizer.shape[1]:  # not mixing scales keeps the digits of the small ones
-        _, log_pdet = np.linalg.slogdet(colorizer)
-        return float(2 * (log_pdet + np.log(scale).sum()))
-    return float(2 * np.log(np.linalg.svd(colorizer * scale[:, None], compute_uv=False)).sum())
+def _log_pdet(factor: Array, scale: Array) -> float:
+    """The log pseudo-determinant of D R Rᵀ D, where R is `factor` (d, r) and D = diag(`scale`)."""
+    if factor.shape[0] == factor.shape[1]:  # apart from the scales, the small ones keep their digits
+        _, log_determinant = np.linalg.slogdet(factor)
+        return float(2 * (log_determinant + np.log(scale).sum()))
+    return float(2 * np.log(np.linalg.svd(factor * scale[:, None], compute_uv=False)).sum())
