@@ -1,5 +1,6 @@
 """ClassStatistics as its users meet it: exchange with sums, what it refuses, how it prints."""
 
+import math
 import tracemalloc
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from streamgda import ClassStatistics, accumulate, scan_arrow
+from streamgda import ClassStatistics, accumulate, load, scan_arrow
 from tests.strategies import KINDS
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [5.0, 5.0], [0.0, 1.0], [2.0, -1.0]])
@@ -380,6 +381,37 @@ def test_weights_that_are_too_large_are_named_and_not_the_features(weight, fourt
     for values in (X * 1e200, X.astype(np.int8)):
         with pytest.raises(ValueError, match=f"the {'features' if values.max() > 9 else 'weights'} are"):
             ClassStatistics(fourth_moments=fourth).update(values, Y, np.full(5, 1e308))
+
+
+# ---------------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_small_weights_add_up_to_twice_the_precision(kind):
+    """10,000 times 0.1, in one block and in many: not even rounding differs, so either undoes the other."""
+    rows, labels = np.tile([[1.0], [2.0]], (5_000, 1)), np.zeros(10_000, int)
+    weights = np.full(10_000, 0.1)
+    at_once, one_by_one = ClassStatistics(kind).update(rows, labels, weights), ClassStatistics(kind)
+    for i in range(10_000):
+        one_by_one.update(rows[i : i + 1], labels[:1], weights[:1])
+    assert at_once.weights.tolist() == one_by_one.weights.tolist() == [math.fsum(weights)]
+    for whole, part in ((at_once, one_by_one), (one_by_one, at_once)):
+        assert (whole - part).n_rows == 0
+
+
+def test_weights_near_the_largest_float_add_up():
+    rows, labels = [[1.0], [1.0], [1.0]], [0, 0, 1]
+    state = ClassStatistics().update(rows, labels, [8e307, 9e307, 1e-300])
+    assert state.weights.tolist() == [8e307 + 9e307, 1e-300]
+
+
+def test_the_rest_of_a_weight_is_saved(tmp_path):
+    state = ClassStatistics().update([[1.0]] * 3, [0] * 3, [0.1, 1e-20, 7.0])
+    state.save(tmp_path / "state.parquet")
+    assert load(tmp_path / "state.parquet") == state
+    assert state != ClassStatistics().update([[1.0]] * 3, [0] * 3, [0.1, 1e-30, 7.0])
+    whole = ClassStatistics().update([[1.0]] * 3, [0] * 3, [1, 2, 3])
+    assert "weight_tail" not in whole.to_columns()[0]
 
 
 # ---------------------------------------------------------------------- memory

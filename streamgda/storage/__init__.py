@@ -33,6 +33,8 @@ column             type                            what it holds
 ``label``          int64, string or bool           the class, in its own type
 ``count``          int64                           rows seen of it
 ``weight``         double                          sum of their weights
+``weight_tail``    double                          what rounding left of the weight: the weight is their
+                                                   sum. Only there if it is not zero for all classes
 ``mean``           list of d doubles               the mean
 ``mean_tail``      list of d doubles               what rounding left of the mean: the mean is their sum
 ``scatter``        list of doubles                 Σ w (x − mean)(x − mean)ᵀ. For "full" its lower

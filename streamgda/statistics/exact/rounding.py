@@ -54,6 +54,11 @@ class ExactMoments:
         """Σ w x xᵀ, in the scatter's shape."""
         return self._shaped(_quotients(self._products, 1, self._square))
 
+    def weight_tails(self) -> Array:
+        """What rounding left of each weight, rounded."""
+        tails: Array = (self._weights - _FRACTION(self.weights())).astype(np.float64)
+        return tails
+
     def tails(self) -> Array:
         """What rounding left of each mean, rounded."""
         exact = self._totals * Fraction(2) ** self._unit / self._weights[:, None]

@@ -177,8 +177,15 @@ class ExactClassStatistics(Statistics):
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
         state._n_dropped = self._n_dropped
-        tails = self._labelled.sums.moments().tails()
-        rounded = Moments(self._labelled.kind, self.weights, self.means, tails, self.scatter)
+        exact = self._labelled.sums.moments()
+        rounded = Moments(
+            self._labelled.kind,
+            self.weights,
+            exact.weight_tails(),
+            self.means,
+            exact.tails(),
+            self.scatter,
+        )
         if not rounded.are_finite():
             raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
         state._set_labelled(Labelled(self.classes, self.counts, rounded))

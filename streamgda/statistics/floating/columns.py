@@ -36,6 +36,8 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
         "mean_tail": held.tails,
         _scatter_column(held.kind): held.kind.packed(held.scatter)[:n_classes],
     }
+    if held.weight_tails.any():
+        columns["weight_tail"] = held.weight_tails
     if held.fourth is not None:
         columns["third_moment"] = held.fourth.third.reshape(n_classes, held.n_features**2)
         columns["fourth_moment"] = held.kind.packed(held.fourth.fourth)
@@ -50,16 +52,15 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     ValueError
         If a column is missing, shapes do not agree, a label stands twice, or a value cannot be.
     """
-    needed = ["label", "count", "weight", "mean", "mean_tail", _scatter_column(kind)]
     has_fourth = not _FOURTH.isdisjoint(columns)
-    if has_fourth:
-        needed += ["third_moment", "fourth_moment"]
-    check_columns(needed, columns)
+    shapes = _shapes(kind, len(columns.get("label", ())), n_features, has_fourth=has_fourth)
+    check_columns(["label", *shapes], columns)
+    if "weight_tail" in columns:
+        shapes["weight_tail"] = shapes["weight"]
     if not len(columns["label"]):
         return Labelled.empty(Moments.zeros(kind, 0, 0, fourth=has_fourth), n_features)
     classes = labels.as_labels(columns["label"]).copy()
-    shapes = dict(zip(needed, _shapes(kind, len(classes), n_features), strict=False))
-    arrays = {name: _numbers(columns[name], shapes[name], name) for name in needed[1:]}
+    arrays = {name: _numbers(columns[name], shape, name) for name, shape in shapes.items()}
     _check_totals(classes, arrays["count"], arrays["weight"])
     state = Labelled(classes, arrays["count"], _moments(kind, arrays, n_features))
     return state if (classes[1:] > classes[:-1]).all() else _sorted(state)
@@ -69,11 +70,17 @@ def _scatter_column(kind: CovarianceKind) -> str:
     return "pooled_scatter" if kind.is_pooled else "scatter"
 
 
-def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
-    per_class, per_mean = (n_classes,), (n_classes, n_features)
-    scatter = (kind.n_packed(n_classes), len(kind.pairs(n_features)[0]))
-    third = (n_classes, n_features * n_features)
-    return [per_class, per_class, per_class, per_mean, per_mean, scatter, third, scatter]
+def _shapes(
+    kind: CovarianceKind, n_classes: int, n_features: int, *, has_fourth: bool
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of the columns that must be there, beside the labels."""
+    n_pairs = len(kind.pairs(n_features)[0])
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("count", "weight"), (n_classes,))
+    shapes |= dict.fromkeys(("mean", "mean_tail"), (n_classes, n_features))
+    shapes[_scatter_column(kind)] = (kind.n_packed(n_classes), n_pairs)
+    if has_fourth:
+        shapes |= {"third_moment": (n_classes, n_features**2), "fourth_moment": (n_classes, n_pairs)}
+    return shapes
 
 
 def _numbers(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
@@ -96,7 +103,8 @@ def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
     weights = arrays["weight"]
     scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
     fourth = _fourth_moments(kind, arrays, n_features) if "fourth_moment" in arrays else None
-    return Moments(kind, weights, arrays["mean"], arrays["mean_tail"], scatter, fourth)
+    weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
+    return Moments(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, fourth)
 
 
 def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> FourthMoments:
@@ -138,7 +146,8 @@ def from_sums(
     weights, sums = weights[order], sums[order]
     outer_sums = kind.unpacked(kind.packed(kind.take(outer_sums, order)), *sums.shape)
     scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
-    moments = Moments(kind, weights, sums / weights[:, None], np.zeros_like(sums), scatter)
+    means, no_tails = sums / weights[:, None], np.zeros_like(sums)
+    moments = Moments(kind, weights, np.zeros_like(weights), means, no_tails, scatter)
     moments.clip(kind.diagonal(outer_sums), "these sums cannot be of any rows")
     return Labelled(classes[order], counts[order].astype(np.int64), moments)
 
@@ -162,7 +171,9 @@ def from_moments(
     _check_shapes(kind, len(classes), means=means, scatter=scatter)
     order = np.argsort(classes)
     scatter = kind.take(scatter, order).copy()
-    moments = Moments(kind, weights[order], means[order], np.zeros_like(means), scatter)
+    moments = Moments(
+        kind, weights[order], np.zeros_like(weights), means[order], np.zeros_like(means), scatter
+    )
     moments.clip(np.abs(moments.diagonal), "this scatter cannot be of any rows")
     return Labelled(classes[order], counts[order].astype(np.int64), moments)
 

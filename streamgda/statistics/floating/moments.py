@@ -6,7 +6,8 @@ parallel computation of (co-)variance", eq. 22). No sum of squares is ever forme
 
 A mean is kept as the unevaluated sum of two float64 numbers, ``means + tails``. The difference of
 two means, on which the merge rests, is then good to the last digit even where the mean is 10^12
-times the deviation; and a mean does not stand still after 10^16 rows have gone into it.
+times the deviation; and a mean does not stand still after 10^16 rows have gone into it. So is a weight,
+``weights + weight_tails``: the same rows then weigh the same, however they were cut and merged.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ _WEIGHT_ROUNDING = 1e-13
 
 @dataclass
 class Moments:
-    """Weight, mean and scatter of each class; the mean is ``means + tails``.
+    """Weight, mean and scatter of each class, the first two to twice the precision of float64.
 
     Fourth moments are kept where they are asked for; they go with a scatter matrix for each class.
     """
 
     kind: CovarianceKind
     weights: Array
+    weight_tails: Array
     means: Array
     tails: Array
     scatter: Array
@@ -47,6 +49,7 @@ class Moments:
         shape = (n_classes, n_features)
         return cls(
             kind,
+            np.zeros(n_classes),
             np.zeros(n_classes),
             np.zeros(shape),
             np.zeros(shape),
@@ -80,6 +83,7 @@ class Moments:
         """All arrays."""
         return (
             self.weights,
+            self.weight_tails,
             self.means,
             self.tails,
             self.scatter,
@@ -111,6 +115,7 @@ class Moments:
         return replace(
             self,
             weights=self.weights.copy(),
+            weight_tails=self.weight_tails.copy(),
             means=self.means.copy(),
             tails=self.tails.copy(),
             scatter=self.scatter.copy(),
@@ -122,6 +127,7 @@ class Moments:
         return replace(
             self,
             weights=self.weights[classes],
+            weight_tails=self.weight_tails[classes],
             means=self.means[classes],
             tails=self.tails[classes],
             scatter=self.kind.take(self.scatter, classes),
@@ -131,6 +137,7 @@ class Moments:
     def put(self, classes: Rows, part: Moments) -> None:
         """Write the moments of some classes back."""
         self.weights[classes] = part.weights
+        self.weight_tails[classes] = part.weight_tails
         self.means[classes] = part.means
         self.tails[classes] = part.tails
         self.kind.put(self.scatter, classes, part.scatter)
@@ -172,13 +179,14 @@ class Moments:
     def scale(self, factor: float) -> None:
         """Multiply every weight by a factor, in place."""
         self.weights *= factor
+        self.weight_tails *= factor
         self.scatter *= factor
         if self.fourth:
             self.fourth.scale(factor)
 
     def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
-        left = self.weights - part.weights
+        left = (self.weights - part.weights) + (self.weight_tails - part.weight_tails)
         rounding = _WEIGHT_ROUNDING * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
@@ -233,7 +241,8 @@ class Moments:
     def _add_few(self, other: Moments, places: Rows) -> Array:
         """Add all but a pooled scatter; return the vectors whose outer products come to the scatter."""
         ours = self.take(places)
-        weights = ours.weights + other.weights
+        weights, rest = two_sum(ours.weights, other.weights)
+        weights, weight_tails = two_sum(weights, rest + (ours.weight_tails + other.weight_tails))
         our_share = (ours.weights / weights)[:, None]
         their_share = (other.weights / weights)[:, None]
         anchor = _heavier_mean(ours, other)
@@ -245,8 +254,8 @@ class Moments:
             fourth = ours.fourth.shifted(-their_share * gap, ours.weights, ours.scatter)
             fourth += other.fourth.shifted(our_share * gap, other.weights, other.scatter)
             self.fourth.put(places, fourth)
-        self.weights[places] = weights
-        self.means[places], self.tails[places] = _two_sum(anchor, shift)
+        self.weights[places], self.weight_tails[places] = weights, weight_tails
+        self.means[places], self.tails[places] = two_sum(anchor, shift)
         if not self.kind.is_pooled:
             scatter = ours.scatter + other.scatter
             scatter += self.kind.outer(spread)
@@ -274,10 +283,11 @@ class Moments:
 
     def _minus(self, part: Moments) -> Self:
         """The moments of the other rows; their scatter may come out slightly negative on its diagonal."""
-        weights = self.weights - part.weights
+        weights, rest = two_sum(self.weights, -part.weights)
+        weights, weight_tails = two_sum(weights, rest + (self.weight_tails - part.weight_tails))
         gap = (part.means - self.means) + (part.tails - self.tails)
         retreat = gap * (part.weights / weights)[:, None]
-        means, tails = _two_sum(self.means, self.tails - retreat)
+        means, tails = two_sum(self.means, self.tails - retreat)
         spread = gap * np.sqrt(part.weights * (self.weights / weights))[:, None]
         scatter = self.scatter - part.scatter
         scatter -= self.kind.outer(spread)
@@ -285,7 +295,15 @@ class Moments:
         if self.fourth and part.fourth:
             fourth = self.fourth.shifted(retreat, self.weights, self.scatter)
             fourth -= part.fourth.shifted(gap + retreat, part.weights, part.scatter)
-        return replace(self, weights=weights, means=means, tails=tails, scatter=scatter, fourth=fourth)
+        return replace(
+            self,
+            weights=weights,
+            weight_tails=weight_tails,
+            means=means,
+            tails=tails,
+            scatter=scatter,
+            fourth=fourth,
+        )
 
     def clip(self, scale: Array, otherwise: str) -> None:
         """Set variances that rounding made negative to zero, in place.
@@ -346,7 +364,7 @@ def _heavier_mean(ours: Moments, theirs: Moments) -> Array:
     return np.where(tie, np.maximum(ours.means, theirs.means), heavier)
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded sum and, exactly, what rounding left (Knuth, TAOCP 2, 4.2.2, theorem B)."""
     total = a + b
     b_seen = total - a

@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.blocks.block import Block
 from streamgda.statistics.covariances import SHORT_CLASS, Array, Bounds, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.gather import Workspace, gather
 
 _NEGLIGIBLE_TAIL = 1e-9  # of the deviation of a row
@@ -40,14 +40,17 @@ def _moments(block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth
         gather(block.features, order, rows, workspace)
         if len(order) == len(block.classes):
             return _moments_of_single_rows(rows, weights, kind, fourth=fourth)
-        bounds = np.concatenate(([0], np.cumsum(np.bincount(block.codes))))
-        totals = np.add.reduceat(weights, bounds[:-1])
+        counts = np.bincount(block.codes)
+        bounds = np.concatenate(([0], np.cumsum(counts)))
+        totals, weight_tails = counts.astype(np.float64), np.zeros(len(counts))
+        if block.weights is not None:
+            totals, weight_tails = _sums_of_weights(weights, bounds)
         means, tails = _centre(rows, weights, totals, bounds, compensate=fourth or block.weights is not None)
         if block.weights is not None:
             rows *= np.sqrt(weights)
         scatter = kind.products(rows, bounds)
         powers = FourthMoments.from_rows(rows, weights, bounds) if fourth else None
-    return Moments(kind, totals, means, tails, scatter, powers)
+    return Moments(kind, totals, weight_tails, means, tails, scatter, powers)
 
 
 def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *, fourth: bool) -> Moments:
@@ -56,6 +59,21 @@ def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *
     moments.weights[:] = weights
     moments.means[:] = rows.T
     return moments
+
+
+def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
+    """The weight of each class, and what rounding leaves of it.
+
+    The leading bits of the weights are on so coarse a grid that they add up exactly, and so little is left of
+    them that rounding their sum does not matter: Rump, Ogita & Oishi (2008), "Accurate floating-point
+    summation, part I".
+    """
+    starts, counts = bounds[:-1], np.diff(bounds)
+    _, exponents = np.frexp(np.maximum.reduceat(weights, starts) * 2.0**-60 * counts)
+    grid = np.where(exponents < 962, np.ldexp(1.0, exponents + 61), 0.0)
+    leading = weights + np.repeat(grid, counts)
+    leading -= np.repeat(grid, counts)
+    return two_sum(np.add.reduceat(leading, starts), np.add.reduceat(weights - leading, starts))
 
 
 def _centre(
