@@ -7,6 +7,7 @@ import copy
 import pickle
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -138,6 +139,7 @@ class MergeableContract:
 class SubtractableContract(MergeableContract):
     """What states must do besides, of which rows can be taken out again."""
 
+    @pytest.mark.filterwarnings("ignore:.*fewer than six correct digits:RuntimeWarning")
     @often
     @given(st.data())
     def test_subtraction_undoes_addition(self, draw):

@@ -383,6 +383,60 @@ def test_weights_that_are_too_large_are_named_and_not_the_features(weight, fourt
             ClassStatistics(fourth_moments=fourth).update(values, Y, np.full(5, 1e308))
 
 
+# ---------------------------------------------------------------------- what subtraction leaves
+
+LOST = "fewer than six correct digits"
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{LOST}:RuntimeWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_feature_that_does_not_vary_in_what_is_left_has_no_variance(kind, weighted):
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        kept, removed = rng.normal([0, 1e3, 1e8], size=(2, 20, 3))
+        kept[:, seed % 3] = 0.1
+        weights = rng.uniform(0.1, 2, size=20) if weighted else None
+        a, b = (ClassStatistics(kind).update(rows, np.zeros(20), weights) for rows in (kept, removed))
+        variances = diagonal((a + b) - b)
+        assert variances[seed % 3] == 0
+        assert (np.delete(variances, seed % 3) > 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_that_is_left_does_not_vary(kind):
+    rows = np.random.default_rng(0).normal([0, 1e3, 1e8], size=(1000, 3))
+    one, others = (ClassStatistics(kind).update(part, np.zeros(len(part))) for part in (rows[:1], rows[1:]))
+    assert not ((one + others) - others).scatter.any()
+    stranger = ClassStatistics(kind).update(rows[1:] * 0.9, np.zeros(999))
+    with pytest.raises(ValueError, match="never went into the state"):
+        (one + others) - stranger
+
+
+def diagonal(state):
+    scatter = state.scatter
+    return (
+        scatter.ravel() if state.covariance_type == "diag" else np.diagonal(np.atleast_3d(scatter.T)[..., 0])
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_variance_that_loses_its_digits_is_told_with_the_remedy(kind):
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(100, 2)), np.repeat(["a", "b"], 50)
+    giants = pd.DataFrame({"u": [1e8, -1e8], "v": [1.0, 2.0]})
+    state = ClassStatistics(kind).update(rows, labels)
+    part = ClassStatistics(kind).update(giants, ["b", "b"])
+    where = "the classes" if kind == "tied" else "class b"
+    with pytest.warns(RuntimeWarning, match=f"{where}: .*'u' .*{LOST}.*ExactClassStatistics") as caught:
+        rest = (state + part) - part
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert (diagonal(rest) >= 0).all()
+    tenth = ClassStatistics(kind).update(giants * 1e-4, ["b", "b"])
+    (state + tenth) - tenth
+
+
 # ---------------------------------------------------------------------- weights
 
 

@@ -170,6 +170,7 @@ def _rest(seed):
     return ClassStatistics().update(rows, labels) - ClassStatistics().update(rows[40:], labels[40:])
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer than six correct digits:RuntimeWarning")
 def test_a_state_whose_scatter_rounding_has_spoilt_comes_back(path):
     """Take away the rows in which a feature varied, and noise of the size of rounding is left of it."""
     state = next(rest for rest in map(_rest, range(100)) if not rest.to_columns()[1]["definite"])

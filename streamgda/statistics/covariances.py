@@ -71,7 +71,8 @@ class CovarianceKind(ABC):
 
     def diagonal(self, scatter: Array) -> Array:
         """Each feature's own scatter: (K, d), or (1, d) where the classes share it."""
-        return np.atleast_2d(np.diagonal(scatter, axis1=-2, axis2=-1))
+        diagonal = scatter.diagonal(axis1=-2, axis2=-1)
+        return diagonal[None] if self.is_pooled else diagonal
 
     def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
         """Set to zero all that concerns the features marked, a mask in the diagonal's shape."""

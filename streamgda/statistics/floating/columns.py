@@ -15,7 +15,7 @@ from streamgda.blocks import labels
 from streamgda.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import NOISE, Moments
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, as_counts, check_columns
 
@@ -148,7 +148,8 @@ def from_sums(
     scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
     means, no_tails = sums / weights[:, None], np.zeros_like(sums)
     moments = Moments(kind, weights, np.zeros_like(weights), means, no_tails, scatter)
-    moments.clip(kind.diagonal(outer_sums), "these sums cannot be of any rows")
+    squares = kind.diagonal(outer_sums)
+    moments.clip(squares, NOISE * squares, "these sums cannot be of any rows")
     return Labelled(classes[order], counts[order].astype(np.int64), moments)
 
 
@@ -174,7 +175,7 @@ def from_moments(
     moments = Moments(
         kind, weights[order], np.zeros_like(weights), means[order], np.zeros_like(means), scatter
     )
-    moments.clip(np.abs(moments.diagonal), "this scatter cannot be of any rows")
+    moments.clip(np.abs(moments.diagonal), 0.0, "this scatter cannot be of any rows")
     return Labelled(classes[order], counts[order].astype(np.int64), moments)
 
 

@@ -116,7 +116,7 @@ class FourthMoments:
         self.fourth -= other.fourth
         return self
 
-    def clip(self, weights: Array, scatter: Array, whole: FourthMoments) -> None:
+    def clip(self, weights: Array, means: Array, scatter: Array, whole: FourthMoments) -> None:
         """Remove, in place, the rounding of moments that were taken from a whole.
 
         Those of constant features become zero, and Σ w u_i² u_j² becomes at least (Σ w u_i u_j)² / Σ w, as
@@ -128,7 +128,8 @@ class FourthMoments:
             If it is smaller than that by more than rounding explains.
         """
         least = scatter**2 / weights[:, None, None]
-        if (self.fourth < least - _ROUNDING * _outer(whole.roots, whole.roots)).any():
+        roots = whole.roots + np.sqrt(weights)[:, None] * (np.finfo(np.float64).eps * means) ** 2
+        if (self.fourth < least - _ROUNDING * _outer(roots, roots)).any():
             raise ValueError("fourth moments would be too small: these rows never went into the state")
         constant = np.einsum("kii->ki", scatter) <= 0
         for moments in self.arrays:

@@ -24,6 +24,8 @@ from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.labelled import Counts
 
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a merge works on
+NOISE = 64 * 2.0**-52  # of a scatter, relative to what it is the difference of
+_SIX_DIGITS = 1e6 * 2.0**-52
 _ROUNDING = 1e-8
 _WEIGHT_ROUNDING = 1e-13
 
@@ -124,14 +126,14 @@ class Moments:
 
     def take(self, classes: Rows) -> Self:
         """The moments of some classes."""
-        return replace(
-            self,
-            weights=self.weights[classes],
-            weight_tails=self.weight_tails[classes],
-            means=self.means[classes],
-            tails=self.tails[classes],
-            scatter=self.kind.take(self.scatter, classes),
-            fourth=self.fourth and self.fourth.take(classes),
+        return type(self)(
+            self.kind,
+            self.weights[classes],
+            self.weight_tails[classes],
+            self.means[classes],
+            self.tails[classes],
+            self.kind.take(self.scatter, classes),
+            self.fourth and self.fourth.take(classes),
         )
 
     def put(self, classes: Rows, part: Moments) -> None:
@@ -209,7 +211,7 @@ class Moments:
 
     def _is_far_from_overflow(self, other: Moments) -> bool:
         """Whether no sum can exceed float64, however the two fit together: a quick bound."""
-        weight = float(self.weights.sum()) + float(other.weights.sum())
+        weight = float(np.add.reduce(self.weights)) + float(np.add.reduce(other.weights))
         gap = 2.0 * (float(np.vdot(self.means, self.means)) + float(np.vdot(other.means, other.means)))
         scatter = float(self.diagonal.max(initial=0.0)) + float(other.diagonal.max(initial=0.0))
         bound = 64.0 * (scatter + weight * gap)
@@ -233,7 +235,8 @@ class Moments:
         step = max(1, _ELEMENTS_IN_CACHE // max(1, of_class, self.n_features))
         for start in range(0, len(places), step):
             some = slice(start, start + step)
-            spread[some] = self._add_few(other.take(some), _as_slice(places[some]))
+            few = other if len(places) <= step else other.take(some)
+            spread[some] = self._add_few(few, _as_slice(places[some]))
         if self.kind.is_pooled:
             self.scatter += other.scatter
             self.scatter += self.kind.outer(spread)
@@ -276,9 +279,9 @@ class Moments:
         if not len(kept):
             return whole
         rest = whole._minus(part.take(kept))
-        rest.clip(whole.diagonal, "these rows never went into the state")
+        rest._clip_rest(whole, counts[kept] == 1)
         if rest.fourth and whole.fourth:
-            rest.fourth.clip(rest.weights, rest.scatter, whole.fourth)
+            rest.fourth.clip(rest.weights, rest.means, rest.scatter, whole.fourth)
         return rest
 
     def _minus(self, part: Moments) -> Self:
@@ -305,13 +308,27 @@ class Moments:
             fourth=fourth,
         )
 
-    def clip(self, scale: Array, otherwise: str) -> None:
-        """Set variances that rounding made negative to zero, in place.
+    def _clip_rest(self, whole: Moments, is_single: NDArray[np.bool_]) -> None:
+        """Clip what is left of a whole. A single row that is left of a class does not vary."""
+        value_rounding = self.weights[:, None] * (np.finfo(np.float64).eps * self.means) ** 2
+        if self.kind.is_pooled:
+            value_rounding = value_rounding.sum(axis=0, keepdims=True)
+            is_single = np.array([bool(is_single.all())])
+        noise = NOISE * whole.diagonal + value_rounding
+        noise[is_single] += _ROUNDING * whole.diagonal[is_single]
+        self.clip(whole.diagonal, noise, "these rows never went into the state")
+        if self.diagonal[is_single].any():
+            raise ValueError("one row that is left would vary: these rows never went into the state")
+
+    def clip(self, scale: Array, noise: Array | float, otherwise: str) -> None:
+        """Set variances that may be mere rounding to zero, in place.
 
         Parameters
         ----------
         scale : ndarray of shape (K, d) or (1, d)
-            What the rounding of each feature's scatter is relative to.
+            What each feature's scatter is the difference of.
+        noise : ndarray of the same shape, or float
+            How large a scatter may be by rounding alone.
         otherwise : str
             What is wrong if it is no rounding.
 
@@ -322,12 +339,18 @@ class Moments:
             of its features allow.
         """
         diagonal = self.diagonal
-        if not (diagonal >= -_ROUNDING * scale).all():
+        if not (diagonal >= -(_ROUNDING * scale + noise)).all():
             raise ValueError(f"a variance would be negative: {otherwise}")
-        self.kind.zero(self.scatter, diagonal <= 0)
+        self.kind.zero(self.scatter, diagonal <= noise)
         most = self.kind.outer(np.sqrt(self.diagonal)) + _ROUNDING * self.kind.outer(np.sqrt(scale))
         if (np.abs(self.scatter) > most).any():
             raise ValueError(f"a correlation would exceed 1: {otherwise}")
+
+    def has_lost_digits(self, whole: Moments, counts: Counts) -> NDArray[np.bool_]:
+        """Which variances have fewer than six correct digits after a part was taken out of the whole."""
+        is_lost: NDArray[np.bool_] = self.diagonal < _SIX_DIGITS * whole.diagonal
+        varies = (counts > 1)[:, None]
+        return is_lost & (varies.any() if self.kind.is_pooled else varies)
 
     # ------------------------------------------------------------------ moments compare
 

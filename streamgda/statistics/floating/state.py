@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -310,7 +311,47 @@ class ClassStatistics(Statistics):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return labelled
 
-    # ------------------------------------------------------------------ states decay and compare
+    # ------------------------------------------------------------------ states are subtracted, decay, compare
+
+    def __sub__(self, other: object) -> Self:
+        """The state without the rows of another, which must all have gone into this one.
+
+        A class of which no row remains is gone. No variance is ever negative. The result is the state of the
+        remaining rows up to rounding, which is relative to the scatter of this state: where its rows vary
+        10⁴ times as much as the remaining ones, the variances of these lose 8 digits.
+
+        Raises
+        ------
+        ValueError
+            If the other state has a class that this one has not, more rows or weight of a class, or
+            more scatter than this one's rows can hold.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a variance keeps fewer than six correct digits. `ExactClassStatistics` loses none.
+        """
+        rest = super().__sub__(other)
+        if rest is not NotImplemented:
+            rest._warn_of_lost_digits(self)
+        return rest
+
+    def _warn_of_lost_digits(self, whole: Self) -> None:
+        kept = np.flatnonzero(np.isin(whole._labelled.classes, self._labelled.classes))
+        lost = self._moments.has_lost_digits(whole._moments.take(kept), self._labelled.counts)
+        if not self.n_rows or not lost.any():
+            return
+        k, feature = np.argwhere(lost)[0]
+        name = repr(self._names[feature]) if self._names else feature
+        owner = "the classes" if self._moments.kind.is_pooled else f"class {self._labelled.classes[k]!s}"
+        more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
+        warnings.warn(
+            f"{owner}: of feature {name}{more} the variance that is left has fewer than six correct digits, "
+            "since the rows taken out vary so much more. Take rows out of an ExactClassStatistics, or "
+            "accumulate the remaining rows anew",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
