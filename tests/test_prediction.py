@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from sklearn.exceptions import NotFittedError
+from zarr.storage import MemoryStore
 
 from streamgda import (
     GaussianNB,
@@ -319,6 +320,21 @@ def test_rows_that_were_left_out_are_counted_again_and_not_left_out_when_asked_t
         assert (written.n_rows, written.n_found, written.n_dropped) == (771, n_found, 2)
     with pytest.raises(ValueError, match="row 5: feature 'v' is NaN"):
         predict_dataset(model, tmp_path / "in.parquet", tmp_path / "out")
+
+
+@pytest.mark.parametrize("store", ["memory://overwritten.zarr", MemoryStore()], ids=["dated", "undated"])
+def test_an_overwritten_zarr_group_off_the_disk_is_scored_anew(whole, tmp_path, store):
+    group = zarr.open_group(store, mode="w")
+    X = group.create_array("X", data=whole[NAMES].to_numpy(), chunks=(100, 3))
+    model = GaussianNB().fit(X[:], whole["kind"])
+    source = scan_zarr(store, None)
+    predict_dataset(model, source, tmp_path / "out", scheduler="synchronous")
+    again = predict_dataset(model, source, tmp_path / "out", scheduler="synchronous")
+    assert again.n_found == (1 if isinstance(store, str) else 0)
+    X[:] = X[:][::-1]
+    assert predict_dataset(model, source, tmp_path / "out", scheduler="synchronous").n_found == 0
+    scored = pq.read_table(tmp_path / "out")
+    assert scored["predicted_label"].to_pylist() == model.predict(X[:]).tolist()
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 100])

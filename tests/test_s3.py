@@ -232,6 +232,17 @@ def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeyp
     assert sorted(group.keys()) == ["predicted_label", "probabilities", "y"]
 
 
+def test_an_overwritten_zarr_group_in_a_bucket_is_scored_anew(bucket, tmp_path):
+    group = zarr.open_group("s3://rows/in.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(1000, 3), compressors=None)
+    model = GaussianNB().fit(X, Y)
+    assert [predict_dataset(model, "s3://rows/in.zarr", tmp_path / "out").n_found for _ in range(2)] == [0, 1]
+    group["X"][:] = X[::-1]
+    assert predict_dataset(model, "s3://rows/in.zarr", tmp_path / "out").n_found == 0
+    scored = pq.read_table(tmp_path / "out")
+    assert scored["predicted_label"].to_pylist() == model.predict(X[::-1]).tolist()
+
+
 def _interrupted_after_the_first():
     write, written = chunks.ZarrOutput.write, []
 

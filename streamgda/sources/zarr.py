@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,18 +14,24 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import zarr
 from numpy.typing import NDArray
-from zarr.abc.buffer import Buffer, BufferPrototype
-from zarr.abc.store import ByteRequest, Store
-from zarr.core.sync import collect_aiterator  # private, but there is no other way into the loop of a store
-from zarr.storage import FsspecStore, LocalStore, StoreLike, WrapperStore
+from zarr.abc.store import Store
+from zarr.storage import StoreLike
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing, rows_of, without_missing
 from streamgda.sources.base import READ_ELEMENTS, ROWS_PER_TASK, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
+from streamgda.sources.zarr_chunks import (
+    ChangedChunkError,
+    Version,
+    WatchedStore,
+    ends_in_blosc,
+    keys_of_rows,
+    place_of,
+    stored_versions,
+    with_absolute_path,
+)
 from streamgda.storage.places import Place
-
-Version = tuple[int, int]
 
 _NUMBERS = "biuf"
 
@@ -96,7 +100,7 @@ def scan_zarr(
     """
     check_missing(missing)
     group = _group_of(store)
-    source = ZarrSource(_settled(group.store), group.path, features, target, weight, missing)
+    source = ZarrSource(with_absolute_path(group.store), group.path, features, target, weight, missing)
     source.arrays()
     return source
 
@@ -198,7 +202,7 @@ class ZarrSource(ScorableSource):
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether the group is a folder, or one of the two lies in the other."""
-        place = _place_of(self.store, self.path)
+        place = place_of(self.store, self.path)
         return place is not None and place.overlaps(Place.of(filesystem, folder))
 
     def splits(self) -> list[ZarrRows]:
@@ -207,18 +211,17 @@ class ZarrSource(ScorableSource):
         n_rows = arrays[0].shape[0]
         step = math.lcm(*(array.chunks[0] for array in arrays))
         size = max(step, ROWS_PER_TASK // step * step)
-        stored = set(collect_aiterator(self.store.list_prefix(self.path)))
-        folder = _local_folder(self.store)
+        stored = stored_versions(self.store, self.path)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
         shapes = tuple(array.shape for array in arrays)
-        blosc = tuple(f"{array.path}/" for array in arrays if _ends_in_blosc(array))
+        blosc = tuple(f"{array.path}/" for array in arrays if ends_in_blosc(array))
         return [
             ZarrRows(
                 self,
                 shapes,
                 start,
                 stop,
-                {key: _version_of(folder, key) for key in stored & _keys_of_rows(arrays, start, stop)},
+                {key: stored[key] for key in keys_of_rows(arrays, start, stop) & stored.keys()},
                 blosc,
             )
             for start, stop in bounds
@@ -267,8 +270,13 @@ class ZarrRows(ScorableSplit):
 
     @property
     def identity(self) -> list[Any]:
-        """The group, the rows, and the chunks that they are stored in, with their versions where known."""
-        return [self.source.where, self.source.names, self.start, self.stop, sorted(self.stored.items())]
+        """The group, the rows, the versions of their chunks, and what is read of them, as plain values.
+
+        In a store that lists no versions, it is different each time.
+        """
+        versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
+        rows = [self.source.where, self.start, self.stop, versions]
+        return [*rows, self.source.names, self.source.missing]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""
@@ -289,7 +297,7 @@ class ZarrRows(ScorableSplit):
             yield from zip(range(self.start, self.stop, size), slabs, strict=True)
 
     def _arrays(self) -> list[zarr.Array[Any]]:
-        arrays = self.source.arrays(_WatchedStore(self.source.store, self.stored, self.blosc))
+        arrays = self.source.arrays(WatchedStore(self.source.store, self.stored, self.blosc))
         if tuple(array.shape for array in arrays) != self.shapes:
             raise ValueError(
                 f"{self.source.where} has changed since the pass was planned; start the pass again"
@@ -300,7 +308,7 @@ class ZarrRows(ScorableSplit):
     def _naming_damage(self) -> Iterator[None]:
         try:
             yield
-        except (FileNotFoundError, MemoryError, _ChangedChunkError):
+        except (FileNotFoundError, MemoryError, ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
             if isinstance(error, OSError) and is_of_storage(error):
@@ -340,92 +348,3 @@ def _slabs(array: zarr.Array[Any], start: int, stop: int, size: int) -> Iterator
             held, read = (np.concatenate([held, more]) if len(held) else more), end
         yield held[: last - first]
         held = held[last - first :].copy()  # a view would keep the slab
-
-
-def _keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> AbstractSet[str]:
-    """The keys of the stored objects (chunks, or shards of them) that hold these rows."""
-    return {key for array in arrays for key in _keys_of_array(array, start, stop)}
-
-
-def _keys_of_array(array: zarr.Array[Any], start: int, stop: int) -> Iterator[str]:
-    objects = array.shards or array.chunks
-    first, *others = (range(-(-length // size)) for length, size in zip(array.shape, objects, strict=True))
-    rows = first[start // objects[0] : -(-stop // objects[0])]
-    for coordinates in itertools.product(rows, *others):
-        yield f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"
-
-
-class _ChangedChunkError(ValueError):
-    """A chunk is not the one that was planned for."""
-
-
-class _WatchedStore(WrapperStore[Store]):
-    """A store in which none of the chunks that were seen may have vanished or changed.
-
-    Blosc reads on behind the end of a chunk that lost some bytes, so their number is compared with the one
-    in the chunk's header, in the arrays whose paths are given.
-    """
-
-    def __init__(self, store: Store, seen: Mapping[str, Version | None], blosc: tuple[str, ...]) -> None:
-        super().__init__(store)
-        self._seen = seen
-        self._blosc = blosc
-        self._folder = _local_folder(store)
-
-    def _with_store(self, store: Store) -> _WatchedStore:
-        return _WatchedStore(store, self._seen, self._blosc)
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        found = await self._store.get(key, prototype, byte_range)
-        if found is None and key in self._seen:
-            raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
-        if found is not None and not len(found):  # an empty shard would be read as fill values
-            raise ValueError(f"{self._store}/{key} is empty")
-        if found is not None and key in self._seen and key.startswith(self._blosc):
-            size = int.from_bytes(found[12:16].to_bytes(), "little")
-            if byte_range is None and len(found) < size:
-                raise ValueError(f"{self._store}/{key} has {len(found)} bytes of {size}")
-        planned = self._seen.get(key)
-        if planned is not None and planned != _version_of(self._folder, key):
-            raise _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
-        return found
-
-
-def _settled(store: Store) -> Store:
-    """The store, where the working directory does not move it."""
-    if type(store) is LocalStore and not store.root.is_absolute():
-        return LocalStore(store.root.absolute(), read_only=store.read_only)
-    return store
-
-
-def _ends_in_blosc(array: zarr.Array[Any]) -> bool:
-    """Whether a stored object is what Blosc made of a chunk."""
-    codecs = [type(codec).__name__ for codec in array.compressors]  # numcodecs' in format 2, else Zarr's
-    return array.shards is None and codecs[-1:] in (["Blosc"], ["BloscCodec"])
-
-
-def _local_folder(store: Store) -> Path | None:
-    """Where the files of a store are, if they are on a local disk."""
-    while isinstance(store, WrapperStore):
-        store = store._store
-    return store.root if isinstance(store, LocalStore) else None
-
-
-def _place_of(store: Store, path: str) -> Place | None:
-    """Where the group at a path of a store is; None if that is no folder of a filesystem."""
-    while isinstance(store, WrapperStore):
-        store = store._store
-    if isinstance(store, LocalStore):
-        return Place.of(pafs.LocalFileSystem(), f"{store.root}/{path}")
-    if isinstance(store, FsspecStore):
-        return Place.of(pafs.PyFileSystem(pafs.FSSpecHandler(store.fs)), f"{store.path}/{path}")
-    return None
-
-
-def _version_of(folder: Path | None, key: str) -> Version | None:
-    if folder is None:
-        return None
-    status = (folder / key).stat()
-    return status.st_size, status.st_mtime_ns

@@ -65,7 +65,7 @@ def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
         found = filesystem.get_file_info(selector)
         return {info.path: _version(info) for info in found if info.type == pafs.FileType.File}
     behind.invalidate_cache()  # or it answers from an earlier listing
-    return {name: _version_by_fsspec(info) for name, info in behind.find(folder, detail=True).items()}
+    return {name: version_of_info(info) for name, info in behind.find(folder, detail=True).items()}
 
 
 def children(filesystem: pafs.FileSystem, folder: str) -> list[str]:
@@ -95,7 +95,7 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     info = filesystem.get_file_info(name)
     if info.type == pafs.FileType.NotFound:
         raise FileNotFoundError(f"{name} is gone")
-    return _version(info) if behind is None else _version_by_fsspec(behind.info(name))
+    return _version(info) if behind is None else version_of_info(behind.info(name))
 
 
 def _version_by_status(status: os.stat_result, behind: AbstractFileSystem | None) -> Version:
@@ -112,7 +112,7 @@ _ETAGS = ("ETag", "etag", "md5Hash")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 
 
-def _version_by_fsspec(info: Mapping[str, Any]) -> Version:
+def version_of_info(info: Mapping[str, Any]) -> Version:
     """From the listing of an fsspec filesystem; each has its own names for the same things."""
     etags = [str(info[key]) for key in _ETAGS if info.get(key)]
     times = [_nanoseconds(info[key]) for key in _TIMES if info.get(key)]

@@ -1,0 +1,136 @@
+"""The stored chunks of Zarr arrays: which there are, in which version, and whether they change in a pass."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import zarr
+from zarr.abc.buffer import Buffer, BufferPrototype
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.sync import collect_aiterator, sync  # private: the only way into the loop of a store
+from zarr.storage import FsspecStore, LocalStore, WrapperStore
+
+from streamgda.storage.places import Place
+from streamgda.storage.versions import Version as FileVersion
+from streamgda.storage.versions import version_of_info
+
+Version = tuple[int | None, int | str]
+"""Of a stored chunk: its size, and its ETag or modification time."""
+
+
+def keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> AbstractSet[str]:
+    """The keys of the stored objects (chunks, or shards of them) that hold these rows."""
+    return {key for array in arrays for key in _keys_of_array(array, start, stop)}
+
+
+def _keys_of_array(array: zarr.Array[Any], start: int, stop: int) -> Iterator[str]:
+    objects = array.shards or array.chunks
+    first, *others = (range(-(-length // size)) for length, size in zip(array.shape, objects, strict=True))
+    rows = first[start // objects[0] : -(-stop // objects[0])]
+    for coordinates in itertools.product(rows, *others):
+        yield f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"
+
+
+def stored_versions(store: Store, path: str) -> dict[str, Version | None]:
+    """The keys below a path of a store, each with its version; None where the store lists no versions."""
+    beneath = _unwrapped(store)
+    if isinstance(beneath, FsspecStore):
+        getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
+        found = sync(beneath.fs._find(f"{beneath.path}/{path}", detail=True))
+        return {
+            name.removeprefix(f"{beneath.path}/"): _known(version_of_info(info))
+            for name, info in found.items()
+        }
+    folder = _local_folder(store)
+    return {key: _version_of(folder, key) for key in collect_aiterator(store.list_prefix(path))}
+
+
+def _known(version: FileVersion) -> Version | None:
+    size, tag = version.identity
+    return None if tag is None else (size, tag)
+
+
+class ChangedChunkError(ValueError):
+    """A chunk is not the one that was planned for."""
+
+
+class WatchedStore(WrapperStore[Store]):
+    """A store in which none of the chunks that were seen may have vanished or changed.
+
+    Blosc reads on behind the end of a chunk that lost some bytes, so their number is compared with the one
+    in the chunk's header, in the arrays whose paths are given.
+    """
+
+    def __init__(self, store: Store, seen: Mapping[str, Version | None], blosc: tuple[str, ...]) -> None:
+        super().__init__(store)
+        self._seen = seen
+        self._blosc = blosc
+        self._folder = _local_folder(store)
+
+    def _with_store(self, store: Store) -> WatchedStore:
+        return WatchedStore(store, self._seen, self._blosc)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read an object, and check that it is there and the one that was planned for."""
+        found = await self._store.get(key, prototype, byte_range)
+        if found is None and key in self._seen:
+            raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
+        if found is not None and not len(found):  # an empty shard would be read as fill values
+            raise ValueError(f"{self._store}/{key} is empty")
+        if found is not None and key in self._seen and key.startswith(self._blosc):
+            size = int.from_bytes(found[12:16].to_bytes(), "little")
+            if byte_range is None and len(found) < size:
+                raise ValueError(f"{self._store}/{key} has {len(found)} bytes of {size}")
+        planned = None if self._folder is None else self._seen.get(key)
+        if planned is not None and planned != _version_of(self._folder, key):
+            raise ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
+        return found
+
+
+def with_absolute_path(store: Store) -> Store:
+    """The store, where the working directory does not move it."""
+    if type(store) is LocalStore and not store.root.is_absolute():
+        return LocalStore(store.root.absolute(), read_only=store.read_only)
+    return store
+
+
+def ends_in_blosc(array: zarr.Array[Any]) -> bool:
+    """Whether a stored object is what Blosc made of a chunk."""
+    codecs = [type(codec).__name__ for codec in array.compressors]  # numcodecs' in format 2, else Zarr's
+    return array.shards is None and codecs[-1:] in (["Blosc"], ["BloscCodec"])
+
+
+def _unwrapped(store: Store) -> Store:
+    while isinstance(store, WrapperStore):
+        store = store._store
+    return store
+
+
+def _local_folder(store: Store) -> Path | None:
+    """Where the files of a store are, if they are on a local disk."""
+    store = _unwrapped(store)
+    return store.root if isinstance(store, LocalStore) else None
+
+
+def place_of(store: Store, path: str) -> Place | None:
+    """Where the group at a path of a store is; None if that is no folder of a filesystem."""
+    store = _unwrapped(store)
+    if isinstance(store, LocalStore):
+        return Place.of(pafs.LocalFileSystem(), f"{store.root}/{path}")
+    if isinstance(store, FsspecStore):
+        return Place.of(pafs.PyFileSystem(pafs.FSSpecHandler(store.fs)), f"{store.path}/{path}")
+    return None
+
+
+def _version_of(folder: Path | None, key: str) -> Version | None:
+    if folder is None:
+        return None
+    status = (folder / key).stat()
+    return status.st_size, status.st_mtime_ns
