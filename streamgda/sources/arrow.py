@@ -277,9 +277,8 @@ class Fragment(Split):
     def _batches(self, where: str) -> Iterator[pa.RecordBatch]:
         names = list(self.roles.columns)
         written_as = type(getattr(self.fragment, "format", self.fragment)).__name__.removesuffix("FileFormat")
-        options = getattr(getattr(self.fragment, "format", None), "default_fragment_scan_options", None)
-        if isinstance(options, ds.ParquetFragmentScanOptions):
-            options.page_checksum_verification = True
+        if isinstance(self.fragment, ds.ParquetFileFragment):
+            self.fragment.format.default_fragment_scan_options.page_checksum_verification = True
         with decoding(where, written_as, _UNREADABLE):
             yield from self.fragment.to_batches(
                 schema=self.schema, columns=names, use_threads=False, batch_readahead=1
