@@ -1,5 +1,6 @@
 """The exact state: one multiset of rows, one set of bits, and each number read off it correctly rounded."""
 
+from decimal import Decimal
 from fractions import Fraction
 
 import dask
@@ -466,6 +467,57 @@ def test_integers_that_numpy_would_round_are_refused(rows):
             learn(rows, [0, 1])
 
 
+@pytest.mark.parametrize(
+    "value",
+    [Decimal(2**53 + 1), Fraction(2**53 + 1), str(2**53 + 1), " 9007199254740993e0 ", 10**400, "1e400"],
+)
+def test_numbers_of_other_types_that_float64_would_round_are_refused(value):
+    array = np.array([[1.0, value], [1.0, 2]], dtype=object)
+    for rows in (array, array.tolist(), pd.DataFrame({"u": [1.0, 1], "t": array[:, 1]})):
+        if hasattr(rows, "columns") and isinstance(value, str):
+            continue  # text is no feature of a frame
+        with pytest.raises(ValueError, match="column ('t'|1) has (numbers|integers) beyond 2.53"):
+            of("diag", rows, [0, 0])
+    with pytest.raises(ValueError, match="column 0 has numbers beyond 2.53"):
+        of("diag", np.array([[str(value)], ["1"]]), [0, 0])
+
+
+def test_numbers_of_other_types_that_float64_holds_are_taken():
+    rows = np.array([[Decimal(2**53), "1e20"], [Fraction(1, 2), "0.5"]], dtype=object)
+    assert of("diag", rows, [0, 0]) == of("diag", rows.astype(np.float64), [0, 0])
+
+
+def test_decimals_of_a_table_are_not_rounded():
+    values, y = [2**53 + 1, 2**62, None, -(2**53) - 1], [0, 0, 0, 0]
+    integers = of("diag", np.array([[v] for v in values if v is not None]), [0, 0, 0])
+    for kind in (pa.decimal128(25, 0), pa.decimal128(30, 4)):
+        column = pa.array([None if v is None else Decimal(v) for v in values], kind)
+        state = accumulate(
+            scan_arrow(pa.table({"x": column, "y": y}), "y", missing="drop"), "diag", exact=True
+        )
+        assert state._labelled.equals(integers._labelled)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="long double is float64 here")
+@pytest.mark.parametrize(
+    "value", [Decimal(2**70 + 1), Decimal(2**53) + Decimal("0.25"), Decimal(2**100 + 2**10)]
+)
+def test_decimals_of_a_table_that_would_be_rounded_are_refused(value):
+    table = pa.table({"x": pa.array([value, Decimal(1)], pa.decimal128(38, 2)), "y": [0, 0]})
+    with pytest.raises(ValueError, match="need more"):
+        accumulate(scan_arrow(table, "y"), exact=True)
+    assert accumulate(scan_arrow(table, "y")).sums.tolist() == [[float(value) + 1]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_largest_floats_are_summed_without_a_warning(kind):
+    rows = np.random.default_rng(0).normal(size=(600, 2))
+    rows[:, 0], rows[5, 1] = 1.7e308, 1e308
+    state = of(kind, rows, np.zeros(600, int))
+    assert state.means[0, 0] == 1.7e308
+    assert state == of(kind, rows[:300], np.zeros(300, int)) + of(kind, rows[300:], np.zeros(300, int))
+
+
 def test_integers_that_float64_would_round_are_exact():
     rows = np.array([[2**53 + 1, 3], [-(2**63), 5], [2**63 - 1, 7]])
     assert of("full", rows, [0, 0, 0]).sums.tolist() == [[float(2**53), 15.0]]
@@ -661,6 +713,13 @@ def test_no_row_that_is_left_weighs_less_than_one(kind):
     state = of(kind, np.zeros((3, 1)), [0, 0, 0], [1, 1, 5])
     with pytest.raises(ValueError, match="cannot remove 1 rows of weight 6 from 3 rows of weight 7"):
         state - of(kind, [[0.0]], [0], [6])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_left_may_weigh_any_power_of_two(kind):
+    kept = of(kind, [[0.0], [1.0]], [0, 0], [2**31, 2**31])
+    removed = of(kind, [[3.0]], [0], [5])
+    assert (kept + removed) - removed == kept
 
 
 # ---------------------------------------------------------------------- columns beside others

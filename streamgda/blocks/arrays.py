@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -115,17 +117,22 @@ def _check_categories(column: Any, name: str) -> None:
 
 
 def check_no_rounding(X: Any) -> None:
-    """Raise ValueError if making one matrix of X, a frame or a list, would round an integer to a float64."""
+    """Raise ValueError if float64 would round a number beyond 2^53 as one matrix is made of X.
+
+    Smaller numbers are rounded to the nearest float64, if they are decimals, fractions or text.
+    """
     if hasattr(X, "__array__") and not hasattr(X, "columns"):
-        if np.asarray(X).dtype.kind != "O":
+        if np.asarray(X).dtype.kind not in "OUT":
             return
     elif np.asarray(X).dtype.kind in "iub":
         return
     columns = {name: X[name] for name in X.columns} if hasattr(X, "columns") else _object_columns(X)
     for name, column in columns.items():
-        if any(int(float(value)) != value for value in _integers(np.asarray(column))):
+        rounded = next(filter(_is_rounded, _candidates(np.asarray(column))), None)
+        if rounded is not None:
+            kind = "integers" if isinstance(rounded, int | np.integer) else "numbers"
             raise ValueError(
-                f"column {name!r} has integers beyond 2^53, which float64 would round. Give integers alone, "
+                f"column {name!r} has {kind} beyond 2^53, which float64 would round. Give integers alone, "
                 "in an array, or subtract an offset from the column"
             )
 
@@ -135,16 +142,25 @@ def _object_columns(X: Any) -> dict[int, NDArray[Any]]:
     return dict(enumerate(matrix.T)) if matrix.ndim == 2 else {}
 
 
-def _integers(values: NDArray[Any]) -> Iterable[int]:
-    """The integers among the values, as Python's, as far as float64 may not hold them."""
+def _candidates(values: NDArray[Any]) -> Iterable[Any]:
+    """The values that float64 may not hold; floats are not among them."""
     if values.dtype.kind == "O":
-        return [
-            int(v) for v in values if isinstance(v, int | np.integer) and abs(int(v)) > INTEGERS_OF_FLOATS
-        ]
+        return (v for v in values if isinstance(v, int | np.integer | Decimal | Fraction | str))
     if values.dtype.kind not in "iu":
         return []
-    wide = values[(values > INTEGERS_OF_FLOATS) | (values < -INTEGERS_OF_FLOATS)]
-    return [int(v) for v in wide]
+    wide: list[Any] = values[(values > INTEGERS_OF_FLOATS) | (values < -INTEGERS_OF_FLOATS)].tolist()
+    return wide
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether this is a number beyond 2^53 that float64 does not hold."""
+    try:
+        exact = Fraction(int(value) if isinstance(value, np.integer) else value)
+        return abs(exact) > INTEGERS_OF_FLOATS and Fraction(float(exact)) != exact
+    except OverflowError:  # an infinite Decimal is refused as such later, a number beyond float64 here
+        return not (isinstance(value, Decimal) and value.is_infinite())
+    except ValueError:  # no number, which is refused as such later
+        return False
 
 
 def _column_names(X: Any) -> tuple[str, ...] | None:

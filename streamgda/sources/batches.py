@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.block import Block, Column, RowName, cut_into_blocks, without_missing
+from streamgda.blocks.block import (
+    INTEGERS_OF_FLOATS,
+    Block,
+    Column,
+    RowName,
+    cut_into_blocks,
+    without_missing,
+)
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.sources.roles import Roles
 
@@ -24,6 +32,8 @@ def numbers(column: pa.Array) -> NDArray[Any]:
     except pa.ArrowInvalid:  # nulls, bools and decimals have no like in NumPy
         if pa.types.is_integer(column.type) and column.type.bit_width == 64:
             return _integers_with_nulls(column)
+        if pa.types.is_decimal(column.type):
+            return _decimals(column)
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return values
 
@@ -36,6 +46,26 @@ def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:
         values = pc.fill_null(column, 0).to_numpy().astype(np.longdouble)
         values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return values
+
+
+def _decimals(column: pa.Array) -> NDArray[Any]:
+    """As floats; those beyond 2^53 as integers, or as longer floats, so that a source rounds none unasked."""
+    values: NDArray[Any] = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if not (np.abs(values) >= INTEGERS_OF_FLOATS).any():
+        return values
+    try:
+        return numbers(pc.cast(column, pa.int64()))
+    except pa.ArrowInvalid:
+        if np.dtype(np.longdouble).itemsize == values.itemsize:  # there are no longer floats here
+            return values
+        return np.array([_longer(v) for v in column.to_pylist()], dtype=np.longdouble)
+
+
+def _longer(value: Decimal | None) -> np.longdouble:
+    """A longer float, which differs from every float64 if the decimal does."""
+    nearest = np.longdouble("nan" if value is None else str(value))
+    is_exact = value is None or Decimal(float(value)) == value or nearest != float(value)
+    return nearest if is_exact else nearest * (1 + np.finfo(np.longdouble).eps)
 
 
 def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:

@@ -144,6 +144,12 @@ class ExactArray:
             values = (values << _BITS) + plane.astype(object)
         return values, self.position * _BITS
 
+    def whole(self) -> PythonIntegers:
+        """The numbers, which are whole, as Python integers."""
+        values, exponent = self.integers()
+        whole: PythonIntegers = values << exponent
+        return whole
+
     def fractions(self) -> NDArray[np.object_]:
         """The numbers as `fractions.Fraction`."""
         values, exponent = self.integers()

@@ -176,7 +176,9 @@ def _usual_tops(values: Values) -> tuple[Indices, NDArray[np.bool_] | None]:
     tops = np.where(highest <= usual + _SPARE_BITS, highest, usual)
     if (tops == highest).all():
         return highest, None
-    beyond = np.asarray((np.abs(values.high) >= np.ldexp(1.0, tops)[:, None]).any(axis=0))
+    with np.errstate(over="ignore"):  # 2^1024, which no float reaches, is infinity
+        limits = np.ldexp(1.0, tops)[:, None]
+    beyond = np.asarray((np.abs(values.high) >= limits).any(axis=0))
     return (highest, None) if beyond.mean() > _MOST_LEFT else (tops, beyond)
 
 

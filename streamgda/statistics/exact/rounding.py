@@ -34,7 +34,7 @@ class ExactMoments:
         self._n_features = totals.shape[1]
         self._first, self._second = kind.pairs(self._n_features)
         self._diagonal = np.flatnonzero(self._first == self._second)
-        self._weights = _integers(weights)
+        self._weights = weights.whole()
         self._totals, self._unit = totals.integers()
         self._products, self._square = products.integers()
 
@@ -142,13 +142,6 @@ def _difference(
     """The integers and the exponent of a × 2^a_exponent − b × 2^b_exponent."""
     exponent = min(a_exponent, b_exponent)
     return (a << (a_exponent - exponent)) - (b << (b_exponent - exponent)), exponent
-
-
-def _integers(numbers: ExactArray) -> PythonIntegers:
-    """Whole numbers as Python integers."""
-    values, exponent = numbers.integers()
-    whole: PythonIntegers = values << exponent
-    return whole
 
 
 def _quotients(numerators: PythonIntegers, denominators: PythonIntegers | int, exponent: int) -> Array:

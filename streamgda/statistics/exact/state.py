@@ -35,7 +35,9 @@ class ExactClassStatistics(Statistics):
     Means and covariances are the exact ones of the numbers given, each rounded once.
 
     It has the verbs of `ClassStatistics`, but for `decay`. Features are float64 and narrower floats,
-    integers (of 64 bits too, exactly) and bools; sample weights are whole numbers, repetitions of a row.
+    integers (of 64 bits too, exactly) and bools. Decimals, fractions and text are taken as the nearest
+    float64; one beyond 2^53 that this would round is refused. Sample weights are whole numbers, repetitions
+    of a row.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ class Sums:
 
     def overdrawn(self, part: Sums, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
-        left = (self.weights - part.weights).integers()[0]
+        left = (self.weights - part.weights).whole()
         # A row weighs one or more.
         return np.where(counts == 0, left != 0, left < counts).astype(np.bool_)
 
