@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 import tomllib
+import warnings
 from pathlib import Path
 
 import click
@@ -189,16 +190,91 @@ def test_update_learns_more_into_the_same_file(made, iris, tmp_path):
     assert names_in(tmp_path) == ["model.parquet"]
 
 
-def test_update_says_if_the_model_cannot_predict_any_more(made, iris, tmp_path, monkeypatch):
+def test_update_says_which_class_cannot_be_predicted_yet(made, iris, tmp_path):
     iris[:3].assign(kind="new").to_parquet(tmp_path / "new.parquet")
     arguments = ["update", made / "model.parquet", "new.parquet", "--target", "kind", "--out", "more.parquet"]
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, [*map(str, arguments), "--json"])
-    assert result.stderr.startswith(
-        "Warning: it cannot predict yet: class new: the covariance has rank 2 of 4"
-    )
-    assert (result.exit_code, json.loads(result.stdout)["rows_learnt"]) == (0, 3)
+    said = warned(tmp_path, *arguments)
+    assert said.startswith("Warning: class new gets no posterior until it can be estimated.")
+    assert "drop_class" not in said
+    assert said.count("\n") == 1
+    assert warned(tmp_path, *arguments, "--quiet") == ""
     assert streamgda.load(tmp_path / "more.parquet").statistics_.n_rows == 153
+
+
+def test_a_model_that_predicts_is_not_replaced_by_one_that_cannot(made, iris, tmp_path):
+    QuadraticDiscriminantAnalysis(singular="raise").fit(iris[FEATURES], iris["kind"]).save(
+        tmp_path / "model.parquet"
+    )
+    before = (tmp_path / "model.parquet").read_bytes()
+    iris[:3].assign(kind="new").to_parquet(tmp_path / "new.parquet")
+    arguments = ["update", "model.parquet", "new.parquet", "--target", "kind"]
+    said = invoke(tmp_path, *arguments, code=1)
+    assert "model.parquet could not predict any more: class new: the covariance has rank 2 of 4" in said
+    assert said.endswith("--out saves the new model elsewhere, and --force replaces it\n")
+    assert (tmp_path / "model.parquet").read_bytes() == before
+    assert "Warning: it cannot predict yet: class new" in warned(tmp_path, *arguments, "--out", "other")
+    assert "Warning: it cannot predict yet: class new" in warned(tmp_path, *arguments, "--force")
+    assert invoke(tmp_path, *arguments, "--quiet") == ""  # it could not predict before, so nothing is lost
+    assert streamgda.load(tmp_path / "model.parquet").statistics_.n_rows == 156
+
+
+def warned(folder, *arguments):
+    """What a command that does its work says on stderr."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.chdir(folder)
+        warnings.simplefilter("always")
+        result = CliRunner().invoke(main, [*map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.stderr
+
+
+def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_path):
+    iris[:53].assign(kind=["new"] * 3 + ["old"] * 50).to_parquet(tmp_path / "new.parquet")
+    arguments = ["fit", "new.parquet", "--target", "kind", "--features", NAMES, "--out", "model.parquet"]
+    said = invoke(tmp_path, *arguments, code=1)
+    assert "class new: the covariance has rank 2 of 4" in said
+    assert "Set --shrinkage auto, or --reg-param above 0" in said
+    assert "or use --model lda or --model nb" in said
+    assert names_in(tmp_path) == ["model.statistics.parquet", "new.parquet"]
+    command = said.split("such as: streamgda ")[1].split()
+    assert "53 rows, 2 classes" in invoke(tmp_path, *command)
+    assert streamgda.load(tmp_path / "model.parquet").reg_param == 0.01
+    (tmp_path / "model.statistics.parquet").write_bytes((tmp_path / "new.parquet").read_bytes())
+    assert "statistics are saved" not in invoke(tmp_path, *arguments, code=1)
+
+
+def test_only_rows_that_pass_the_filters_are_read(made, iris, tmp_path):
+    out = tmp_path / "model.parquet"
+    arguments = [
+        "fit",
+        "days",
+        "--target",
+        "kind",
+        "--features",
+        f" {NAMES.replace(',', ' , ')}",
+        "--out",
+        out,
+    ]
+    invoke(made, *arguments, "--filter", "id >= 20", "--filter", "id!=25", "--filter", "kind=setosa",
+           "--filter", "sepal_width<9.5", "--model", "nb", "--statistics")  # fmt: skip
+    rows = iris[(iris["id"] >= 20) & (iris["id"] != 25) & (iris["kind"] == "setosa")]
+    assert streamgda.load(out).n_rows == len(rows)
+    said = invoke(made, "predict", "model.parquet", "days", "--filter", "id<20", "--out", tmp_path / "scored")
+    assert said.startswith("20 rows in ")
+    table = pa.table({
+        "x": np.arange(6.0), "y": [0, 1] * 3, "code": list("778899"), "on": [True, False] * 3,
+        "day": np.arange("2026-01-01", "2026-01-07", dtype="datetime64[D]"),
+        "time": np.arange("2026-01-01", "2026-01-07", dtype="datetime64[D]").astype("datetime64[us]"),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "kinds.parquet")
+    for filters, n_rows in (
+        (["code='8'"], 2), (["on=true"], 3), (["day>2026-01-04"], 2), (["time>=2026-01-04T00:00"], 3),
+        (["x<=1e0"], 2), (["x>0", "on==false"], 3),
+    ):  # fmt: skip
+        options = [part for comparison in filters for part in ("--filter", comparison)]
+        invoke(tmp_path, "fit", "kinds.parquet", "--target", "y", "--features", "x", *options,
+               "--statistics", "--out", "s.parquet")  # fmt: skip
+        assert streamgda.load(tmp_path / "s.parquet").n_rows == n_rows
 
 
 def test_merge_adds_up_models(made, iris, tmp_path):
@@ -233,6 +309,82 @@ def test_refresh_reads_what_is_new_and_saves_a_model(made, iris, tmp_path):
     said = json.loads(invoke(tmp_path, "inspect", "ledger", "--json"))
     assert (said["files"], said["n_rows"], said["reads"]["target"]) == (2, 150, "kind")
     assert "reads target='kind', missing='raise'" in invoke(tmp_path, "inspect", "ledger")
+
+
+@pytest.fixture
+def days(made, tmp_path):
+    """A folder with a file of the past."""
+    (tmp_path / "days").mkdir()
+    for day in "12":
+        (tmp_path / "days" / f"{day}.parquet").write_bytes((made / "days" / f"{day}.parquet").read_bytes())
+    os.utime(tmp_path / "days" / "1.parquet", (1.7e9, 1.7e9))
+    return tmp_path
+
+
+REFRESH = ["refresh", "ledger", "days", "--target", "kind", "--features", NAMES]
+
+
+def test_a_ledger_keeps_what_its_model_needs(days):
+    invoke(days, *REFRESH, "--out", "model.parquet", "--shrinkage", "auto")
+    model = streamgda.load(days / "model.parquet")
+    assert (type(model), model.shrinkage) == (QuadraticDiscriminantAnalysis, "auto")
+    assert invoke(days, *REFRESH, "--out", "model.parquet").startswith("read 0 files")
+    assert "use --shrinkage oas, a number, or no --exact" in invoke(days, *REFRESH, "--exact", code=1)
+    poor = [*REFRESH[:1], "poor", *REFRESH[2:]]
+    invoke(days, *poor, "--covariance-type", "diag", "--out", "model.parquet", "--model", "nb")
+    said = invoke(days, *poor, "--out", "model.parquet", code=1)
+    assert "the ledger keeps --covariance-type diag, and the model needs full" in said
+    plain = [*REFRESH[:1], "plain", *REFRESH[2:]]
+    invoke(days, *plain)
+    said = invoke(days, *plain, "--out", "model.parquet", "--shrinkage", "auto", code=1)
+    assert "keeps no fourth moments, which --shrinkage auto needs: use --shrinkage oas" in said
+    assert type(streamgda.load(days / "model.parquet")) is GaussianNB
+
+
+def test_a_refresh_that_does_nothing_says_what_it_would_read(days):
+    assert "would read 2 files" in invoke(days, *REFRESH, "--dry-run", "--out", "model.parquet")
+    assert names_in(days) == ["days"]
+    assert invoke(days, *REFRESH, "--quiet", "--out", "model.parquet") == ""
+
+
+def test_a_model_of_some_files_of_a_ledger(days, iris):
+    for options, rows in (
+        (["--where", "1*"], iris[:80]),
+        (["--since", "2023-11-15"], iris[80:]),
+        (["--half-life", "1e6"], iris),
+    ):
+        invoke(days, *REFRESH, "--out", "model.parquet", *options)
+        model = streamgda.load(days / "model.parquet")
+        assert model.statistics_.weights.sum() == pytest.approx(len(rows), rel=1e-3)
+    invoke(days, *REFRESH, "--out", "model.parquet", "--half-life", "1")
+    assert streamgda.load(days / "model.parquet").statistics_.weights.sum() == pytest.approx(70)
+    said = invoke(days, *REFRESH, "--compact-before", "2100-01-01T00:00")
+    assert said.splitlines()[-1] == "folded 2 entries into one"
+
+
+def test_drift_has_an_exit_code_of_its_own_and_saves_no_model(days, iris):
+    invoke(days, *REFRESH, "--out", "model.parquet")
+    before = (days / "model.parquet").read_bytes()
+    shifted = iris.assign(petal_width=iris["petal_width"] + 1)
+    shifted.to_parquet(days / "days" / "3.parquet")
+    limits = ["--max-shift", "0.5", "--max-divergence", "1e9", "--out", "model.parquet"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(days)
+        result = CliRunner().invoke(main, [*REFRESH, *limits])
+    assert result.exit_code == 3
+    assert result.stdout.startswith("read 1 file")
+    assert result.stderr.startswith(
+        "Error: drift, so no model is saved: class setosa: the mean of petal_width has shifted by 9."
+    )
+    assert result.stderr.count("\n") == 1
+    assert (days / "model.parquet").read_bytes() == before
+    assert "saved in" in invoke(days, *REFRESH, *limits)  # nothing new was read
+
+
+def test_a_file_that_cannot_be_read_can_be_skipped(days, made):
+    (days / "days" / "3.parquet").write_bytes((made / "damaged.parquet").read_bytes())
+    assert "3.parquet" in invoke(days, *REFRESH, code=1)
+    assert "skipped 3.parquet: " in invoke(days, *REFRESH, "--skip-unreadable")
 
 
 def test_predict_writes_what_the_model_says_of_each_row_in_order(made, iris, tmp_path):
@@ -368,11 +520,11 @@ def test_without_matplotlib_plot_says_how_to_get_it(made, tmp_path):
 
 
 def test_shuttle_from_the_shell(real_data, tmp_path):
-    """Singular classes are named and nothing is written; regularised, it is as the library has it."""
+    """Singular classes are named and no model is written; regularised, it is as the library has it."""
     train, test = real_data / "shuttle_trn.parquet", real_data / "shuttle_tst.parquet"
     arguments = ["fit", train, "--target", "class", "--out", "model.parquet"]
     assert "class 2: the covariance has rank 8 of 9, from 37 rows" in invoke(tmp_path, *arguments, code=1)
-    assert names_in(tmp_path) == []
+    assert names_in(tmp_path) == ["model.statistics.parquet"]
     invoke(tmp_path, *arguments, "--reg-param", "0.01")
     expected = QuadraticDiscriminantAnalysis(reg_param=0.01).fit(scan_parquet(train, "class"))
     report = json.loads(invoke(tmp_path, "evaluate", "model.parquet", test, "--target", "class", "--json"))
@@ -433,6 +585,12 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
          "'x' is none of the classes"),
         (["fit", "digits.zarr", "--target", "z", "--out", "{out}"], "there is no array 'z'"),
         (["fit", "foo://bar", "--target", "z", "--out", "{out}"], "foo"),
+        (["fit", "ftp://127.0.0.1:1/1.parquet", "--target", "z", "--out", "{out}"],
+         "ftp://127.0.0.1:1/1.parquet cannot be reached: "),
+        (["fit", "flowers.csv", "--target", "z", "--out", "{out}"],
+         "as by scan_arrow(pyarrow.csv.open_csv('flowers.csv'), ...)"),
+        (["fit", "days", "--target", "kind", "--filter", "age>3", "--out", "{out}"], "--filter: "),
+        (["fit", "days", "--target", "kind", "--features", "kind", "--out", "{out}"], "kind"),
     ],
 )  # fmt: skip
 def test_more_bad_data(made, tmp_path, arguments, said):
@@ -473,7 +631,22 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         (["fit", "digits.zarr", "days", "--out", "m"], "A Zarr store is read alone"),
         (["fit", "digits.zarr", "--features", "a,b", "--out", "m"], "the one array of rows"),
         (["merge", "model.parquet", "--priors", "1", "--out", "m"], "choose one with --model"),
-        (["refresh", "ledger", "days", "--target", "kind", "--out", "m"], "--out and --model go together"),
+        ([*FIT, "--scheduler", "foo:bar"], "'foo:bar' is none of threads"),
+        ([*FIT, "--scheduler", "http://host:80"], "no address such as tcp://host:8786"),
+        ([*FIT, "--filter", "id"], "'id' is no comparison such as 'day>=3'"),
+        ([*FIT[:-1], "-"], "'-': models and statistics are saved as a Parquet file"),
+        ([*FIT[:-1], "m.csv"], "'m.csv': models and statistics are saved as a Parquet file"),
+        (["fit", "digits.zarr", "--filter", "y>3", "--out", "m"], "--filter is for Parquet files"),
+        (["merge", "model.parquet", "./model.parquet", "--out", "m"],
+         "./model.parquet is model.parquet again: its rows would count twice"),
+        (["predict", "model.parquet", "days", "--out", "scored.csv"],
+         "as Parquet files into a folder, or as a Zarr store if the name ends in .zarr"),
+        (["predict", "model.parquet", "days", "--out", "-"], "as Parquet files into a folder"),
+        (["refresh", "ledger", "days", "--target", "kind", "--model", "lda"], "--model needs --out"),
+        (["refresh", "ledger", "days", "--target", "kind", "--since", "2026-01-01"],
+         "--where, --since and --half-life are for the model that --out saves"),
+        (["refresh", "ledger", "days", "--target", "kind", "--out", "m", "--since", "June"],
+         "'June' is no date such as 2026-01-31"),
         (["predict", "model.parquet", "days", "--out", "m", "--columns", "labels"], "'labels' is none of"),
         (["plot", "roc", "model.parquet", "--out", "1.png"], "roc needs DATA"),
         (["plot", "regions", "model.parquet", "days", "--out", "1.png"], "of the model alone, without DATA"),

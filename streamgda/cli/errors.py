@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +14,11 @@ from typing import Any
 
 import click
 
+from streamgda.cli.wording import in_shell_words
+
 DEBUG = "streamgda.debug"
+
+QUIET = "streamgda.quiet"
 
 _INTERRUPTED = 130  # by the convention of shells: 128 and the number of SIGINT
 
@@ -23,6 +29,15 @@ class Interrupted(click.ClickException):
     """Ctrl-C; the message says what remains of the work."""
 
     exit_code = _INTERRUPTED
+
+
+class Drifted(click.ClickException):
+    """New rows that lie further from the old ones than they may."""
+
+    exit_code = 3
+
+    def __init__(self, findings: str) -> None:
+        super().__init__(f"drift, so no model is saved: {findings}")
 
 
 class OneLineErrors(click.Group):
@@ -43,13 +58,15 @@ class OneLineErrors(click.Group):
         except click.ClickException as error:
             status = error.exit_code
             click.echo(f"Error: {_message_of(error)}", err=True)
+            if isinstance(error, Interrupted):
+                _end_threads(status)
         sys.exit(status)
 
     def invoke(self, context: click.Context) -> Any:
         """Run a command, and convert its exceptions to errors of one line."""
         try:
             with warnings.catch_warnings(), interruptible("no file is half-written"):
-                warnings.showwarning = _show_warning
+                warnings.showwarning = warn
                 return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit):
             raise
@@ -88,7 +105,7 @@ def describe(error: BaseException) -> str:
         message = str(error.args[0])  # str(error) has quotes around it
     else:
         message = str(error)
-    message = _folded(message)
+    message = in_shell_words(_folded(message))
     if isinstance(error, _EXPECTED) and message:
         return message
     return f"{type(error).__name__}: {message or 'no more is known'} (--debug shows where)"
@@ -110,5 +127,15 @@ def _is_closed_pipe(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {_folded(str(message))}", err=True)
+def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning in one line, but not with ``--quiet``."""
+    if not click.get_current_context().meta.get(QUIET):
+        click.echo(f"Warning: {in_shell_words(_folded(str(message)))}", err=True)
+
+
+def _end_threads(status: int) -> None:
+    """End the process at once if threads still work; at a normal end it would wait for them."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

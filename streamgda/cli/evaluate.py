@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Data, to_evaluate
+from streamgda.cli.data import Data, to_evaluate
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import load_model
 

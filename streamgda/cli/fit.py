@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
 import click
 
-from streamgda.cli.options import Data, ModelOptions, model_options, to_learn
-from streamgda.cli.outputs import check_apart, check_replaceable
+from streamgda.cli.data import Data, to_learn
+from streamgda.cli.errors import describe
+from streamgda.cli.models import ModelOptions, model_options
+from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import document_of, summary_of
+
+if TYPE_CHECKING:
+    from streamgda.statistics.base import Statistics
 
 
 @click.command()
 @to_learn
-@model_options(default="qda")
+@model_options(default="qda", otherwise="qda")
 @click.option("--exact", is_flag=True, help="Exact sums: the same bits however the rows are cut or ordered.")
 @click.option(
     "--statistics",
     is_flag=True,
     help="Save the statistics that a model is made of, and no model; merge makes models of them.",
 )
-@click.option("--out", required=True, metavar="FILE", help="Where to save: a file or a URL.")
+@click.option(
+    "--out", required=True, callback=file_of_model, metavar="FILE", help="Where to save: a file or a URL."
+)
 @running_options
 def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str, run: Running) -> None:
     """Learn a model from labelled data.
@@ -29,10 +39,13 @@ def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str
     DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
     .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
 
+    If the model cannot be made of what was read, as when a covariance is singular, the statistics are saved
+    beside it, and the error says how to go on without reading again.
+
     \b
     Examples:
       streamgda fit monday.parquet --target kind --features length,width --out model.parquet
-      streamgda fit days --target kind --model lda --out model.parquet
+      streamgda fit days --target kind --filter 'day>=3' --model lda --out model.parquet
       streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
     from streamgda import accumulate
@@ -44,6 +57,23 @@ def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str
     kept = model.kind(**model.params).required_statistics()
     with run.scheduler_options() as options:
         learnt = accumulate(source, exact=exact, **kept, **options)
-    saved = learnt if statistics else model.build(learnt)
+    try:
+        saved = learnt if statistics else model.build(learnt)
+    except ValueError as error:
+        raise ValueError(f"{describe(error)} {_rescue(learnt, model, out)}") from error
     saved.save(out)
     run.report({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")
+
+
+def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:
+    """Save statistics of which no model can be made with these options, and say how to go on."""
+    beside = f"{out.removesuffix(PurePath(out).suffix)}.statistics.parquet"
+    try:
+        check_replaceable(beside)
+    except (ValueError, OSError):
+        return ""
+    learnt.save(beside)
+    return (
+        f"The statistics are saved in {beside}; go on with other options, such as: streamgda merge {beside} "
+        f"--model {model.model} {model.remedy} --out {out}"
+    )

@@ -37,8 +37,11 @@ def main(context: click.Context) -> None:
       streamgda evaluate model.parquet labelled.parquet --target kind
       streamgda COMMAND --help
 
-    The exit code is 0 if all went well, 1 for bad data, 2 for bad usage and 130 after Ctrl-C. Errors are one
-    line; --debug, which each command takes, shows where they come from.
+    The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 for drift and 130 after Ctrl-C.
+    Errors are one line; --debug, which each command takes, shows where they come from.
+
+    For completion by the tab key: eval "$(_STREAMGDA_COMPLETE=bash_source streamgda)" in ~/.bashrc;
+    zsh_source and fish_source likewise.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

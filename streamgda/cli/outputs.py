@@ -6,6 +6,27 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import click
+
+_TEXT = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
+
+
+def file_of_model(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    """The callback of an option that names the file of a model or statistics."""
+    if path is not None and (path == "-" or path.lower().endswith(_TEXT)):
+        raise click.BadParameter(f"{path!r}: models and statistics are saved as a Parquet file.")
+    return path
+
+
+def place_of_predictions(context: click.Context, parameter: click.Parameter, path: str) -> str:
+    """The callback of an option that names the place of predictions."""
+    if path == "-" or path.lower().endswith(_TEXT):
+        raise click.BadParameter(
+            f"{path!r}: predictions are written as Parquet files into a folder, or as a Zarr store if "
+            "the name ends in .zarr."
+        )
+    return path
+
 
 def check_folder_of(path: str) -> None:
     """Raise OSError unless a file can be created at `path`; URLs are checked when they are written."""

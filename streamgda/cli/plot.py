@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Data, bad_usage, split_names, to_plot
+from streamgda.cli.data import Data, to_plot
+from streamgda.cli.options import bad_usage, split_names
 from streamgda.cli.outputs import check_folder_of, write_atomically
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import load_model

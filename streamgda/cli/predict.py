@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from streamgda.cli.data import Data, to_predict
 from streamgda.cli.errors import interruptible
-from streamgda.cli.options import Data, some_of, split_names, to_predict
-from streamgda.cli.outputs import check_apart
+from streamgda.cli.options import some_of, split_names
+from streamgda.cli.outputs import check_apart, place_of_predictions
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import counted, load_model
 
@@ -20,6 +21,7 @@ from streamgda.cli.saved import counted, load_model
 @click.option(
     "--out",
     required=True,
+    callback=place_of_predictions,
     metavar="PLACE",
     help="A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.",
 )

@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from datetime import datetime
 
 import click
 
-from streamgda.cli.errors import interruptible
-from streamgda.cli.options import Data, ModelOptions, bad_usage, model_options, to_learn
-from streamgda.cli.outputs import check_apart, check_replaceable
+from streamgda.cli.data import Data, to_learn
+from streamgda.cli.errors import Drifted, interruptible
+from streamgda.cli.ledgers import (
+    Choice,
+    Drift,
+    Keep,
+    choice_options,
+    date_option,
+    drift_options,
+    keep_options,
+)
+from streamgda.cli.models import ModelOptions, model_options
+from streamgda.cli.options import bad_usage
+from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
+from streamgda.cli.saved import counted
 
 
 @click.command()
 @click.argument("ledger", metavar="LEDGER")
 @to_learn
-@click.option(
-    "--covariance-type",
-    type=click.Choice(["full", "tied", "diag"]),
-    default="full",
-    show_default=True,
-    help="The scatter that the ledger keeps: full serves all models, tied lda, diag nb.",
-)
-@click.option("--fourth-moments", is_flag=True, help="Keep what --shrinkage auto needs.")
-@click.option("--exact", is_flag=True, help="Exact sums: files that go or change leave no trace.")
+@keep_options
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and do nothing.")
-@click.option("--out", metavar="FILE", help="Save a model of all the files of the ledger.  [default: none]")
-@model_options(default=None)
+@click.option(
+    "--skip-unreadable", is_flag=True, help="Go on without files that cannot be read; the report names them."
+)
+@date_option(
+    "--compact-before", "Fold the entries of files modified before this time into one, at the end.", "none"
+)
+@drift_options
+@click.option(
+    "--out",
+    callback=file_of_model,
+    metavar="FILE",
+    help="Save a model of the files of the ledger.  [default: none]",
+)
+@choice_options
+@model_options(otherwise="qda, with --out")
 @running_options
 def refresh(
-    ledger: str, data: Data, model: ModelOptions, dry_run: bool, out: str | None, run: Running, **kept: Any
+    ledger: str,
+    data: Data,
+    keep: Keep,
+    dry_run: bool,
+    skip_unreadable: bool,
+    compact_before: datetime | None,
+    drift: Drift,
+    out: str | None,
+    choice: Choice,
+    model: ModelOptions,
+    run: Running,
 ) -> None:
     """Keep up with a dataset whose files come, change and go.
 
@@ -41,24 +68,40 @@ def refresh(
 
     \b
     Example, for every night:
-      streamgda refresh ledger days --target kind --model qda --out model.parquet
+      streamgda refresh ledger days --target kind --out model.parquet
     """
-    from streamgda import StatisticsLedger
-
-    model.check()
-    if (out is None) != (model.model is None) or (out is not None and dry_run):
-        raise bad_usage("--out and --model go together, without --dry-run.")
+    model = _check_usage(model, choice, out)
     source = data.labelled()
     if out is not None:
         check_replaceable(out)
         check_apart(out, source)
-    held = StatisticsLedger(ledger, **kept)
+    held = keep.open(ledger, model if out is not None else None)
     with (
         interruptible("the ledger is as it was, and the next refresh goes on"),
         run.scheduler_options() as options,
     ):
-        report = held.refresh(source, dry_run=dry_run, **options)
-    run.output({**asdict(report), "read": report.read, "out": out}, str(report))
+        report = held.refresh(
+            source, dry_run=dry_run, on_error="skip" if skip_unreadable else "raise", **options
+        )
+    drifted = list(drift.findings(report))
+    saved = None if dry_run or drifted else out
+    run.report({**asdict(report), "read": report.read, "drifted": drifted, "out": saved}, str(report))
+    if saved is not None:
+        model.build(held.statistics(**choice.options)).save(saved)
+        run.note(f"saved in {saved}")
+    if compact_before is not None and not dry_run:
+        run.note(f"folded {counted(held.compact(before=compact_before), 'entry')} into one")
+    if drifted:
+        raise Drifted("; ".join(drifted))
+
+
+def _check_usage(model: ModelOptions, choice: Choice, out: str | None) -> ModelOptions:
+    """The model to make: that of fit where none is named."""
+    if out is None and model.model is not None:
+        raise bad_usage("--model needs --out, the file to save the model in.")
+    if out is None and choice:
+        raise bad_usage("--where, --since and --half-life are for the model that --out saves.")
     if out is not None:
-        model.build(held.statistics()).save(out)
-        run.note(f"saved in {out}")
+        model = model.or_default()
+    model.check()
+    return model

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,10 +14,12 @@ from typing import Any
 
 import click
 
-from streamgda.cli.errors import DEBUG
+from streamgda.cli.errors import DEBUG, QUIET
 from streamgda.cli.options import bundled
 
 _LOCAL_SCHEDULERS = ("threads", "synchronous", "processes")
+
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]*:\d+/?")
 
 _SECONDS_TO_CONNECT = 5
 
@@ -55,7 +59,7 @@ class Running(Reporting):
         shown = sys.stderr.isatty() if self.progress is None else self.progress
         options = {"scheduler": self.scheduler, "progress": shown and not self.quiet}
         if self.scheduler is None or self.scheduler in _LOCAL_SCHEDULERS:
-            with _processes_ignoring_interrupts():
+            with _processes_ending_at_interrupts():
                 yield options
         else:
             from distributed import Client
@@ -65,18 +69,28 @@ class Running(Reporting):
 
 
 @contextmanager
-def _processes_ignoring_interrupts() -> Iterator[None]:
-    """Let this process alone handle Ctrl-C, which a terminal sends to worker processes too."""
+def _processes_ending_at_interrupts() -> Iterator[None]:
+    """At Ctrl-C, end worker processes at once and in silence; Dask would wait for their tasks."""
     import dask
 
-    with dask.config.set({"multiprocessing.initializer": _ignore_interrupts}):
-        yield
+    before = signal.signal(signal.SIGINT, _interrupt)
+    try:
+        with dask.config.set({"multiprocessing.initializer": _default_interrupts}):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def _ignore_interrupts() -> None:
-    import signal
+def _interrupt(number: int, frame: object) -> None:
+    import multiprocessing
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for process in multiprocessing.active_children():
+        process.terminate()
+    raise KeyboardInterrupt
+
+
+def _default_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which is to end, where Python's own raises an error
 
 
 def _plain(value: Any) -> Any:
@@ -91,7 +105,7 @@ def _plain(value: Any) -> Any:
 
 
 def _scheduler(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is None or value in _LOCAL_SCHEDULERS or ":" in value:
+    if value is None or value in _LOCAL_SCHEDULERS or _ADDRESS.fullmatch(value):
         return value
     raise click.BadParameter(
         f"{value!r} is none of {', '.join(_LOCAL_SCHEDULERS)}, and no address such as tcp://host:8786."
@@ -102,9 +116,21 @@ def _debug(context: click.Context, parameter: click.Parameter, value: bool) -> N
     context.meta[DEBUG] = value
 
 
+def _quiet(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    context.meta[QUIET] = value
+    return value
+
+
 _REPORTING = [
     click.option("--json", "as_json", is_flag=True, help="Report as one JSON document on stdout."),
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and what was asked for."),
+    click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        callback=_quiet,
+        is_eager=True,
+        help="Write nothing but errors, and the result of evaluate, inspect and --json.",
+    ),
     click.option(
         "--debug",
         is_flag=True,

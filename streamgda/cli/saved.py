@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-import click
-
-from streamgda.cli.options import MODELS, Data
+from streamgda.cli.data import Data
+from streamgda.cli.errors import warn
+from streamgda.cli.models import MODELS
 
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier
@@ -104,7 +105,7 @@ def text_of(saved: Saved) -> str:
 
 def counted(number: int | None, noun: str) -> str:
     """A number and its noun, in the plural where it is not one."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith("s") else re.sub("y$", "ie", noun) + "s"
     return f"{number or 0:,} {noun if number == 1 else plural}"
 
 
@@ -151,8 +152,13 @@ def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
     return None
 
 
-def warn_of_faults(saved: Saved) -> None:
+def fault_of(model: Saved) -> str | None:
+    """Why a model cannot predict; None if it can, and for statistics."""
+    return next(iter(faults_of(model).values())) if is_model(model) else None
+
+
+def warn_of_fault(model: Saved) -> None:
     """Warn that a model which was saved cannot predict yet."""
-    for fault in faults_of(saved).values() if is_model(saved) else ():
-        if fault is not None:
-            click.echo(f"Warning: it cannot predict yet: {fault}", err=True)
+    fault = fault_of(model)
+    if fault is not None:
+        warn(f"it cannot predict yet: {fault}")

@@ -1,0 +1,184 @@
+"""The options of ledgers: what is kept, which files make a model, and how far new rows may drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streamgda.cli.models import ModelOptions
+from streamgda.cli.options import Option, bundled
+
+if TYPE_CHECKING:
+    from streamgda import StatisticsLedger
+    from streamgda.ledger.report import RefreshReport
+
+
+def date_option(name: str, text: str, default: str) -> Option:
+    """An option that takes a date or a time, in the time zone of the machine unless it has its own."""
+    return click.option(name, metavar="DATE", callback=_date, help=f"{text}  [default: {default}]")
+
+
+def _date(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value).astimezone()
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no date such as 2026-01-31 or 2026-01-31T06:00.") from None
+
+
+# ---------------------------------------------------------------------- what a ledger keeps
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What a ledger keeps of each file; what is not given is as the ledger has it."""
+
+    covariance_type: str | None
+    fourth_moments: bool
+    exact: bool
+
+    def open(self, path: str, model: ModelOptions | None) -> StatisticsLedger:
+        """The ledger; a new one keeps what the model needs.
+
+        Raises
+        ------
+        ValueError
+            If the model needs more than the ledger keeps.
+        """
+        from streamgda import StatisticsLedger
+
+        needed = model.kind(**model.params).required_statistics() if model else {}
+        ledger = StatisticsLedger(path, **(self._of_old(path) or self._of_new(needed)))
+        if needed:
+            _check_serves(ledger, needed)
+        return ledger
+
+    def _of_old(self, path: str) -> dict[str, Any] | None:
+        from streamgda import StatisticsLedger
+
+        try:
+            held = StatisticsLedger(path).read_options
+        except ValueError:  # it holds nothing yet, or refresh says what is wrong
+            return None
+        kept = {name: held[name] for name in ("covariance_type", "fourth_moments", "exact")}
+        return {**kept, **{name: value for name, value in vars(self).items() if value}}
+
+    def _of_new(self, needed: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "covariance_type": self.covariance_type or "full",
+            "fourth_moments": self.fourth_moments or needed.get("fourth_moments", False),
+            "exact": self.exact,
+        }
+
+
+def _check_serves(ledger: StatisticsLedger, needed: dict[str, Any]) -> None:
+    if ledger.covariance_type not in ("full", needed["covariance_type"]):
+        raise ValueError(
+            f"the ledger keeps --covariance-type {ledger.covariance_type}, and the model needs "
+            f"{needed['covariance_type']}: refresh another ledger, with --covariance-type full"
+        )
+    if needed.get("fourth_moments") and not ledger.fourth_moments:
+        raise ValueError(
+            "the ledger keeps no fourth moments, which --shrinkage auto needs: use --shrinkage oas, or "
+            "refresh another ledger, with --fourth-moments"
+        )
+
+
+keep_options = bundled(
+    "keep",
+    Keep,
+    [
+        click.option(
+            "--covariance-type",
+            type=click.Choice(["full", "tied", "diag"]),
+            help="The scatter that the ledger keeps: full serves all models, tied lda, diag nb.  "
+            "[default: as before, full]",
+        ),
+        click.option("--fourth-moments", is_flag=True, help="Keep what --shrinkage auto needs."),
+        click.option("--exact", is_flag=True, help="Exact sums: files that go or change leave no trace."),
+    ],
+)
+
+
+# ---------------------------------------------------------------------- which files make the model
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which files of a ledger the model is made of, and what they count by their age."""
+
+    where: str | None
+    since: datetime | None
+    half_life: float | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of `StatisticsLedger.statistics`."""
+        days = None if self.half_life is None else timedelta(days=self.half_life)
+        return {"where": self.where, "since": self.since, "half_life": days}
+
+    def __bool__(self) -> bool:
+        return any(value is not None for value in vars(self).values())
+
+
+choice_options = bundled(
+    "choice",
+    Choice,
+    [
+        click.option(
+            "--where", metavar="PATTERN", help="Make the model of files like '2026/*'.  [default: of all]"
+        ),
+        date_option("--since", "Make the model of files modified at or after this time.", "of all"),
+        click.option(
+            "--half-life",
+            type=click.FloatRange(0, 1e6, min_open=True),
+            metavar="DAYS",
+            help="Let the weight of a file halve in so many days.  [default: age does not count]",
+        ),
+    ],
+)
+
+
+# ---------------------------------------------------------------------- drift
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far new rows of a class may lie from the old ones."""
+
+    max_shift: float | None
+    max_divergence: float | None
+
+    def findings(self, report: RefreshReport) -> Iterator[str]:
+        """Say which classes have drifted further."""
+        for label, row in report.to_pandas().iterrows():
+            if self.max_shift is not None and not abs(row["shift"]) <= self.max_shift:
+                yield (
+                    f"class {label}: the mean of {row['feature']} has shifted by {row['shift']:.4g} standard "
+                    "deviations"
+                )
+            if self.max_divergence is not None and not row["divergence"] <= self.max_divergence:
+                yield f"class {label}: the divergence is {row['divergence']:.4g}"
+
+
+drift_options = bundled(
+    "drift",
+    Drift,
+    [
+        click.option(
+            "--max-shift",
+            type=click.FloatRange(0),
+            help="Exit code 3, and no model, if a mean shifts by more standard deviations.  [default: any]",
+        ),
+        click.option(
+            "--max-divergence",
+            type=click.FloatRange(0),
+            help="Exit code 3, and no model, if the divergence of a class is larger.  [default: any]",
+        ),
+    ],
+)

@@ -1,0 +1,57 @@
+"""Messages of the library in the words of the command line: ``--missing drop`` for ``missing='drop'``."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+_OPTIONS = (
+    "columns|covariance_type|exact|exclude|features|fourth_moments|half_life|keep|missing|priors|reg_param|"
+    "scheduler|shrinkage|since|singular|target|var_smoothing|weight|where"
+)
+
+_ARGUMENT = re.compile(rf"\b({_OPTIONS})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)")
+
+_PYTHON_ONLY = re.compile(r"; statistics_\.drop_class\([^)]*\) forgets it")
+
+_PHRASES = {
+    "scan it with features=list(model.feature_names_in_)": "leave out --features, or name them in its order",
+    "name them where it is scanned": "name them",
+    "set_params(missing='marginal')": "--missing marginal",
+    "as a source does with": "with",
+    "a model's missing=": "missing=",
+    "accumulate with": "fit or refresh with",
+    "accumulate both with": "fit both with",
+    "filters: ": "--filter: ",
+    "Set reg_param": "Set --reg-param",
+    "Raise reg_param": "Raise --reg-param",
+    "or reg_param": "or --reg-param",
+    "set shrinkage": "set --shrinkage",
+    "Set shrinkage to 'auto'": "Set --shrinkage auto",
+    "Set shrinkage": "Set --shrinkage",
+    "set var_smoothing": "set --var-smoothing",
+    "or use LinearDiscriminantAnalysis or GaussianNB": "or use --model lda or --model nb",
+}
+
+
+def in_shell_words(message: str) -> str:
+    """A message of the library with the arguments of Python written as options."""
+    for python, shell in _PHRASES.items():
+        message = message.replace(python, shell)
+    message = _PYTHON_ONLY.sub("", message)
+    return _ARGUMENT.sub(lambda match: _option(match[1], match[2]), message)
+
+
+def _option(name: str, value: str) -> str:
+    option = "--" + name.replace("_", "-")
+    if value in ("True", "False"):
+        return option if value == "True" else f"no {option}"
+    if value.startswith("["):
+        return f"{option} {_names(value)}"
+    return f"{option} {value.strip(chr(39) + chr(34))}"
+
+
+def _names(value: str) -> str:
+    """A list of Python with commas between the names."""
+    names = ast.literal_eval(value)
+    return ",".join(f'"{name}"' if "," in str(name) else str(name) for name in names)
