@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 import traceback
+import tracemalloc
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ import pytest
 
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, load, scan_arrow, scan_parquet
 from streamgda.ledger import drift as drifts
+from streamgda.ledger import read_ahead
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -517,6 +519,40 @@ def test_a_ledger_of_format_1_goes_on(tmp_path, name, filters, scatter):
     assert ledger.refresh(source).rows_held == ledger.statistics().n_rows
     assert everything(Path(ledger.path, "entries")) == before
     assert ledger.statistics(where=[("day", "=", 2)]).n_rows == (3 if filters is None else 2)
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def test_two_states_are_in_memory_at_once_and_little_else(tmp_path, ledger):
+    """The total and the next one; what NumPy needs to unpack and merge them is a fraction of one."""
+    d = 150
+    for n in range(6):
+        X = RNG.normal(size=(40, d))
+        table = pa.table({**{f"x{j}": X[:, j] for j in range(d)}, "kind": np.arange(40) % 8})
+        put(tmp_path / "data" / f"{n}.parquet", table)
+    ledger.refresh(scan(tmp_path / "data"))
+    size = ledger.statistics().nbytes
+    tracemalloc.start()
+    ledger.statistics()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * size
+
+
+@pytest.mark.parametrize("sizes", [[10] * 40, [1000] * 5, [10, 1000] * 10])
+def test_files_are_fetched_ahead_within_a_budget(tmp_path, monkeypatch, sizes):
+    monkeypatch.setattr(read_ahead, "_MOST_BYTES", 100_000)
+    paths = [str(tmp_path / str(n)) for n in range(len(sizes))]
+    for path, size in zip(paths, sizes, strict=True):
+        Path(path).write_bytes(bytes([size % 251]) * size * 1000)
+    before = pa.total_allocated_bytes()
+    for size, content in zip(sizes, read_ahead.contents(pafs.LocalFileSystem(), paths), strict=True):
+        assert content.size == size * 1000
+        assert pa.total_allocated_bytes() - before <= 100_000 + 1000 * max(sizes) + 1000
+        del content
+    with pytest.raises(FileNotFoundError, match="gone is missing"):
+        list(read_ahead.contents(pafs.LocalFileSystem(), [*paths, str(tmp_path / "gone")]))
 
 
 # ---------------------------------------------------------------------- what goes wrong

@@ -26,6 +26,7 @@ from streamgda import (
     load,
     scan_parquet,
 )
+from streamgda.statistics.saved import COLUMNS
 from tests.strategies import KINDS, kinds, labelled_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
@@ -55,6 +56,15 @@ def saved(path):
 
 
 # ---------------------------------------------------------------------- the same bits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_column_that_is_written_is_known(kind):
+    states = [ClassStatistics(kind).update(X, Y, np.full(60, 0.1)).decay(0.3), ExactClassStatistics(kind)]
+    if kind == "full":
+        states.append(ClassStatistics(fourth_moments=True).update(X, Y))
+    for state in states:
+        assert state.to_columns()[0].keys() <= COLUMNS
 
 
 @settings(max_examples=60)

@@ -76,6 +76,7 @@ class EntryFolder:
             table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, self._at(name))
         except ValueError as error:
             raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
+        del content  # by now it is decoded
         # Its pages carry checksums, and it was checked when it was written.
         return state_of(table, {**metadata, "definite": False}, self._at(name))
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
@@ -24,6 +25,8 @@ N = TypeVar("N", bound=np.generic)
 SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a call for each
 
 _ROUNDING = 1e-8
+
+_MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at a time
 
 
 class CovarianceKind(ABC):
@@ -82,16 +85,19 @@ class CovarianceKind(ABC):
 
     def packed(self, scatter: NDArray[N]) -> NDArray[N]:
         """The products that are kept, each once: (K, n_pairs), or (1, n_pairs) if pooled."""
-        first, second = self.pairs(scatter.shape[-1])
-        return np.atleast_2d(scatter[..., first, second])
+        n_features = scatter.shape[-1]
+        packed = np.empty((*scatter.shape[:-2], len(self.pairs(n_features)[0])), scatter.dtype)
+        for i, row in enumerate(_rows_of_triangle(n_features)):
+            packed[..., row] = scatter[..., i, : i + 1]
+        return np.atleast_2d(packed)
 
     def unpacked(self, packed: NDArray[N], n_classes: int, n_features: int) -> NDArray[N]:
         """The scatter with these products."""
         scatter = np.zeros(self.shape(n_classes, n_features), packed.dtype)
-        first, second = self.pairs(n_features)
         if n_classes:
-            products = packed.reshape(*scatter.shape[:-2], len(first))
-            scatter[..., first, second] = scatter[..., second, first] = products
+            products = packed.reshape(*scatter.shape[:-2], -1)
+            for i, row in enumerate(_rows_of_triangle(n_features)):
+                scatter[..., i, : i + 1] = scatter[..., : i + 1, i] = products[..., row]
         return scatter
 
     def n_packed(self, n_classes: int) -> int:
@@ -104,15 +110,12 @@ class CovarianceKind(ABC):
 
     def is_semidefinite(self, scatter: Array) -> bool:
         """Whether a scatter from outside is one that rows can have, up to rounding."""
-        diagonal = np.einsum("...ii->...i", scatter)
-        roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        correlations = scatter / roots[..., :, None] / roots[..., None, :]
-        margin = _ROUNDING * len(roots.T) * np.eye(len(roots.T))
-        try:
-            np.linalg.cholesky(correlations + margin)
-        except np.linalg.LinAlgError:
-            return False
-        return bool((diagonal >= 0).all())
+        n_features = scatter.shape[-1]
+        matrices = scatter if scatter.ndim == 3 else scatter[None]
+        step = max(1, _MOST_ELEMENTS // max(1, n_features**2))
+        return all(
+            _are_semidefinite(matrices[start : start + step]) for start in range(0, len(matrices), step)
+        )
 
     def freedom(self, weights: Array, ddof: float) -> Array:
         """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
@@ -241,7 +244,7 @@ class Diagonal(CovarianceKind):
         return scatter
 
     def unpacked(self, packed: NDArray[N], n_classes: int, n_features: int) -> NDArray[N]:
-        return packed.reshape(n_classes, n_features)
+        return packed.reshape(n_classes, n_features).copy()
 
     def is_symmetric(self, scatter: Array) -> bool:
         return True
@@ -255,6 +258,28 @@ def _lower_triangle(n_features: int) -> Pairs:
     """All pairs, row by row: that of i and j ≤ i is at i (i + 1) / 2 + j."""
     first, second = np.tril_indices(n_features)
     return first, second
+
+
+def _are_semidefinite(matrices: Array) -> bool:
+    """Whether a few matrices are positive semidefinite, up to rounding on the scale of correlations."""
+    diagonal = np.einsum("kii->ki", matrices)
+    if (diagonal < 0).any():
+        return False
+    roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    correlations = matrices / roots[:, :, None]
+    correlations /= roots[:, None, :]
+    np.einsum("kii->ki", correlations)[...] += _ROUNDING * matrices.shape[-1]
+    try:
+        np.linalg.cholesky(correlations)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _rows_of_triangle(n_features: int) -> Iterator[slice]:
+    """Where each row of a lower triangle is among all pairs: slices, which need no temporary arrays."""
+    for i in range(n_features):
+        yield slice(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)
 
 
 KINDS: dict[str, CovarianceKind] = {kind.name: kind for kind in (Full(), Tied(), Diagonal())}

@@ -16,7 +16,7 @@ KINDS: dict[str, type[ClassStatistics | ExactClassStatistics]] = {
 
 COLUMNS = frozenset(
     {
-        *("label", "count", "weight", "mean", "mean_tail", "scatter", "pooled_scatter"),
+        *("label", "count", "weight", "weight_tail", "mean", "mean_tail", "scatter", "pooled_scatter"),
         *("third_moment", "fourth_moment"),
         *("weight_digits", "sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
     }

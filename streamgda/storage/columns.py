@@ -50,7 +50,8 @@ def _array(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
         if column.null_count:
             raise ValueError(f"column {name!r} holds a null")
         return np.asarray(column.to_numpy())
-    lists = column.combine_chunks().drop_null()
+    lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    lists = lists.drop_null() if lists.null_count else lists  # it copies
     values = lists.flatten()
     if values.null_count:
         raise ValueError(f"column {name!r} holds a null within a list")

@@ -19,6 +19,8 @@ from streamgda.statistics.floating.moments import NOISE, Moments
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, as_counts, check_columns
 
+_PACKED = {"scatter", "pooled_scatter", "fourth_moment"}  # they are copied when they are unpacked
+
 _FOURTH = {"third_moment", "fourth_moment"}
 
 
@@ -90,7 +92,7 @@ def _numbers(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray
         raise ValueError(f"column {name!r} holds {values.dtype} where numbers are due")
     if not np.isfinite(values).all():
         raise ValueError(f"column {name!r} holds NaN or infinity")
-    return as_counts(values) if name == "count" else values.astype(np.float64)
+    return as_counts(values) if name == "count" else values.astype(np.float64, copy=name not in _PACKED)
 
 
 def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None:

@@ -306,8 +306,8 @@ class ClassStatistics(Statistics):
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Moments]:
         labelled = from_columns(kind, columns, n_features)
-        is_definite = not len(labelled.classes) or kind.is_semidefinite(labelled.sums.scatter)
-        if metadata["definite"] and not is_definite:
+        is_checked = metadata["definite"] and len(labelled.classes)
+        if is_checked and not kind.is_semidefinite(labelled.sums.scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return labelled
 
