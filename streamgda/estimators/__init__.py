@@ -1,15 +1,16 @@
-"""The scikit-learn estimators: each finalises statistics in its own way, and shares all the rest.
+"""The scikit-learn estimators. They differ in how statistics become densities, and share all the rest.
 
 To add an estimator, write one file and one line:
 
-1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`: `_covariance_type`, the
-   statistics that it needs; `__init__`, which stores its parameters; `_finalise`, which makes densities
-   (`streamgda.gaussians.densities.Gaussians`) of statistics; `to_sklearn` and `from_sklearn`.
+1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`. It defines
+   `_covariance_type`, the statistics that it needs; `__init__`, which stores its parameters; `_finalise`,
+   which computes densities (`streamgda.gaussians.densities.Gaussians`) from statistics; `to_sklearn` and
+   `from_sklearn`.
 2. Its entry in `ESTIMATORS`.
 
-It is then a name of `streamgda`; it is saved and loaded; it learns from every source; it predicts and is
-evaluated out of core; and the command line offers it as ``--model``. (Editors complete its name once it
-stands in `streamgda/__init__.py` too.)
+The estimator can then be imported from `streamgda`. It is saved and loaded, learns from every source,
+predicts and is evaluated out of core, and the command line offers it as ``--model``. Editors complete its
+name once it is also imported in `streamgda/__init__.py`.
 """
 
 from importlib import import_module
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
-    """Where the class of an estimator is, and the value of ``--model`` that stands for it."""
+    """The module of an estimator, and the value of ``--model`` that selects it."""
 
     module: str
     option: str
@@ -32,12 +33,12 @@ ESTIMATORS: dict[str, Entry] = {
 
 
 def estimator_named(name: str) -> type[Any]:
-    """The class of an estimator.
+    """The class of an estimator, by its name.
 
     Raises
     ------
     KeyError
-        If there is none of this name.
+        If there is no estimator of this name.
     """
     kind: type[Any] = getattr(import_module(ESTIMATORS[name].module), name)
     return kind

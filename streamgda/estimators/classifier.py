@@ -1,4 +1,4 @@
-"""What the classifiers share of prediction: densities, finalised when needed, and the scores of rows."""
+"""How classifiers predict: densities are finalised from the statistics when needed, and score the rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from sklearn.utils.validation import validate_data
 
 from streamgda.blocks.arrays import check_in_memory, check_readable
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.finalised import Finalised, check_finite, check_two_classes
-from streamgda.estimators.lazy import lazy_on_dask
-from streamgda.estimators.learning import StatisticsLearner, check_batch
+from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.scores import RowScores
+from streamgda.estimators.validation import (
+    check_batch,
+    check_finite,
+    check_has_learnt,
+    check_two_classes,
+)
 from streamgda.gaussians.densities import Gaussians
 from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
 from streamgda.gaussians.posteriors import decisions
@@ -29,19 +35,14 @@ G = TypeVar("G", bound=Gaussians)
 
 MissingAtPrediction = Literal["raise", "marginal"]
 
-_VALUES_PER_BLOCK = 1 << 15  # what a few arrays of them take stays in the second-level cache
-_SCORES_PER_BLOCK = 1 << 18  # which still fit there; more, since every block costs a step of Python per class
-
-
-def classes_of(model: GaussianClassifier[Any]) -> Labels:
-    """The labels that columns of scores go by."""
-    return model.classes_
+_VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
+_SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
 
 
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
-    """A classifier whose parameters are finalised from statistics when they are first needed.
+    """A classifier by normal densities, which are finalised from the statistics when first needed.
 
-    A subclass says which covariance type it needs and how statistics become `Gaussians`.
+    A subclass names the covariance type that it needs and computes `Gaussians` from statistics.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -55,17 +56,17 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     @abstractmethod
     def _finalise(self, statistics: Statistics) -> G:
-        """The densities of the classes, from statistics and the parameters of the estimator."""
+        """Compute the densities of the classes from statistics and the parameters of the estimator."""
 
-    def _finalised(self, statistics: Statistics) -> Finalised[G]:
+    def _compute_finalised(self, statistics: Statistics) -> Finalised[G]:
         self._validate_params()
         check_two_classes(statistics)
         check_finite(statistics)
         priors = self._class_priors(statistics)
-        return Finalised.made_of(self, statistics, self._finalise(statistics), priors)
+        return Finalised.of(self, statistics, self._finalise(statistics), priors)
 
     def _class_priors(self, statistics: Statistics) -> Array:
-        """The priors given, or the share of each class in the weight."""
+        """The parameter `priors`, or else the share of each class in the total weight."""
         if self.priors is None:
             weights = statistics.weights
             shares: Array = weights / weights.sum()
@@ -89,7 +90,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     # ------------------------------------------------------------------ prediction
 
     def _apply(self, X: Any, view: Callable[[RowScores[G]], NDArray[Any]]) -> NDArray[Any]:
-        """What `view` takes from the scores of rows, block by block: nothing larger than it is ever held."""
+        """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
         rows = check_rows(self, X)
         result: NDArray[Any] | None = None
         for scores in score_rows(self, rows):
@@ -97,38 +98,39 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             if result is None:
                 result = np.empty((len(rows), *part.shape[1:]), dtype=part.dtype)
             result[scores.positions] = part
-        assert result is not None  # validation lets no rows pass for rows
+        assert result is not None  # check_rows raises if there are no rows
         return result
 
-    @lazy_on_dask(columns=classes_of)
+    @lazy_on_dask(columns=class_labels)
     def predict(self, X: ArrayLike) -> Labels:
-        """The class with the largest posterior probability of each row.
+        """Predict the class of each row: the one with the largest posterior probability.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features), dask array or DataFrame
-            Rows; with ``missing="marginal"``, NaN is what is missing.
+            Rows. With ``missing="marginal"``, NaN marks a missing value.
 
         Returns
         -------
-        ndarray of shape (n_rows,), or a lazy Dask collection, if X is one
+        ndarray of shape (n_rows,)
+            Labels. A lazy Dask collection if X is one.
 
         Raises
         ------
         ValueError
-            If a value is infinite or (but for "marginal") NaN, the features are not those of the model, or a
-            row is too far from all classes to tell them apart.
+            If a value is infinite, or NaN without ``missing="marginal"``; if the features are not those of
+            the model; or if a row is too far from all classes to tell them apart.
         """
         labels: Labels = self._apply(X, lambda scores: scores.labels)
         return labels
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """The share of the rows whose class is predicted.
+        """The accuracy on labelled rows: the share of rows whose class is predicted.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Rows in memory. Of more than that, compare lazy predictions on a Dask collection:
+            Rows in memory. For a Dask collection, compare lazy predictions:
             ``(model.predict(rows) == labels).mean().compute()``.
         y : array-like of shape (n_rows,)
             Their labels.
@@ -146,15 +148,15 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         accuracy: float = super().score(X, y, sample_weight)
         return accuracy
 
-    @lazy_on_dask(columns=classes_of)
+    @lazy_on_dask(columns=class_labels)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes).
 
-        Rows and errors are as for `predict`. No digit is lost where a class is all but sure, or impossible.
+        Rows and errors are as for `predict`. The logarithms keep their digits at probabilities near 0 and 1.
         """
         return self._apply(X, lambda scores: scores.log_probabilities)
 
-    @lazy_on_dask(columns=classes_of)
+    @lazy_on_dask(columns=class_labels)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes).
 
@@ -162,9 +164,9 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """
         return self._apply(X, lambda scores: scores.probabilities)
 
-    @lazy_on_dask(columns=classes_of)
+    @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
-        """Logarithm of the posterior, up to what all classes have in common.
+        """Logarithm of the posterior, up to a term that is the same for all classes.
 
         Rows and errors are as for `predict`.
 
@@ -175,21 +177,20 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """
         return self._apply(X, lambda scores: decisions(scores.discriminants))
 
-    @lazy_on_dask(columns=classes_of)
+    @lazy_on_dask(columns=class_labels)
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 
-        The lower, the less the row is like anything seen; −∞ where it is farther than float64 reaches. Rows
-        are as for `predict`.
+        A low value marks an outlier; −∞ if a squared distance exceeds float64. Rows are as for `predict`.
         """
         return self._apply(X, lambda scores: scores.log_density)
 
 
-# ---------------------------------------------------------------------- what a fitted model says of rows
+# ---------------------------------------------------------------------- scoring
 
 
 def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
-    """The densities of a fitted model, made anew whenever its statistics or parameters have changed.
+    """The densities and priors of a fitted model; computed again if statistics or parameters have changed.
 
     Raises
     ------
@@ -198,21 +199,21 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     ValueError
         If the statistics do not determine the model.
     """
-    model._check_fitted()
+    check_has_learnt(model)
     cached: Finalised[G] | None = model.__dict__.get("_cache")
-    if cached is not None and cached.is_of(model):
+    if cached is not None and cached.is_current(model):
         return cached
     statistics = model.statistics_
-    with statistics.lock:  # of one moment, also while another thread learns
-        made = model._cache = model._finalised(statistics)
-    model._note(made)
-    return made
+    with statistics.lock:  # no other thread may learn meanwhile
+        computed = model._cache = model._compute_finalised(statistics)
+    model._warn_of_unestimated(computed)
+    return computed
 
 
 def score_rows(
     model: GaussianClassifier[G], rows: NDArray[Any], *, missing: MissingAtPrediction | None = None
 ) -> Iterator[RowScores[G]]:
-    """The scores of rows, block by block; the one way from rows to predictions, in memory and out of core.
+    """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
     Parameters
     ----------
@@ -221,14 +222,13 @@ def score_rows(
     rows : ndarray of shape (n_rows, n_features)
         Numbers in the order of the features, as `check_rows` returns them.
     missing : {"raise", "marginal"}, optional
-        Whether NaN may stand for a missing value; as the model has it where not given.
+        Whether NaN may mark a missing value. If None, the parameter of the model.
     """
     state = finalised(model)
-    of_values, of_scores = _VALUES_PER_BLOCK // rows.shape[1], _SCORES_PER_BLOCK // len(state.classes)
-    size = max(1, min(of_values, of_scores))
+    size = max(1, min(_VALUES_PER_BLOCK // rows.shape[1], _SCORES_PER_BLOCK // len(state.classes)))
     blocks = blocks_by_pattern if (missing or model.missing) == "marginal" else blocks_of
     for positions, gaussians, block in blocks(rows, state.gaussians, size):
-        # Stored by row, since sums over the features of a row depend on how it is stored.
+        # C-contiguous, since the bits of sums over the features of a row depend on the memory order.
         values = np.ascontiguousarray(block, dtype=np.float64)
         yield RowScores(state, cast("G", gaussians), positions, values)
 
@@ -236,35 +236,36 @@ def score_rows(
 def check_rows(
     model: GaussianClassifier[Any], X: Any, *, missing: MissingAtPrediction | None = None
 ) -> NDArray[Any]:
-    """Rows in memory as an array that a fitted model can score.
+    """Validate rows in memory, and return them as an array that `score_rows` takes.
 
     Raises
     ------
     ValueError
-        If a value is infinite or (but for "marginal") NaN, or the features are not those of the model.
+        If a value is infinite, or NaN and `missing` is not "marginal"; or if the features are not those of
+        the model.
     TypeError
         If the rows are not in memory.
     """
     missing = missing or model.missing
     check_batch(X)
-    model._check_fitted()
+    check_has_learnt(model)
     check_in_memory(X)
-    if hasattr(X, "columns"):  # columns that are no features need not be readable
+    if hasattr(X, "columns"):  # names first: a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     check_readable(X)
     finite = "allow-nan" if missing == "marginal" else True
-    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn looks for NaN in a sum
+    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
         try:
             rows: NDArray[Any] = validate_data(model, X, reset=False, ensure_all_finite=finite)
         except ValueError:
             if missing == "raise":
-                _name_missing(model, validate_data(model, X, reset=False, ensure_all_finite=False))
+                _raise_for_missing(model, validate_data(model, X, reset=False, ensure_all_finite=False))
             raise
     return rows
 
 
-def _name_missing(model: GaussianClassifier[Any], rows: NDArray[Any]) -> None:
-    """Raise the ValueError that names the first NaN, if there is one."""
+def _raise_for_missing(model: GaussianClassifier[Any], rows: NDArray[Any]) -> None:
+    """Raise a ValueError that names the first NaN, if there is one."""
     for row, index in np.argwhere(np.isnan(rows))[:1]:
         name = repr(model.feature_names_in_[index]) if hasattr(model, "feature_names_in_") else index
         raise ValueError(

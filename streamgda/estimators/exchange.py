@@ -1,4 +1,4 @@
-"""What an estimator of scikit-learn's must hold to be taken over."""
+"""Exchange of fitted models with scikit-learn: checks and parameters. A `peer` is its estimator."""
 
 from __future__ import annotations
 
@@ -9,23 +9,39 @@ from numpy.typing import ArrayLike
 from sklearn.covariance import OAS
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.estimators.learning import StatisticsLearner
 from streamgda.statistics.covariances import Array
 
 
+def describe(peer: Any, model: StatisticsLearner) -> Any:
+    """Give a peer the classes and features of a model, and return it."""
+    peer.classes_, peer.n_features_in_ = model.classes_, model.n_features_in_
+    if hasattr(model, "feature_names_in_"):
+        peer.feature_names_in_ = model.feature_names_in_.copy()
+    return peer
+
+
+def shrinkage_for_peer(shrinkage: Any) -> dict[str, Any]:
+    """The parameters with which a peer shrinks covariances as `shrinkage` does here."""
+    if shrinkage == "oas":
+        return {"shrinkage": None, "covariance_estimator": OAS()}
+    return {"shrinkage": shrinkage, "covariance_estimator": None}
+
+
 def check_kind(peer: Any, kind: type) -> None:
-    """Refuse an estimator of another kind, with a TypeError, and one that is not fitted."""
+    """Raise TypeError for an estimator of another class, and NotFittedError for one that is not fitted."""
     if not isinstance(peer, kind):
         raise TypeError(f"a fitted {kind.__module__.split('._')[0]}.{kind.__name__} is needed; got {peer!r}")
     check_is_fitted(peer)
 
 
 def class_counts(peer: Any, class_count: ArrayLike | None) -> Array:
-    """How many rows of each class a peer of scikit-learn's has seen, which most of them do not know.
+    """The number of rows of each class that a peer was fitted to; most peers do not keep it.
 
     Raises
     ------
     ValueError
-        If it is not known, or cannot be.
+        If `class_count` is None, or has not one entry per class.
     """
     if class_count is None:
         raise ValueError(
@@ -38,16 +54,10 @@ def class_counts(peer: Any, class_count: ArrayLike | None) -> Array:
     return counts
 
 
-def shrinkage_for_peer(shrinkage: Any) -> dict[str, Any]:
-    """The parameters that shrink covariances in scikit-learn's estimators as `shrinkage` does here."""
-    if shrinkage == "oas":
-        return {"shrinkage": None, "covariance_estimator": OAS()}
-    return {"shrinkage": shrinkage, "covariance_estimator": None}
-
-
-def check_not_shrunk(peer: Any, *, more: bool = False) -> None:
-    """Refuse an estimator whose covariances are no longer those of the rows."""
-    if peer.shrinkage not in (None, 0) or peer.covariance_estimator is not None or more:
+def check_not_shrunk(peer: Any) -> None:
+    """Raise ValueError if the covariances of the rows cannot be recovered from a peer's regularised ones."""
+    fully_regularised = getattr(peer, "reg_param", 0) == 1 and peer.solver == "svd"
+    if peer.shrinkage not in (None, 0) or peer.covariance_estimator is not None or fully_regularised:
         raise ValueError(
             f"the covariances of {peer!r} are regularised, so those of the rows are not known; fit it without"
         )

@@ -1,4 +1,4 @@
-"""Densities finalised from statistics, kept while the statistics and the parameters stay as they are."""
+"""Densities finalised from statistics, valid as long as the statistics and the parameters do not change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.densities import Gaussians
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finalised(Generic[G]):
-    """What a model predicts by, and the state and the parameters that it was made of.
+    """The densities and priors of a model, and the revision and parameters that they were computed from.
 
     Attributes
     ----------
@@ -28,11 +29,11 @@ class Finalised(Generic[G]):
     params : dict
         The parameters of the estimator.
     classes : ndarray of shape (n_classes,)
-        The labels that columns of scores go by.
+        The labels, in the order of the columns of scores.
     gaussians : Gaussians
         The densities of the classes.
     priors, log_priors : ndarray of shape (n_classes,)
-        Prior probabilities, and their logarithms.
+        Prior probabilities, and their logarithms. The log prior of a class that cannot be estimated is −∞.
     """
 
     revision: object
@@ -44,8 +45,8 @@ class Finalised(Generic[G]):
     _derived: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def made_of(cls, model: Any, statistics: Statistics, gaussians: G, priors: Array) -> Self:
-        """What a model with these densities and priors predicts by."""
+    def of(cls, model: BaseEstimator, statistics: Statistics, gaussians: G, priors: Array) -> Self:
+        """The densities and priors of a model, computed from its current parameters and these statistics."""
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
         log_priors[list(gaussians.unestimated)] = -np.inf
@@ -54,33 +55,19 @@ class Finalised(Generic[G]):
 
     @property
     def unestimated(self) -> list[tuple[Any, Callable[[], Exception]]]:
-        """The classes that get no posterior, each with what makes the error that says why."""
+        """The labels of classes that cannot be estimated; each with a function that returns the error why."""
         classes = self.classes.tolist()
         return [(classes[k], error) for k, error in self.gaussians.unestimated.items()]
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
-        """Compute once and cache."""
+        """The cached value of this name; computed by `derive` the first time."""
         if name not in self._derived:
             self._derived[name] = derive()
         value: T = self._derived[name]
         return value
 
-    def is_of(self, model: Any) -> bool:
-        """Whether the state is as it was, and the parameters are the same objects."""
+    def is_current(self, model: Any) -> bool:
+        """Whether the statistics of the model have this revision and its parameters are the same objects."""
         return self.revision is model.statistics_.revision and all(
             getattr(model, name) is value for name, value in self.params.items()
         )
-
-
-def check_two_classes(statistics: Statistics) -> None:
-    """Refuse statistics in which there is nothing to tell apart."""
-    classes = statistics.classes
-    if len(classes) < 2:
-        seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"
-        raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
-
-
-def check_finite(statistics: Statistics) -> None:
-    """Refuse exact sums that go beyond float64, as no floating ones do."""
-    if statistics.exact and not np.isfinite(statistics.covariance()).all():
-        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")

@@ -1,4 +1,4 @@
-"""What a model of how rows come about can do besides: draw, complete, and judge them."""
+"""What generative classifiers can do besides classifying: sampling, imputation, outliers, boundaries."""
 
 from __future__ import annotations
 
@@ -11,30 +11,19 @@ from scipy.special import chdtrc
 from sklearn.utils import check_random_state, check_scalar
 
 from streamgda.blocks.labels import Labels, position_of
-from streamgda.estimators.classifier import (
-    G,
-    GaussianClassifier,
-    check_rows,
-    classes_of,
-    finalised,
-    score_rows,
-)
+from streamgda.estimators.classifier import G, GaussianClassifier, check_rows, finalised, score_rows
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.posteriors import posteriors
 from streamgda.statistics.covariances import Array
 
 
-def _features_of(model: GaussianClassifier[Any]) -> Any:
-    return getattr(model, "feature_names_in_", range(model.n_features_in_))
-
-
 class GenerativeClassifier(GaussianClassifier[G]):
-    """A classifier that can do what its densities p(x | k) allow, besides classifying."""
+    """A classifier with the methods that the densities p(x | k) allow besides classifying."""
 
-    # ------------------------------------------------------------------ rows come out
+    # ------------------------------------------------------------------ sampling and imputation
 
     def sample(
         self,
@@ -47,11 +36,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Parameters
         ----------
         n_samples : int, default=1
-            How many rows.
+            The number of rows.
         label : label, optional
-            The class to draw all of them from. Where not given, each row draws its class from the priors.
+            The class of all the rows. If None, the class of each row is drawn from the priors.
         random_state : int, RandomState or None, default=None
-            Where the random numbers come from; an int gives the same rows again.
+            The generator of random numbers, or its seed. The same seed gives the same rows.
 
         Returns
         -------
@@ -75,32 +64,32 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
         state, random = finalised(self), check_random_state(random_state)
-        codes = _drawn_classes(state, n_samples, label, random)
+        codes = _sample_classes(state, n_samples, label, random)
         X = np.empty((len(codes), self.n_features_in_))
         for k in np.unique(codes):
-            of_class = np.flatnonzero(codes == k)
-            X[of_class] = state.gaussians.sample(k, len(of_class), random)
+            positions = np.flatnonzero(codes == k)
+            X[positions] = state.gaussians.sample(k, len(positions), random)
         return X, state.classes[codes]
 
-    @lazy_on_dask(columns=_features_of)
+    @lazy_on_dask(columns=feature_names)
     def impute(self, X: ArrayLike) -> Array:
-        """Complete rows with the mean of what is missing, given what is there.
+        """Replace missing values by their mean given the observed values.
 
-        For each class that is the linear regression of the missing features on those observed; the classes
-        count by their posterior given the observed features, Σ_k p(k | x) E[missing | observed, k]. So it
-        is the guess with the least mean squared error under the model. It is less varied than
-        rows are.
+        Within a class, this is the linear regression of the missing features on the observed ones. The
+        classes are weighted by their posteriors given the observed features:
+        Σ_k p(k | x) E[missing | observed, k]. Under the model, no other value has a smaller mean squared
+        error. Imputed values vary less than observed ones.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features), dask array or DataFrame
-            Rows in which NaN is what is missing, whatever the parameter `missing`.
+            Rows in which NaN marks a missing value, for either value of the parameter `missing`.
 
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            The rows; what was observed is as it was. A row of NaN alone becomes the mean of the means,
-            weighed by the priors.
+            The rows, with observed values unchanged. A row of NaN alone becomes the mean of the class means,
+            weighted by the priors.
 
         Raises
         ------
@@ -125,19 +114,19 @@ class GenerativeClassifier(GaussianClassifier[G]):
         completed = rows.astype(np.float64)
         for scores in score_rows(self, rows, missing="marginal"):
             if isinstance(scores.positions, slice) or scores.rows.shape[1] == rows.shape[1]:
-                continue
+                continue  # nothing is missing
             missing = np.isnan(rows[scores.positions[0]])
             completed[np.ix_(scores.positions, np.flatnonzero(missing))] = _conditional_means(scores, missing)
         return completed
 
-    # ------------------------------------------------------------------ rows are judged
+    # ------------------------------------------------------------------ outliers
 
-    @lazy_on_dask(columns=classes_of)
+    @lazy_on_dask(columns=class_labels)
     def mahalanobis(self, X: ArrayLike) -> Array:
         """The Mahalanobis distance of rows from the mean of each class, √((x − μ)ᵀ Σ⁻¹ (x − μ)).
 
-        Where the covariance of LDA is singular, the distance is that in its range; with
-        missing="marginal", that of the features which a row has. Rows are as for `predict`.
+        If the covariance of LDA is singular, the distance is measured in its range. With
+        missing="marginal", it is measured in the observed features. Rows are as for `predict`.
 
         Returns
         -------
@@ -157,14 +146,14 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         return self._apply(X, lambda scores: np.sqrt(scores.squared_distances))
 
-    @lazy_on_dask(columns=classes_of)
+    @lazy_on_dask(columns=class_labels)
     def p_values(self, X: ArrayLike) -> Array:
-        """How often a row of each class lies at least as far from its mean as the rows of X do.
+        """The probability that a row of a class is at least as far from the class mean as each row of X.
 
-        Squared distances are held against the χ² distribution, whose degrees of freedom are the
-        rank of the covariance (at most the number of features that the row has). Means and covariances are
-        taken for known, so values are too small where the model has learnt from few rows. A row is an
-        outlier at level α if no class explains it: ``model.p_values(X).max(axis=1) < α``. Rows are as for
+        Squared Mahalanobis distances are compared with the χ² distribution. Its degrees of freedom are the
+        rank of the covariance, which is at most the number of observed features. Means and covariances
+        count as known, so p-values are too small if the model has learnt from few rows. A row is an outlier
+        at level α if it is one for every class: ``model.p_values(X).max(axis=1) < α``. Rows are as for
         `predict`.
 
         Returns
@@ -185,14 +174,14 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         return self._apply(X, lambda scores: _upper_tail(scores.squared_distances, scores.gaussians.ranks))
 
-    # ------------------------------------------------------------------ between classes
+    # ------------------------------------------------------------------ boundaries
 
     def boundary(self, i: Any, j: Any) -> QuadraticBoundary:
         """The surface between two classes, xᵀ A x + bᵀ x + c = 0, priors included.
 
-        Above zero, class i is the likelier of the two, below zero class j; the value is twice the log-odds.
-        So it has the sign of the difference of their columns in `decision_function`, and, of two
-        classes, ``boundary(*classes_[::-1])`` has the sign of `decision_function` itself.
+        Its value for a row is twice the log-odds of class i against class j: above zero, class i is the more
+        likely of the two. So it has the sign of the difference of their columns in `decision_function`. If
+        there are two classes, ``boundary(*classes_[::-1])`` has the sign of `decision_function` itself.
 
         Parameters
         ----------
@@ -202,8 +191,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Returns
         -------
         QuadraticBoundary
-            With `A` = Σ_j⁻¹ − Σ_i⁻¹ (zero for LDA, diagonal for naive Bayes), `b` and `c`; called with
-            rows, it gives the value for each.
+            With `A` = Σ_j⁻¹ − Σ_i⁻¹ (zero for LDA, diagonal for naive Bayes), `b` and `c`. Called with rows,
+            it returns the value of each.
 
         Raises
         ------
@@ -229,24 +218,25 @@ class GenerativeClassifier(GaussianClassifier[G]):
         return QuadraticBoundary.between(state.gaussians, state.log_priors, first, second)
 
 
-def _drawn_classes(
+def _sample_classes(
     state: Finalised[Any], n: int, label: Any, random: np.random.RandomState
 ) -> NDArray[np.intp]:
+    """The positions of the classes of n rows to draw."""
     if label is not None:
         return np.full(n, position_of(label, state.classes))
-    priors = posteriors(state.log_priors[None, :])[0]  # which sum to 1 to the last digit
+    priors = posteriors(state.log_priors[None, :])[0]  # sum to 1; 0 for a class not estimated
     return random.choice(len(priors), size=n, p=priors)
 
 
 def _conditional_means(scores: RowScores[G], missing: NDArray[np.bool_]) -> Array:
-    """The means of the missing features of rows, given those that they have: (n, n_missing)."""
+    """The means of the missing features of rows, given the observed ones: (n, n_missing)."""
     with np.errstate(over="ignore", invalid="ignore"):
         return scores.finalised.gaussians.conditional_mean(
             ~missing, scores.gaussians, scores.rows, scores.probabilities
         )
 
 
-def _upper_tail(squared: Array, ranks: NDArray[np.int64]) -> Array:
-    """P(χ² ≥ squared) for each class; where nothing is observed, nothing is unlikely."""
-    tail: Array = chdtrc(np.maximum(ranks, 1), squared)
+def _upper_tail(squared_distances: Array, ranks: NDArray[np.int64]) -> Array:
+    """P(χ² ≥ squared distance) for each class (n, K); 1 for rows without observed features."""
+    tail: Array = chdtrc(np.maximum(ranks, 1), squared_distances)
     return np.where(ranks > 0, tail, 1.0)

@@ -1,4 +1,4 @@
-"""Dask collections in, lazy Dask collections out: a method on rows, put on every partition."""
+"""Methods on rows that also take Dask collections, and then return lazy Dask collections."""
 
 from __future__ import annotations
 
@@ -13,41 +13,58 @@ from streamgda.blocks.arrays import check_readable
 from streamgda.sources.conversion import is_dask
 
 R = TypeVar("R")
-
 Columns = Callable[[Any], Any]
+Score = Callable[[Any], Any]
 
 
 def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callable[[Any, Any], R]]:
-    """Let a method of a fitted model that scores rows take Dask rows too, and then return Dask scores.
+    """Decorate a method of a fitted model that scores rows, so that it also takes Dask collections.
 
-    A dask array gives a dask array. A dask DataFrame gives a dask Series, or a DataFrame, with the index of
-    the rows. The scores are of the model as it is now: what it learns later does not change them.
+    For a dask array it returns a dask array; for a dask DataFrame, a dask Series or DataFrame with the index
+    of the rows. The scores are those of the model at the time of the call: later learning does not change
+    them.
 
     Parameters
     ----------
     columns : callable
-        Tells the names of the columns of such a DataFrame, from the model.
+        Returns the column names of such a DataFrame for a model: `class_labels` or `feature_names`.
     """
 
-    def lazy(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
+    def decorate(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
         @wraps(method)
-        def on_rows(model: Any, X: Any) -> Any:
+        def method_or_lazy(model: Any, X: Any) -> Any:
             if not is_dask(X):
                 return method(model, X)
             check_lazy(model, X)
-            model = as_it_is(model)
+            model = snapshot(model)
             score = partial(method, model)
             if hasattr(X, "map_partitions"):
-                return _on_frame(score, model, X, columns(model))
-            return _on_array(score, model, X)
+                return _score_frame(score, model, X, columns(model))
+            return _score_array(score, model, X)
 
-        return on_rows
+        return method_or_lazy
 
-    return lazy
+    return decorate
+
+
+def class_labels(model: Any) -> Any:
+    """The labels of the classes, as names of columns."""
+    return model.classes_
+
+
+def feature_names(model: Any) -> Any:
+    """The names of the features, or their numbers, as names of columns."""
+    return getattr(model, "feature_names_in_", range(model.n_features_in_))
 
 
 def check_lazy(model: Any, X: Any) -> None:
-    """Refuse Dask rows now, where each worker would refuse them later."""
+    """Check the shape, features and types of Dask rows before any worker computes them.
+
+    Raises
+    ------
+    ValueError
+        If the rows are not two-dimensional, or their features are not those of the model.
+    """
     check_is_fitted(model)
     if getattr(X, "ndim", None) != 2:
         raise ValueError("Dask rows must have two dimensions, rows and features")
@@ -61,40 +78,43 @@ def check_lazy(model: Any, X: Any) -> None:
         )
 
 
-def as_it_is(model: Any) -> Any:
-    """The model with statistics of its own, so that what it learns later changes nothing."""
+def snapshot(model: Any) -> Any:
+    """A copy of a model with its own statistics, which later learning does not change."""
     twin = copy(model)
     twin.statistics_ = model.statistics_.copy()
     return twin
 
 
-def _on_array(score: Callable[[Any], Any], model: Any, X: Any) -> Any:
-    like = score(_typical_row(model))[:0]
+def _score_array(score: Score, model: Any, X: Any) -> Any:
+    meta = score(_overall_mean(model))[:0]
+    score_chunk = partial(_score_partition, score, meta)
     X = X.rechunk({1: -1})
-    if like.ndim == 1:
-        return X.map_blocks(partial(_scored, score, like), drop_axis=1, dtype=like.dtype, meta=like)
-    chunks = (X.chunks[0], (like.shape[1],))
-    return X.map_blocks(partial(_scored, score, like), chunks=chunks, dtype=like.dtype, meta=like)
+    if meta.ndim == 1:
+        return X.map_blocks(score_chunk, drop_axis=1, dtype=meta.dtype, meta=meta)
+    chunks = (X.chunks[0], (meta.shape[1],))
+    return X.map_blocks(score_chunk, chunks=chunks, dtype=meta.dtype, meta=meta)
 
 
-def _on_frame(score: Callable[[Any], Any], model: Any, X: Any, columns: Any) -> Any:
+def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
-    like = score(pd.DataFrame(_typical_row(model), columns=X.columns))[:0]
-    labelled = partial(_framed, partial(_scored, score, like), columns)
-    return X.map_partitions(labelled, meta=labelled(X._meta))
+    no_scores = score(pd.DataFrame(_overall_mean(model), columns=X.columns))[:0]
+    score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)
+    return X.map_partitions(score_frame, meta=score_frame(X._meta))
 
 
-def _typical_row(model: Any) -> Any:
+def _overall_mean(model: Any) -> Any:
+    """A row (1, d) that any model can score."""
     return model.statistics_.overall_mean()[None, :]
 
 
-def _scored(score: Callable[[Any], Any], like: Any, rows: Any) -> Any:
-    """The scores of a partition, which may have no rows."""
-    return score(rows) if len(rows) else like
+def _score_partition(score: Score, no_scores: Any, rows: Any) -> Any:
+    """The scores of a partition; `no_scores` if it has no rows."""
+    return score(rows) if len(rows) else no_scores
 
 
-def _framed(score: Callable[[Any], Any], columns: Any, rows: Any) -> Any:
+def _with_index(score: Score, columns: Any, rows: Any) -> Any:
+    """The scores of a pandas DataFrame as a Series or DataFrame with its index."""
     import pandas as pd
 
     scores = score(rows)

@@ -14,16 +14,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, check_rows, finalised, score_rows
-from streamgda.estimators.exchange import check_kind, check_not_shrunk, class_counts, shrinkage_for_peer
+from streamgda.estimators.exchange import (
+    check_kind,
+    check_not_shrunk,
+    class_counts,
+    describe,
+    shrinkage_for_peer,
+)
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     between_covariance,
     class_covariances,
-    needed_for,
     pooled_covariance,
     shrunk,
+    statistics_for,
     total_covariance,
 )
 from streamgda.estimators.singular import deficient_features
@@ -40,44 +46,44 @@ class LinearDiscriminantAnalysis(
 ):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
-    The covariance is that within the classes, each class counting by its share of the weight, whatever
-    the priors: Σ (N_k / N) S_k. Where it is singular, the model works in its range, as a pseudo-inverse
-    does, and says so once.
+    The covariance is the mean of those of the classes, weighted by their shares of the rows and not by the
+    priors: Σ (N_k / N) S_k. If it is singular, the model works in its range, as by a pseudo-inverse, and
+    warns.
 
     Parameters
     ----------
     priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`; the shares of the classes where not given.
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
-        How far the covariance is pulled towards its mean variance times the identity. "auto" and "oas"
-        choose by the rows of each class, as Ledoit & Wolf (2004) with features at unit variance, or as
-        Chen et al. (2010), and pool what they have shrunk; the state is then "full", with a matrix for
-        each class (for "auto" three). The sum of the weights of a class is the number of rows that they
-        go by; see `fit`.
+        How far to shrink the covariance towards its mean variance times the identity: 0 is not at all, 1
+        completely. "auto" and "oas" shrink the covariance of each class, and pool the results: by the
+        estimate of Ledoit & Wolf (2004) for features at unit variance, or of Chen et al. (2010). The
+        statistics are then "full", with a matrix for each class (for "auto" three). Both use the sum of the
+        weights of a class as its number of rows; see `fit`.
     n_components : int, optional
-        How many components `transform` gives, at most min(n_classes - 1, n_features), which is also what it
-        gives where this is None. Classification does not depend on it.
+        The number of components of `transform`. None is the largest number, min(n_classes - 1, n_features).
+        Classification does not depend on it.
     tol : float, default=1e-10
-        Directions in which the correlation matrix has an eigenvalue up to `tol` count as singular.
-        The verdict does not depend on the units of the features.
+        Eigenvalues of the correlation matrix up to `tol` count as zero. This does not depend on the units of
+        the features.
     missing : {"raise", "marginal"}, default="raise"
-        What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
-        that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
-        rows to learn from, a NaN is always refused.
+        How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
+        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
+        prior. NaN in rows to learn from is always an error.
     exact : bool, default=False
-        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
 
     Attributes
     ----------
     statistics_ : ClassStatistics or ExactClassStatistics
-        All that was learnt; of covariance type "tied", or "full" where `shrinkage` is chosen by class.
+        What the model has learnt; of covariance type "tied", or "full" if `shrinkage` is "auto" or "oas".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where the data had any.
+        Names of the features, if the data had any.
     priors_ : ndarray of shape (n_classes,)
         Prior probabilities.
     means_ : ndarray of shape (n_classes, n_features)
@@ -136,10 +142,9 @@ class LinearDiscriminantAnalysis(
         self.exact = exact
 
     def required_statistics(self) -> dict[str, Any]:
-        """Parameters of the statistics that this model needs."""
-        return (
-            needed_for(self.shrinkage) if isinstance(self.shrinkage, str) else super().required_statistics()
-        )
+        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
+        by_class = isinstance(self.shrinkage, str)
+        return statistics_for(self.shrinkage) if by_class else super().required_statistics()
 
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk."""
@@ -177,7 +182,7 @@ class LinearDiscriminantAnalysis(
 
     @lazy_on_dask(columns=lambda model: model.get_feature_names_out())
     def transform(self, X: ArrayLike) -> Array:
-        """Project rows on the directions in which the classes lie farthest apart.
+        """Project rows on the directions that separate the classes best.
 
         Parameters
         ----------
@@ -187,8 +192,7 @@ class LinearDiscriminantAnalysis(
         Returns
         -------
         ndarray of shape (n_rows, n_components)
-            Within the classes, components are uncorrelated and of unit variance. The origin of the features
-            goes to the origin.
+            Within the classes, components are uncorrelated and of unit variance. Rows are not centred.
         """
         rows = check_rows(self, X, missing="raise")
         scalings, centre = self._projection.scalings, finalised(self).gaussians.centre
@@ -224,7 +228,7 @@ class LinearDiscriminantAnalysis(
     def _n_features_out(self) -> int:
         return int(self._projection.scalings.shape[1])
 
-    # ------------------------------------------------------------------ what was learnt
+    # ------------------------------------------------------------------ fitted attributes
 
     @property
     def priors_(self) -> Array:
@@ -263,8 +267,8 @@ class LinearDiscriminantAnalysis(
     def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
 
-        Its solver is "eigen", so that its `transform` is this model's too. It does not centre rows, so
-        means far beyond the deviations cost it digits.
+        Its solver is "eigen", so its `transform` is also that of this model. scikit-learn does not centre
+        rows, so it loses digits if means are much larger than standard deviations.
         """
         check_is_fitted(self)
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
@@ -278,7 +282,7 @@ class LinearDiscriminantAnalysis(
         peer.scalings_ = self.scalings_
         peer.explained_variance_ratio_ = self.explained_variance_ratio_
         peer._max_components = peer._n_features_out = self._n_features_out
-        return self._handed_over(peer)
+        return describe(peer, self)
 
     @classmethod
     def from_sklearn(
@@ -286,23 +290,23 @@ class LinearDiscriminantAnalysis(
         estimator: discriminant_analysis.LinearDiscriminantAnalysis,
         class_count: ArrayLike | None = None,
     ) -> Self:
-        """A model that has learnt what a fitted scikit-learn LDA has.
+        """A model with the statistics of a fitted scikit-learn LDA.
 
         Parameters
         ----------
         estimator : sklearn.discriminant_analysis.LinearDiscriminantAnalysis
             Fitted without shrinkage and with a `covariance_`: by solver "lsqr" or "eigen", or by "svd" with
-            store_covariance=True. Where `priors` were given, they must be the shares of the classes, since
-            scikit-learn weighs the covariances of the classes by them.
+            store_covariance=True. If it has `priors`, they must be the shares of the classes, since
+            scikit-learn weights the covariances of the classes by them.
         class_count : array-like of shape (n_classes,)
             Rows of each class, which the estimator does not keep.
 
         Raises
         ------
         TypeError
-            If it is another kind of estimator.
+            If the estimator is of another class.
         ValueError
-            If it does not hold enough.
+            If it does not determine the covariance of the rows.
         """
         check_kind(estimator, discriminant_analysis.LinearDiscriminantAnalysis)
         counts = class_counts(estimator, class_count)
@@ -316,13 +320,14 @@ class LinearDiscriminantAnalysis(
             )
         params = {"priors": estimator.priors, "n_components": estimator.n_components}
         scatter = estimator.covariance_ * counts.sum()
-        return cls._taken_over(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+        return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
 
 
 def _most_components(statistics: Statistics) -> int:
+    """The largest number of components."""
     return min(len(statistics.classes) - 1, statistics.n_features)
 
 
 def _between_two(terms: Array) -> Array:
-    """For two classes, the one term that tells them apart, as scikit-learn has it."""
+    """The terms of each class; for two classes their difference alone, as in scikit-learn."""
     return terms[1:] - terms[:1] if len(terms) == 2 else terms.copy()

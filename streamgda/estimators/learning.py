@@ -1,25 +1,24 @@
-"""What the three classifiers share of learning: rows and states go in, statistics are kept."""
+"""How estimators learn: from batches, sources, statistics and other models. They keep statistics alone."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import PathLike
 from threading import Lock
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.validation import check_announced, check_batch
 from streamgda.passes.accumulate import accumulate
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source, is_dask
@@ -29,11 +28,11 @@ from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.storage.paths import AnyFileSystem, Path
 
-_first_batch = Lock()  # held while a model learns its first rows
+_first_batch = Lock()  # guards the first statistics of all models against other threads
 
 
 class StatisticsLearner(BaseEstimator, ABC):
-    """An estimator that remembers statistics alone: it learns from batches, sources and other models."""
+    """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
     _covariance_type: ClassVar[CovarianceType]
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"exact": ["boolean"]}
@@ -43,18 +42,18 @@ class StatisticsLearner(BaseEstimator, ABC):
     n_features_in_: int
 
     def required_statistics(self) -> dict[str, Any]:
-        """What the statistics must hold: parameters of `ClassStatistics` and `accumulate`."""
+        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
         return {"covariance_type": self._covariance_type}
 
     @abstractmethod
-    def _finalised(self, statistics: Statistics) -> Finalised[Any]:
-        """What statistics make of the model, or an error that says why they make none."""
+    def _compute_finalised(self, statistics: Statistics) -> Finalised[Any]:
+        """Compute densities and priors, or raise ValueError if the statistics do not determine them."""
 
     def _check_fit(self, state: Finalised[Any]) -> None:
-        """Raise an error if what is finalised is not what `fit` promises."""
+        """Raise ValueError if a class cannot be estimated and `fit` promises that all can be."""
 
-    def _note(self, state: Finalised[Any]) -> None:
-        """Warn of what is finalised for the first time."""
+    def _warn_of_unestimated(self, state: Finalised[Any]) -> None:
+        """Warn of classes that cannot be estimated."""
 
     @property
     def classes_(self) -> Labels:
@@ -62,23 +61,23 @@ class StatisticsLearner(BaseEstimator, ABC):
         return self.statistics_.classes
 
     def fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model to all the rows of X, forgetting what it had learnt before.
+        """Fit the model to the rows of X. What it learnt before is forgotten.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features), dask array or DataFrame, or source
-            Rows; or a source such as `scan_parquet` returns, which is read once, out of core, and
-            knows its own target and weights. To choose the scheduler or see progress, `accumulate` it
-            and use `from_statistics`.
+            Rows; or a source, such as `scan_parquet` returns. A source has its own target and weights and is
+            read once, out of core. To choose the scheduler or to see progress, call `accumulate` on it
+            and then `from_statistics`.
         y : array-like of shape (n_rows,), dask array or Series, optional
             Integer, string or bool labels. For a dask DataFrame also the name of its column of labels.
-            Not given with a source.
+            Required unless X is a source.
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
-            Repetitions of each row, whole or not (with ``exact=True`` whole). For a dask DataFrame whose
-            labels are named, the name of its column of weights. Not given with a source. Means and
-            covariances depend on the ratios of the weights alone; but shrinkage "auto" and "oas" take the
-            sum of the weights of a class for its number of rows. So let importance weights w of a class sum
-            to the number of rows that they are worth, such as (Σ w)² / Σ w² (Kish 1965).
+            Repetitions of each row, whole or fractional (with ``exact=True`` whole). For a dask DataFrame
+            whose labels are named, the name of its column of weights. Not allowed with a source. Means and
+            covariances depend on the ratios of the weights alone. But shrinkage "auto" and "oas" use the
+            sum of the weights of a class as its number of rows. Importance weights w of a class should
+            therefore sum to its effective number of rows, such as (Σ w)² / Σ w² (Kish 1965).
 
         Returns
         -------
@@ -87,9 +86,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If the data holds NaN, infinity or a missing label, or fewer than two classes, or does
-            not determine the model; the message says where, and what to do. If a source or a Dask
-            collection does not determine the model, what was read is kept in `statistics_` all the same.
+            If the data holds NaN, infinity, a missing label or fewer than two classes, or does not determine
+            the model. The message says where, and what to do. If a source or a Dask collection does not
+            determine the model, its statistics are still kept in `statistics_`.
         """
         self._validate_params()
         if isinstance(X, Source) or is_dask(X):
@@ -104,22 +103,22 @@ class StatisticsLearner(BaseEstimator, ABC):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Add a batch of rows to what the model has learnt.
+        """Learn a batch of rows, in addition to the rows learnt before.
 
-        However the rows are cut into batches, the model is that of one `fit` of them all. Classes
-        may appear in any batch.
+        The model is that of one `fit` of all the rows, whatever the batches. A class may first appear in any
+        batch.
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Rows.
-        y : array-like of shape (n_rows,)
-            Integer, string or bool labels.
+        X : array-like of shape (n_rows, n_features), dask array or DataFrame, or source
+            Rows, as for `fit`.
+        y : array-like of shape (n_rows,), dask array or Series, optional
+            Their labels, as for `fit`.
         classes : array-like of shape (n_classes,), optional
-            Not needed. Where given, a label of this batch that is not among them is refused. Unlike
-            scikit-learn's, `classes_` holds the labels seen, not those announced here.
-        sample_weight : array-like of shape (n_rows,), optional
-            Repetitions of each row, whole or not (with ``exact=True`` whole).
+            Not needed. If given, the labels of this batch must be among them. Unlike in scikit-learn,
+            `classes_` holds the labels seen, not those announced here. Ignored with a source or Dask.
+        sample_weight : array-like of shape (n_rows,), dask array or Series, optional
+            Repetitions of each row, as for `fit`.
 
         Returns
         -------
@@ -129,17 +128,17 @@ class StatisticsLearner(BaseEstimator, ABC):
         ------
         ValueError
             If the batch holds NaN, infinity or a missing label, or its features are not those seen
-            before. The model is then as it was.
+            before. The model is then unchanged.
         """
         if isinstance(X, Source) or is_dask(X):
             return self.merge(self._statistics_of_source(X, y, sample_weight))
-        if not hasattr(self, "statistics_") and self._begin(X, y, sample_weight, classes):
+        if not hasattr(self, "statistics_") and self._learn_first_batch(X, y, sample_weight, classes):
             return self
         self.statistics_.update_blocks(self._blocks_of(X, y, sample_weight, classes=classes, reset=False))
         return self
 
-    def _begin(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> bool:
-        """Learn the first batch; not, if another thread has learnt one meanwhile."""
+    def _learn_first_batch(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> bool:
+        """Learn a batch and return True; or return False if another thread has learnt one meanwhile."""
         with _first_batch:
             if hasattr(self, "statistics_"):
                 return False
@@ -149,13 +148,13 @@ class StatisticsLearner(BaseEstimator, ABC):
         return True
 
     def merge(self, other: Self | Statistics) -> Self:
-        """Add what another model of the same kind has learnt from other rows.
+        """Add the rows that another model of the same class, or statistics, have learnt.
 
         Parameters
         ----------
         other : estimator of the same class, or statistics
-            A fitted model; or statistics of the covariance type that the model needs, or "full". The other is
-            left as it is.
+            A fitted model; or statistics of the covariance type that the model needs, or "full". It is not
+            changed.
 
         Returns
         -------
@@ -164,18 +163,18 @@ class StatisticsLearner(BaseEstimator, ABC):
         Raises
         ------
         TypeError
-            If the other is a model of another kind.
+            If the other is a model of another class.
         ValueError
             If the two were fitted to different features or kinds of label, or one of them is exact. This
-            model is then as it was.
+            model is then unchanged.
         """
-        theirs = self._copied_statistics(other)
+        added = self._copied_statistics(other)
         with _first_batch:
-            first = not hasattr(self, "statistics_")
-            if first:
-                self.statistics_ = theirs
-        if not first:
-            self.statistics_.merge(theirs)
+            is_first = not hasattr(self, "statistics_")
+            if is_first:
+                self.statistics_ = added
+        if not is_first:
+            self.statistics_.merge(added)
         self._describe_features(self.statistics_)
         return self
 
@@ -190,12 +189,12 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     @classmethod
     def from_statistics(cls, statistics: Statistics, **params: Any) -> Self:
-        """A model of rows already counted.
+        """A model fitted to the rows of which these are the statistics.
 
         Parameters
         ----------
         statistics : ClassStatistics or ExactClassStatistics
-            Of the covariance type that the model needs, or "full". A copy of what it needs is kept.
+            Of the covariance type that the model needs, or "full". The model keeps a copy of what it needs.
         **params
             Parameters of the estimator.
 
@@ -207,9 +206,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         Raises
         ------
         TypeError
-            If they are no statistics.
+            If `statistics` is not an instance of statistics.
         ValueError
-            If they hold less than the model needs, or do not determine it, or a parameter is not valid; the
+            If they hold less than the model needs or do not determine it, or a parameter is not valid. The
             message says what to do.
         """
         if not isinstance(statistics, Statistics):
@@ -220,33 +219,33 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def _check_exactness(self, statistics: Statistics) -> None:
         if self.exact != statistics.exact:
-            held, asked = ("exact", "floating") if statistics.exact else ("floating", "exact")
-            raise ValueError(f"exact={self.exact} asks for {asked} statistics; these are {held}")
+            given, required = ("exact", "floating") if statistics.exact else ("floating", "exact")
+            raise ValueError(f"exact={self.exact} asks for {required} statistics; these are {given}")
 
     def save(self, path: Path, *, filesystem: AnyFileSystem | None = None, overwrite: bool = False) -> None:
-        """Write the model as a Parquet table, which `streamgda.load` reads back to the last bit.
+        """Write the model as a Parquet table; `streamgda.load` reads it back to the last bit.
 
-        The statistics are the table, one row per class, and the parameters its metadata;
-        `streamgda.storage` says how.
+        The table holds the statistics, one row per class. Its metadata holds the parameters. The format is
+        described in `streamgda.storage`.
 
         Parameters
         ----------
         path : str or path
-            A file, or a URL such as "s3://bucket/model.parquet". Statistics or a model that were saved there
-            before are replaced.
+            A file, or a URL such as "s3://bucket/model.parquet". A file with statistics or a model is
+            replaced.
         filesystem : pyarrow or fsspec filesystem, optional
-            Where `path` is; found from `path` where not given.
+            The filesystem of `path`. If None, inferred from `path`.
         overwrite : bool, default=False
-            Whether to replace a file of any other kind, such as data, too.
+            Whether to replace a file of any other kind too, such as data.
 
         Raises
         ------
         ValueError
             If a file of another kind is there, and `overwrite` is False.
         OSError
-            If it cannot be written. What stood there before is still there.
+            If it cannot be written. A file that was there before is unchanged.
         TypeError
-            If the class of the model, or the type of a parameter, is not one that `load` knows.
+            If `load` does not know the class of the model or the type of a parameter.
         """
         from streamgda.storage import tables
 
@@ -258,42 +257,22 @@ class StatisticsLearner(BaseEstimator, ABC):
         model = {"name": name, "params": self.get_params(deep=False)}
         tables.save(path, columns, {**metadata, "model": model}, filesystem, overwrite)
 
-    def _restore(self, statistics: Statistics) -> Self:
-        """Take statistics for one's own, even if they do not yet suffice for a prediction."""
-        self._validate_params()
-        held = {
-            "covariance_type": statistics.covariance_type,
-            "fourth_moments": statistics.has_fourth_moments,
-        }
-        if statistics.exact != self.exact or held != {"fourth_moments": False, **self.required_statistics()}:
-            raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
-        self._describe_features(statistics)
-        self.statistics_ = statistics
-        return self
-
     # ------------------------------------------------------------------ exchange with scikit-learn
 
     @abstractmethod
     def to_sklearn(self) -> Any:
-        """A fitted estimator of scikit-learn's that predicts the same."""
+        """A fitted scikit-learn estimator with the same predictions."""
 
     @classmethod
     @abstractmethod
     def from_sklearn(cls, estimator: Any, class_count: ArrayLike | None = None) -> Self:
-        """A model that has learnt what an estimator of scikit-learn's has, and can go on learning."""
-
-    def _handed_over(self, peer: Any) -> Any:
-        """A peer that knows the classes and features of this model."""
-        peer.classes_, peer.n_features_in_ = self.classes_, self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            peer.feature_names_in_ = self.feature_names_in_.copy()
-        return peer
+        """A model with the moments of a fitted scikit-learn estimator; it can go on learning."""
 
     @classmethod
-    def _taken_over(
+    def _from_moments(
         cls, peer: Any, classes: Any, counts: Any, means: Array, scatter: Array, **params: Any
     ) -> Self:
-        """A model with the moments of a peer."""
+        """A model with these moments of a scikit-learn estimator, and with its feature names."""
         statistics = ClassStatistics.from_moments(
             classes,
             np.maximum(np.rint(counts), 1),
@@ -305,7 +284,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         )
         return cls.from_statistics(statistics, **params)
 
-    # ------------------------------------------------------------------ rows go in
+    # ------------------------------------------------------------------ from rows to statistics
 
     def _blocks_of(
         self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
@@ -321,7 +300,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         if getattr(y, "ndim", 1) != 1:
             y = column_or_1d(y, warn=True)
         if classes is not None:
-            _check_known_classes(y, classes)
+            check_announced(y, classes)
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
     def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
@@ -336,9 +315,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         return accumulate(source, exact=self.exact, **self.required_statistics())
 
     def _set_fitted(self, statistics: Statistics, *, keep: bool = False) -> Self:
-        """Finalise statistics and keep them, also where asked to if they do not determine the model."""
+        """Finalise statistics and store both; with `keep`, store statistics that do not suffice too."""
         try:
-            finalised = self._finalised(statistics)
+            finalised = self._compute_finalised(statistics)
             self._check_fit(finalised)
         except ValueError as error:
             if keep and statistics.n_rows:
@@ -348,18 +327,18 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
-        self._note(finalised)
+        self._warn_of_unestimated(finalised)
         return self
 
     @contextmanager
     def _features_kept_on_error(self) -> Iterator[None]:
-        """Undo what validation noted of the features of data that was then refused."""
-        noted = ("n_features_in_", "feature_names_in_")
-        before = {name: self.__dict__[name] for name in noted if name in self.__dict__}
+        """On an error, restore the attributes of features that scikit-learn's validation has set."""
+        names = ("n_features_in_", "feature_names_in_")
+        before = {name: self.__dict__[name] for name in names if name in self.__dict__}
         try:
             yield
         except BaseException:
-            for name in noted:
+            for name in names:
                 self.__dict__.pop(name, None)
             self.__dict__.update(before)
             raise
@@ -372,34 +351,29 @@ class StatisticsLearner(BaseEstimator, ABC):
             del self.feature_names_in_
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: all but the densities, which can be finalised again."""
+        """The attributes to pickle: all but the densities, which are computed again when needed."""
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_cache", "_noted")}
-
-    def _check_fitted(self) -> None:
-        if "statistics_" not in self.__dict__:  # check_is_fitted takes as long as a small product of matrices
-            check_is_fitted(self)
+        return {name: value for name, value in state.items() if name not in ("_cache", "_warned")}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")
 
 
-def check_batch(X: Any) -> None:
-    """Refuse what is not held in memory."""
-    if is_dask(X):
-        raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
-    if isinstance(X, Source):
-        raise TypeError(
-            "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
-            "to evaluate in place of score, and to predict_dataset in place of predict"
-        )
-    if isinstance(X, str | PathLike):
-        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+L = TypeVar("L", bound=StatisticsLearner)
 
 
-def _check_known_classes(y: ArrayLike, classes: ArrayLike) -> None:
-    seen, given = labels.encode(y)[0], labels.as_labels(classes)
-    labels.union(seen, given)  # which refuses labels of different kinds
-    other = np.setdiff1d(seen, given)
-    if len(other):
-        raise ValueError(f"label {other[0]!s} is not among the classes given: {given.tolist()}")
+def restore(model: L, statistics: Statistics) -> L:
+    """Give saved statistics to a new model, even if they do not yet suffice for predictions.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not valid, or the statistics are not of the kind that the parameters require.
+    """
+    model._validate_params()
+    kind = {"covariance_type": statistics.covariance_type, "fourth_moments": statistics.has_fourth_moments}
+    if statistics.exact != model.exact or kind != {"fourth_moments": False, **model.required_statistics()}:
+        raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
+    model._describe_features(statistics)
+    model.statistics_ = statistics
+    return model

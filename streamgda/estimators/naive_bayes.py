@@ -11,10 +11,10 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction, classes_of, finalised
-from streamgda.estimators.exchange import check_kind, class_counts
+from streamgda.estimators.classifier import MissingAtPrediction, finalised
+from streamgda.estimators.exchange import check_kind, class_counts, describe
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -26,28 +26,28 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     Parameters
     ----------
     priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`; the shares of the classes where not given.
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
     var_smoothing : float, default=1e-9
-        Added to every variance: this portion of the largest variance of a feature over all the data.
-        It is taken from the statistics, so `partial_fit` of any batches gives what `fit` gives.
+        The portion of the largest variance of a feature over all rows that is added to every variance. It
+        is computed from the statistics, so `partial_fit` of any batches gives the same result as `fit`.
     missing : {"raise", "marginal"}, default="raise"
-        What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
-        that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
-        rows to learn from, a NaN is always refused.
+        How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
+        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
+        prior. NaN in rows to learn from is always an error.
     exact : bool, default=False
-        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
 
     Attributes
     ----------
     statistics_ : ClassStatistics or ExactClassStatistics
-        All that was learnt; of covariance type "diag".
+        What the model has learnt; of covariance type "diag".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where the data had any.
+        Names of the features, if the data had any.
     class_count_ : ndarray of shape (n_classes,)
         The weight of each class.
     class_prior_ : ndarray of shape (n_classes,)
@@ -55,7 +55,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     theta_, var_ : ndarray of shape (n_classes, n_features)
         Mean, and smoothed variance, of each feature in each class.
     epsilon_ : float
-        What was added to each variance.
+        The value added to each variance.
 
     References
     ----------
@@ -92,7 +92,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         means, variances = statistics.means, statistics.covariance()
-        variances[variances <= (np.finfo(np.float64).eps * means) ** 2] = 0.0  # which rounding left
+        variances[variances <= (np.finfo(np.float64).eps * means) ** 2] = 0.0  # left by rounding
         variances += self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -105,6 +105,15 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
 
     def _smoothing(self, statistics: Statistics) -> float:
         return float(self.var_smoothing * statistics.total_variance().max())
+
+    # ------------------------------------------------------------------ prediction
+
+    @lazy_on_dask(columns=class_labels)
+    def predict_joint_log_proba(self, X: ArrayLike) -> Array:
+        """Ln p(x, k) of each row and class: shape (n_rows, n_classes). Rows are as for `predict`."""
+        return self._apply(X, lambda scores: scores.joint_log_density)
+
+    # ------------------------------------------------------------------ fitted attributes
 
     @property
     def class_count_(self) -> Array:
@@ -128,13 +137,8 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
 
     @property
     def epsilon_(self) -> float:
-        """What was added to each variance."""
+        """The value added to each variance."""
         return self._smoothing(self.statistics_)
-
-    @lazy_on_dask(columns=classes_of)
-    def predict_joint_log_proba(self, X: ArrayLike) -> Array:
-        """Ln p(x, k) of each row and class: shape (n_rows, n_classes). Rows are as for `predict`."""
-        return self._apply(X, lambda scores: scores.joint_log_density)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
@@ -151,27 +155,27 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
         peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_, self.epsilon_
         peer.class_count_, peer.class_prior_ = self.class_count_, self.class_prior_
-        return self._handed_over(peer)
+        return describe(peer, self)
 
     @classmethod
     def from_sklearn(cls, estimator: naive_bayes.GaussianNB, class_count: ArrayLike | None = None) -> Self:
-        """A model that has learnt what a fitted `sklearn.naive_bayes.GaussianNB` has.
+        """A model with the statistics of a fitted `sklearn.naive_bayes.GaussianNB`.
 
         Parameters
         ----------
         estimator : sklearn.naive_bayes.GaussianNB
-            Fitted by one `fit` (its `partial_fit` smooths by the newest batch, which cannot be undone).
-            Classes that were announced to it and never seen are left out, and so are their priors; those of
-            the others are scaled to sum to 1.
+            Fitted by one `fit`: its `partial_fit` smooths by the variance of the last batch, which cannot be
+            undone. Classes that were announced to it but never seen are left out; the priors of the others
+            are scaled to sum to 1.
         class_count : array-like of shape (n_classes,), optional
-            Rows of each class; the estimator's own where not given.
+            Rows of each class. If None, those of the estimator.
 
         Raises
         ------
         TypeError
-            If it is another kind of estimator.
+            If the estimator is of another class.
         ValueError
-            If `class_count` has not one entry for each of its classes.
+            If `class_count` has not one entry per class.
         """
         check_kind(estimator, naive_bayes.GaussianNB)
         counts = class_counts(estimator, estimator.class_count_ if class_count is None else class_count)
@@ -179,14 +183,14 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
         scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]
         params = {"priors": _priors_of(estimator, seen), "var_smoothing": estimator.var_smoothing}
-        model = cls._taken_over(estimator, classes, counts, means, scatter, **params)
-        if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # the peer had weights
+        model = cls._from_moments(estimator, classes, counts, means, scatter, **params)
+        if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # fitted with weights
             model.var_smoothing = float(estimator.epsilon_ / model.statistics_.total_variance().max())
         return model
 
 
 def _priors_of(peer: naive_bayes.GaussianNB, seen: NDArray[np.bool_]) -> Any:
-    """The priors given to a peer, of the classes that it has seen."""
+    """The parameter `priors` of a peer, for the classes that it has seen."""
     if peer.priors is None or seen.all():
         return peer.priors
     priors = np.asarray(peer.priors, dtype=np.float64)[seen]

@@ -14,10 +14,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
-from streamgda.estimators.exchange import check_kind, check_not_shrunk, class_counts, shrinkage_for_peer
+from streamgda.estimators.exchange import (
+    check_kind,
+    check_not_shrunk,
+    class_counts,
+    describe,
+    shrinkage_for_peer,
+)
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.shrinkage import Shrinkage, class_covariances, needed_for
+from streamgda.estimators.shrinkage import Shrinkage, class_covariances, statistics_for
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.whitening import Unestimated, Whitening
@@ -31,40 +37,40 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
     Parameters
     ----------
     priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`; the shares of the classes where not given.
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
-        How far the covariance of each class is pulled towards its mean variance times the identity.
-        "auto" chooses as Ledoit & Wolf (2004), with the features of each class at unit variance; the
-        state then keeps fourth moments. "oas" chooses as Chen et al. (2010). The sum of the weights of
-        a class is the number of rows that they go by; see `fit`.
+        How far to shrink the covariance of each class towards its mean variance times the identity: 0 is
+        not at all, 1 completely. "auto" is the estimate of Ledoit & Wolf (2004) for the features of each
+        class at unit variance; the statistics then hold fourth moments. "oas" is the estimate of Chen et
+        al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
     reg_param : float in [0, 1], default=0.0
-        Each covariance S, as shrunk, becomes (1 - reg_param) S + reg_param I.
+        After shrinkage, each covariance S is replaced by (1 - reg_param) S + reg_param I.
     tol : float, default=1e-10
-        A covariance, as regularised, whose correlation matrix has an eigenvalue up to `tol` counts as
-        singular, which is an error. The verdict does not depend on the units of the features.
+        A regularised covariance is singular if its correlation matrix has an eigenvalue up to `tol`; see
+        the parameter `singular`. This does not depend on the units of the features.
     missing : {"raise", "marginal"}, default="raise"
-        What becomes of a NaN in a row to predict. "marginal" judges the row by the density of the features
-        that it has, which is exact for a Gaussian; a row of NaN alone has the prior as its posterior. In
-        rows to learn from, a NaN is always refused.
+        How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
+        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
+        prior. NaN in rows to learn from is always an error.
     singular : {"raise", "skip"} or None, default=None
-        What becomes of a class whose covariance is singular, such as one with fewer rows than features.
-        "raise" is an error. "skip" gives it no posterior: zero, and one warning that names the class and what
-        it lacks; the other classes go on. None raises in `fit` and `from_statistics`, and skips in a model
-        that has learnt by `partial_fit` or `merge`, where a class may begin with any row.
+        How to treat a class whose covariance is singular, such as one with fewer rows than features.
+        "raise" is an error. "skip" gives the class a posterior of 0, and warns once with its name and what
+        it lacks. None raises in `fit` and `from_statistics`, and skips after `partial_fit` and `merge`,
+        since a class may appear with a single row there.
     exact : bool, default=False
-        Whether to learn by exact sums: the same bits however the rows are cut, ordered or merged; see
+        Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
 
     Attributes
     ----------
     statistics_ : ClassStatistics or ExactClassStatistics
-        All that was learnt; of covariance type "full".
+        What the model has learnt; of covariance type "full".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where the data had any.
+        Names of the features, if the data had any.
     priors_ : ndarray of shape (n_classes,)
         Prior probabilities.
     means_ : ndarray of shape (n_classes, n_features)
@@ -73,9 +79,9 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         Maximum-likelihood covariances of the classes (divided by the weight of the class), shrunk and
         regularised.
     rotations_ : list of n_classes ndarrays of shape (n_features, n_features)
-        The principal axes of each class, a column each, the longest first.
+        The principal axes of each class as columns, in descending order of variance.
     scalings_ : list of n_classes ndarrays of shape (n_features,)
-        The variances along them.
+        The variances along the principal axes.
 
     References
     ----------
@@ -121,8 +127,8 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         self.exact = exact
 
     def required_statistics(self) -> dict[str, Any]:
-        """Parameters of the statistics that this model needs."""
-        return needed_for(self.shrinkage)
+        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
+        return statistics_for(self.shrinkage)
 
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk and regularised."""
@@ -136,8 +142,8 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         means, covariances = statistics.means, self._covariances(statistics)
         whitenings = [Whitening.of(covariances[k], means[[k]], self.tol) for k in range(len(means))]
         regularised = bool(self.shrinkage or self.reg_param)
-        most = np.inf if regularised else statistics.counts - 1  # the rank that so many rows can have
-        ranks = np.minimum([whitening.rank for whitening in whitenings], most)
+        largest_rank = np.inf if regularised else statistics.counts - 1  # n rows span n - 1 dimensions
+        ranks = np.minimum([whitening.rank for whitening in whitenings], largest_rank)
         singular = np.flatnonzero(ranks < statistics.n_features).tolist()
         for k in singular:
             error = partial(singular_class, statistics, k, int(ranks[k]), self.tol, regularised=regularised)
@@ -151,12 +157,12 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
             if self.singular != "skip":
                 raise error()
 
-    def _note(self, state: Finalised[SeparateGaussians]) -> None:
-        """Warn of the classes that get no posterior, of each when it is the first time."""
-        noted: set[Any] = self.__dict__.setdefault("_noted", set())
-        new = [(label, error) for label, error in state.unestimated if label not in noted]
-        noted.clear()
-        noted.update(label for label, _ in state.unestimated)
+    def _warn_of_unestimated(self, state: Finalised[SeparateGaussians]) -> None:
+        """Warn of classes without a posterior that had one, or were not known, the last time."""
+        warned: set[Any] = self.__dict__.setdefault("_warned", set())
+        new = [(label, error) for label, error in state.unestimated if label not in warned]
+        warned.clear()
+        warned.update(label for label, _ in state.unestimated)
         if new:
             label, error = new[0]
             more = f" (and {len(new) - 1} more classes)" if len(new) > 1 else ""
@@ -165,6 +171,8 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
                 f"statistics_.drop_class({label!r}) forgets it",
                 stacklevel=6,
             )
+
+    # ------------------------------------------------------------------ fitted attributes
 
     @property
     def priors_(self) -> Array:
@@ -183,7 +191,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
 
     @property
     def rotations_(self) -> list[Array]:
-        """The principal axes of each class, a column each, the longest first."""
+        """The principal axes of each class as columns, in descending order of variance."""
         return [vectors.copy() for _, vectors in self._axes]
 
     @property
@@ -205,8 +213,8 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
     def to_sklearn(self) -> discriminant_analysis.QuadraticDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis` with the same predictions.
 
-        It works along the principal axes of the covariances, where features of very different units cost it
-        digits.
+        scikit-learn computes along the principal axes of the covariances. It loses digits there if the
+        features have very different units.
         """
         check_is_fitted(self)
         for _, error in finalised(self).unestimated:
@@ -221,7 +229,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         )
         peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
         peer.rotations_, peer.scalings_ = self.rotations_, self.scalings_
-        return self._handed_over(peer)
+        return describe(peer, self)
 
     @classmethod
     def from_sklearn(
@@ -229,7 +237,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         estimator: discriminant_analysis.QuadraticDiscriminantAnalysis,
         class_count: ArrayLike | None = None,
     ) -> Self:
-        """A model that has learnt what a fitted scikit-learn QDA has.
+        """A model with the statistics of a fitted scikit-learn QDA.
 
         Parameters
         ----------
@@ -241,16 +249,16 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         Raises
         ------
         TypeError
-            If it is another kind of estimator.
+            If the estimator is of another class.
         ValueError
-            If it does not hold enough.
+            If it does not determine the covariances of the rows.
         """
         check_kind(estimator, discriminant_analysis.QuadraticDiscriminantAnalysis)
         counts = class_counts(estimator, class_count)
+        check_not_shrunk(estimator)
         share = estimator.reg_param if estimator.solver == "svd" else 0.0
-        check_not_shrunk(estimator, more=share == 1)
         spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
         covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
         scatter = np.array(covariances) * counts[:, None, None]
         params = {"priors": estimator.priors, "reg_param": share}
-        return cls._taken_over(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+        return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)

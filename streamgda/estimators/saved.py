@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.statistics.saved import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.paths import AnyFileSystem, Path
 
+if TYPE_CHECKING:
+    from streamgda.estimators.generative import GenerativeClassifier
+    from streamgda.statistics.base import Statistics
 
-def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
+
+def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics | GenerativeClassifier[Any]:
     """Read statistics or a model that `save` wrote.
 
-    Nothing in the file is run, whoever wrote it. A model can go on learning with `partial_fit`.
+    No code in the file is executed. A model can go on learning with `partial_fit`.
 
     Parameters
     ----------
     path : str or path
         A file, or a URL such as "s3://bucket/model.parquet".
     filesystem : pyarrow or fsspec filesystem, optional
-        Where `path` is; found from `path` where not given.
+        The filesystem of `path`. If None, inferred from `path`.
 
     Returns
     -------
@@ -34,8 +38,8 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is truncated, damaged, of another kind or of a newer format, or if no rows have such
-        statistics: shapes do not agree, a count is negative, a scatter is not positive semidefinite.
+        If the file is truncated, damaged, of another kind or of a newer format, or if its statistics are
+        impossible: shapes do not agree, a count is negative, a scatter is not positive semidefinite.
 
     Examples
     --------
@@ -49,14 +53,18 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
     statistics = state_of(table, metadata, os.fspath(path))
     if "model" not in metadata:
         return statistics
+    from streamgda.estimators.learning import restore
+
     name, params = _model_of(metadata["model"], os.fspath(path))
     try:
-        return estimator_named(name)(**params)._restore(statistics)
+        model: GenerativeClassifier[Any] = estimator_named(name)(**params)
+        return restore(model, statistics)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)}: this is no {name}: {error}") from error
 
 
 def _model_of(document: Any, path: str) -> tuple[str, Mapping[str, Any]]:
+    """The name of the class and the parameters of a model, from the metadata of its file."""
     name = document.get("name") if isinstance(document, dict) else None
     params = document.get("params") if isinstance(document, dict) else None
     if not isinstance(name, str) or name not in ESTIMATORS or not isinstance(params, dict):

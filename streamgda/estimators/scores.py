@@ -1,4 +1,4 @@
-"""What a fitted model says of a block of rows."""
+"""Scores of a block of rows: posteriors, densities, distances and predicted classes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ G = TypeVar("G", bound=Gaussians)
 
 @dataclass(frozen=True)
 class RowScores(Generic[G]):
-    """Scores of n rows; each is computed when it is first read.
+    """Scores of n rows for K classes. Each is computed when it is read.
 
     Attributes
     ----------
     finalised : Finalised
         Classes, densities and priors of the model.
     gaussians : Gaussians
-        The densities of the features that these rows have.
+        The densities of the features that are observed in these rows.
     positions : slice or ndarray of int
-        Where the rows stand among all that are scored.
-    rows : ndarray of shape (n_rows, n_features_observed)
-        Their values.
+        The positions of the rows among all rows to be scored.
+    rows : ndarray of shape (n, n_observed)
+        Their observed features.
     """
 
     finalised: Finalised[G]
@@ -42,7 +42,7 @@ class RowScores(Generic[G]):
 
     @cached_property
     def posterior_scores(self) -> Array:
-        """Ln p(x, k), up to a term that may differ from row to row: (n, K).
+        """Ln p(x, k), up to a term that is the same for all classes of a row: (n, K).
 
         Raises
         ------
@@ -66,13 +66,13 @@ class RowScores(Generic[G]):
 
     @property
     def discriminants(self) -> Array:
-        """Ln p(x, k), up to a term that all rows and classes have in common: (n, K)."""
+        """Ln p(x, k), up to a term that is the same for all rows and classes: (n, K)."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self._checked(self.gaussians.discriminants(self.rows) + self.finalised.log_priors)
 
     @property
     def joint_log_density(self) -> Array:
-        """Ln p(x, k): (n, K); −∞ where the row is farther than float64 reaches."""
+        """Ln p(x, k): (n, K); −∞ if the squared distance exceeds float64."""
         with np.errstate(over="ignore", invalid="ignore"):
             if self.gaussians.has_linear_scores:
                 scores = self.gaussians.log_density(self.rows)
@@ -89,7 +89,7 @@ class RowScores(Generic[G]):
 
     @property
     def probabilities(self) -> Array:
-        """The posteriors p(k | x): (n, K)."""
+        """The posterior probabilities p(k | x): (n, K)."""
         return posteriors(self.posterior_scores)
 
     @property
@@ -99,24 +99,24 @@ class RowScores(Generic[G]):
 
     @property
     def codes(self) -> NDArray[np.intp]:
-        """The positions of the classes predicted: (n,)."""
+        """The positions of the predicted classes among all classes: (n,)."""
         codes: NDArray[np.intp] = self.posterior_scores.argmax(axis=1)
         return codes
 
     @property
     def labels(self) -> Labels:
-        """The classes predicted: (n,)."""
+        """The labels of the predicted classes: (n,)."""
         labels: Labels = self.finalised.classes[self.codes]
         return labels
 
     @property
     def distance(self) -> Array:
-        """The Mahalanobis distance from the mean of the class predicted: (n,)."""
-        nearest = self.squared_distances[np.arange(len(self.rows)), self.codes]
-        return np.sqrt(np.maximum(nearest, 0.0))
+        """The Mahalanobis distance from the mean of the predicted class: (n,)."""
+        squared_distances = self.squared_distances[np.arange(len(self.rows)), self.codes]
+        return np.sqrt(np.maximum(squared_distances, 0.0))
 
     def _checked(self, scores: Array) -> Array:
-        """The scores, unless a row has no finite one: a guess among its classes would mean nothing."""
+        """Return the scores; raise ValueError if a row has no finite one, so that no class is more likely."""
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
             row = np.flatnonzero(~np.isfinite(best))[0]

@@ -1,8 +1,9 @@
-"""Shrunk covariances, from statistics alone.
+"""Shrunk covariances, computed from statistics alone.
 
-A covariance S of d features is pulled towards its mean variance: (1 − a) S + a μ I, with μ = tr S / d. How
-far is a number that one gives, or one that minimises the expected squared error: by Ledoit & Wolf, of any
-rows, from their fourth moments; or by the oracle approximating shrinkage of Chen et al., of normal rows.
+A covariance S of d features is shrunk towards its mean variance: (1 − a) S + a μ I, with μ = tr S / d. The
+share a is given, or minimises the expected squared error. The estimate of Ledoit & Wolf holds for rows of any
+distribution and needs their fourth moments. The oracle approximating shrinkage (OAS) of Chen et al. assumes
+normal rows.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
-_LEAST_KURTOSIS = 1 - 1e-6  # it is 1 for two values that are as frequent, and never less
-
 Shrinkage = float | Literal["auto", "oas"] | None
 
+_LEAST_KURTOSIS = 1 - 1e-6  # no distribution has less than 1; below it, fourth powers have underflown
 
-def needed_for(shrinkage: Shrinkage) -> dict[str, Any]:
-    """What a state must hold so that each class can be shrunk: parameters of `ClassStatistics`."""
+
+def statistics_for(shrinkage: Shrinkage) -> dict[str, Any]:
+    """The statistics with which each class can be shrunk, as parameters of `ClassStatistics`."""
     return {"covariance_type": "full", "fourth_moments": isinstance(shrinkage, str) and shrinkage == "auto"}
 
 
 def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """The maximum-likelihood covariance of each class, shrunk.
 
-    Weights count repetitions: where shrinkage asks how many rows there are, it is told their weight.
+    Weights count repetitions, so the number of rows of a class is its weight.
 
     Parameters
     ----------
     statistics : ClassStatistics
         Of covariance type "full"; for "auto" with fourth moments.
     shrinkage : float, "auto", "oas" or None
-        See `shrunk`, `ledoit_wolf` and `oas`. For "auto" the features of each class are brought to unit
-        variance first, those that do not vary excepted, and then back.
+        See `shrunk`, `ledoit_wolf` and `oas`. For "auto" the features of each class that vary are scaled to
+        unit variance first, and back afterwards.
 
     Returns
     -------
@@ -45,7 +46,7 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     Raises
     ------
     ValueError
-        If the statistics do not hold what is needed, or fourth powers are too small for float64.
+        If the statistics are not such, or fourth powers are too small for float64.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """
     fourth = statistics.fourth_moments if shrinkage == "auto" else None
     if statistics.covariance_type != "full" or (shrinkage == "auto" and fourth is None):
-        raise ValueError(_too_little(statistics, shrinkage))
+        raise ValueError(_insufficient(statistics, shrinkage))
     covariances = statistics.covariance()
     if fourth is not None:
         _shrink_standardised(covariances, statistics, fourth)
@@ -73,7 +74,7 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
 
 
 def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
-    """The maximum-likelihood covariance of all rows together, whatever their class, shrunk as one class is.
+    """The maximum-likelihood covariance of the rows of all classes, shrunk as that of one class.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     ndarray of shape (n_features, n_features)
     """
     if shrinkage == "auto":
-        together: Array = class_covariances(statistics.as_one_class(), shrinkage)[0]
-        return together
+        covariance: Array = class_covariances(statistics.as_one_class(), shrinkage)[0]
+        return covariance
     total = pooled_covariance(statistics) + between_covariance(statistics)
     if shrinkage is None:
         return total
@@ -104,23 +105,88 @@ def pooled_covariance(statistics: Statistics) -> Array:
 
 
 def between_covariance(statistics: Statistics) -> Array:
-    """The covariance of the class means, each counting by the weight of its class: (d, d)."""
+    """The covariance of the class means, weighted by the shares of the classes: (d, d)."""
     offsets = statistics.means - statistics.overall_mean()
     shares = statistics.weights / statistics.weights.sum()
     between: Array = (offsets.T * shares) @ offsets
     return between
 
 
-def _too_little(statistics: Statistics, shrinkage: Shrinkage) -> str:
-    fourth = ", fourth_moments=True" if shrinkage == "auto" else ""
-    return (
-        f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with this "
-        f"shrinkage from the first row on, or accumulate with covariance_type='full'{fourth}"
-    )
+def shrunk(covariance: Array, share: float) -> Array:
+    """(1 − a) S + a μ I: covariances (..., d, d) shrunk by a share a in [0, 1] towards their mean variance.
+
+    Examples
+    --------
+    >>> shrunk(np.array([[3.0, 2.0], [2.0, 1.0]]), 0.5)
+    array([[2.5, 1. ],
+           [1. , 1.5]])
+    """
+    n_features = covariance.shape[-1]
+    mean_variance = np.trace(covariance, axis1=-2, axis2=-1)[..., None, None] / n_features
+    result: Array = (1 - share) * covariance + share * mean_variance * np.eye(n_features)
+    return result
+
+
+def ledoit_wolf(covariance: Array, mean_squares: Array, weight: float) -> float:
+    """The share with the least expected squared error, estimated for rows of any distribution.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (d, d)
+        S, divided by the weight.
+    mean_squares : ndarray of shape (d, d)
+        The means of u_i² u_j², where u are deviations from the mean.
+    weight : float
+        The number of rows.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 if S is a multiple of the identity.
+
+    References
+    ----------
+    Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices",
+    Journal of Multivariate Analysis 88, lemmas 3.2 to 3.4.
+    """
+    n_features = len(covariance)
+    distance = _squared_distance_from_sphere(covariance)
+    error = (mean_squares.sum() - (covariance**2).sum()) / (n_features * weight)
+    error = min(max(error, 0.0), distance)
+    return float(error / distance) if error else 0.0
+
+
+def oas(covariance: Array, weight: float) -> float:
+    """The share with the least expected squared error, approximated for normal rows.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (d, d)
+        S, divided by the weight.
+    weight : float
+        The number of rows.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    References
+    ----------
+    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation", IEEE
+    Transactions on Signal Processing 58, eq. 23; without its term 2 / d, as in scikit-learn.
+    """
+    n_features = len(covariance)
+    mean_variance = np.trace(covariance) / n_features
+    if not mean_variance:
+        return 1.0
+    covariance = covariance / mean_variance  # so that no square exceeds float64
+    spread = (weight + 1) * _squared_distance_from_sphere(covariance) / n_features
+    return 1.0 if not spread else min(float(((covariance**2).mean() + 1) / spread), 1.0)
 
 
 def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Array) -> None:
-    """Shrink each class as Ledoit & Wolf do, in place, with its features at unit variance."""
+    """Shrink the covariance of each class in place by `ledoit_wolf`, with its features at unit variance."""
     means = statistics.means
     for k, weight in enumerate(statistics.weights):
         variances = np.diag(covariances[k])
@@ -138,81 +204,17 @@ def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Arr
         covariances[k] = shrunk(correlations, share) * units
 
 
-def shrunk(covariance: Array, share: float) -> Array:
-    """(1 − a) S + a μ I: covariances (..., d, d) pulled towards their mean variance by a share a in [0, 1].
-
-    Examples
-    --------
-    >>> shrunk(np.array([[3.0, 2.0], [2.0, 1.0]]), 0.5)
-    array([[2.5, 1. ],
-           [1. , 1.5]])
-    """
-    n_features = covariance.shape[-1]
-    towards = np.trace(covariance, axis1=-2, axis2=-1)[..., None, None] / n_features
-    pulled: Array = (1 - share) * covariance + share * towards * np.eye(n_features)
-    return pulled
-
-
-def ledoit_wolf(covariance: Array, mean_squares: Array, weight: float) -> float:
-    """The share that is best for rows of any distribution.
-
-    Parameters
-    ----------
-    covariance : ndarray of shape (d, d)
-        S, divided by the weight.
-    mean_squares : ndarray of shape (d, d)
-        The mean of u_i² u_j², of deviations u from the mean.
-    weight : float
-        How many rows there are.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 where S is a multiple of the identity.
-
-    References
-    ----------
-    Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices",
-    Journal of Multivariate Analysis 88, lemmas 3.2 to 3.4.
-    """
-    n_features = len(covariance)
-    distance = _squared_distance_from_sphere(covariance)
-    error = (mean_squares.sum() - (covariance**2).sum()) / (n_features * weight)
-    error = min(max(error, 0.0), distance)
-    return float(error / distance) if error else 0.0
-
-
-def oas(covariance: Array, weight: float) -> float:
-    """The share that approximates the best one for normal rows.
-
-    Parameters
-    ----------
-    covariance : ndarray of shape (d, d)
-        S, divided by the weight.
-    weight : float
-        How many rows there are.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    References
-    ----------
-    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation", IEEE
-    Transactions on Signal Processing 58, eq. 23; without its term 2 / d, as in scikit-learn.
-    """
-    n_features = len(covariance)
-    mean_variance = np.trace(covariance) / n_features
-    if not mean_variance:
-        return 1.0
-    covariance = covariance / mean_variance  # in units in which no square exceeds float64
-    spread = (weight + 1) * _squared_distance_from_sphere(covariance) / n_features
-    return 1.0 if not spread else min(float(((covariance**2).mean() + 1) / spread), 1.0)
+def _insufficient(statistics: Statistics, shrinkage: Shrinkage) -> str:
+    """The message for statistics that do not hold what this shrinkage needs."""
+    fourth = ", fourth_moments=True" if shrinkage == "auto" else ""
+    return (
+        f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with this "
+        f"shrinkage from the first row on, or accumulate with covariance_type='full'{fourth}"
+    )
 
 
 def _squared_distance_from_sphere(covariance: Array) -> float:
     """‖S − μ I‖² / d."""
     n_features = len(covariance)
-    away = covariance - np.trace(covariance) / n_features * np.eye(n_features)
-    return float((away**2).sum() / n_features)
+    difference = covariance - np.trace(covariance) / n_features * np.eye(n_features)
+    return float((difference**2).sum() / n_features)

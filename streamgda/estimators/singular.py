@@ -1,21 +1,20 @@
-"""Errors and warnings on covariances that are singular: for which features, and what helps."""
+"""Errors and warnings about singular covariances: which features cause them, and what helps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from numpy.typing import NDArray
 
 from streamgda.gaussians.whitening import Array, Spectrum, constant_features
 from streamgda.statistics.base import Statistics
 
-_MOST_NAMES = 10
+_MOST_NAMES = 10  # of features, in a message
 
 
 def singular_class(
     statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool
 ) -> np.linalg.LinAlgError:
-    """The error that says which class is singular, for which features, and what helps."""
+    """The error for a class (at position k) with a singular covariance: its features, and what helps."""
     label, n_rows = statistics.classes[k], int(statistics.counts[k])
     covariance, means = statistics.covariance()[k], statistics.means[[k]]
     constant = np.flatnonzero(constant_features(np.diag(covariance), means))
@@ -34,7 +33,7 @@ def singular_class(
 
 
 def deficient_features(statistics: Statistics, covariance: Array, tol: float) -> str:
-    """Which features make a covariance (d, d) within all the classes singular."""
+    """Describe the features that make the covariance (d, d) within the classes singular."""
     constant = np.flatnonzero(constant_features(np.diag(covariance), statistics.means))
     collinear = Spectrum.of(covariance, statistics.means, tol).collinear
     found = [("constant", constant), ("collinear", collinear)]
@@ -44,16 +43,17 @@ def deficient_features(statistics: Statistics, covariance: Array, tol: float) ->
 
 
 def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
+    """The parameters to change, as a sentence."""
     if not n_varying:
         return "Set reg_param above 0"
     if regularised:
         return "Raise reg_param, or set shrinkage to a higher number"
-    how = "'auto'" if n_rows > 2 else "a number above 0"  # two rows give no idea of their error
+    how = "'auto'" if n_rows > 2 else "a number above 0"  # from two rows, "auto" estimates no error
     return f"Set shrinkage to {how}, or reg_param above 0"
 
 
-def _named(statistics: Statistics, features: Sequence[int] | np.ndarray) -> str:
-    """The names of some features, the first few of them if they are many."""
+def _named(statistics: Statistics, features: NDArray[np.intp]) -> str:
+    """List features by name, at most the first ten."""
     names = statistics.feature_names
     listed = [repr(names[feature]) if names else str(feature) for feature in features[:_MOST_NAMES]]
     more = len(features) - len(listed)

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.blocks.block import Block
 from streamgda.estimators.classifier import check_rows
-from streamgda.estimators.lazy import as_it_is, check_lazy
+from streamgda.estimators.lazy import check_lazy, snapshot
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.sources.roles import check_known
 
@@ -39,7 +39,7 @@ def lazy_predictions(columns: PredictionColumns, rows: Any, keep: Sequence[str])
     features = _features_of(model, rows, keep)
     if hasattr(model, "feature_names_in_"):
         check_lazy(model, rows[features])
-    predict = _PredictPartition(replace(columns, model=as_it_is(model)), tuple(features), tuple(keep))
+    predict = _PredictPartition(replace(columns, model=snapshot(model)), tuple(features), tuple(keep))
     read = rows[list(dict.fromkeys((*features, *keep)))]
     return read.map_partitions(predict, meta=predict(read._meta))
 

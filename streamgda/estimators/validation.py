@@ -1,0 +1,57 @@
+"""Checks of rows, labels and statistics that estimators share."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.blocks import labels
+from streamgda.sources.base import Source
+from streamgda.sources.conversion import is_dask
+from streamgda.statistics.base import Statistics
+
+
+def check_batch(X: Any) -> None:
+    """Raise TypeError for rows that are not in memory: a Dask collection, a source or a path."""
+    if is_dask(X):
+        raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
+    if isinstance(X, Source):
+        raise TypeError(
+            "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
+            "to evaluate in place of score, and to predict_dataset in place of predict"
+        )
+    if isinstance(X, str | PathLike):
+        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+
+
+def check_announced(y: ArrayLike, classes: ArrayLike) -> None:
+    """Raise ValueError if a label is not among the classes that the caller announced."""
+    seen, announced = labels.encode(y)[0], labels.as_labels(classes)
+    labels.union(seen, announced)  # raises if the two are labels of different kinds
+    other = np.setdiff1d(seen, announced)
+    if len(other):
+        raise ValueError(f"label {other[0]!s} is not among the classes given: {announced.tolist()}")
+
+
+def check_has_learnt(model: Any) -> None:
+    """Raise NotFittedError for an estimator without statistics."""
+    if "statistics_" not in model.__dict__:  # check_is_fitted takes as long as a small product of matrices
+        check_is_fitted(model)
+
+
+def check_two_classes(statistics: Statistics) -> None:
+    """Raise ValueError for statistics of fewer than two classes."""
+    classes = statistics.classes
+    if len(classes) < 2:
+        seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"
+        raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
+
+
+def check_finite(statistics: Statistics) -> None:
+    """Raise ValueError if exact statistics have covariances beyond float64; floating ones never do."""
+    if statistics.exact and not np.isfinite(statistics.covariance()).all():
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
