@@ -24,6 +24,8 @@ from streamgda.storage.versions import Version, current_version
 
 READ_BUFFER = 1 << 16
 
+_KEPT_BYTES = 1 << 25
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -124,9 +126,19 @@ class RowGroups(ScorableSplit):
     def _decoded(self, parquet: pq.ParquetFile, index: int) -> Iterator[pa.RecordBatch]:
         """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.read_options.columns if name not in self.partition]
-        size = max(1, READ_ELEMENTS // len(self.read_options.columns))
+        size = min(READ_ELEMENTS // len(self.read_options.columns), self._rows_of_long_values(parquet, index))
         with decoding(self.path):
-            yield from parquet.iter_batches(size, row_groups=[index], columns=stored, use_threads=False)
+            yield from parquet.iter_batches(
+                max(size, 1), row_groups=[index], columns=stored, use_threads=False
+            )
+
+    def _rows_of_long_values(self, parquet: pq.ParquetFile, index: int) -> int:
+        """As many rows as hold some 32 MB in the columns to be carried over, in which strings may be long."""
+        group, kept = parquet.metadata.row_group(index), self.read_options.kept
+        columns = (group.column(i) for i in range(group.num_columns if kept else 0))
+        n_bytes = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.startswith(kept))
+        rows: int = _KEPT_BYTES * group.num_rows // max(n_bytes, 1)
+        return rows
 
     def _check_unchanged(self) -> None:
         if current_version(self.read_options.filesystem, self.path) != self.version:
