@@ -252,6 +252,53 @@ class TestDuckDB(StreamContract):
         return scan_arrow(relation, "y", **COLUMNS, **options)
 
 
+class TestScanner(StreamContract):
+    described = "Arrow Stream: 2 features, target 'y'"
+
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        scanner = ds.dataset(chunked(table, rows_per_chunk)).scanner()
+        return scan_arrow(scanner, "y", **COLUMNS, **options)
+
+
+class OtherFragment(ds.Fragment):
+    """A fragment as Lance has it: its methods are its own, and not those of pyarrow's class."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def scanner(self, columns):
+        return ds.dataset(self.table).scanner(columns=columns)
+
+    def __reduce__(self):
+        return OtherFragment, (self.table,)
+
+
+class OtherDataset(ds.Dataset):
+    """A dataset as Lance has it."""
+
+    def __init__(self, tables):
+        self.tables = tables
+
+    @property
+    def schema(self):
+        return self.tables[0].schema
+
+    def get_fragments(self, filter=None):  # noqa: A002
+        return [OtherFragment(table) for table in self.tables]
+
+    def __reduce__(self):
+        return OtherDataset, (self.tables,)
+
+
+class TestDatasetOfAnotherLibrary(TabularContract):
+    described = "Arrow OtherDataset: 2 features, target 'y'"
+
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        starts = range(0, max(len(table), 1), max(rows_per_chunk, 300))
+        parts = [table.slice(start, max(rows_per_chunk, 300)) for start in starts]
+        return scan_arrow(OtherDataset(parts), "y", **COLUMNS, **options)
+
+
 class TestPandas(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
@@ -912,6 +959,31 @@ def test_a_damaged_feather_file_is_named(tmp_path):
     source = scan_arrow(ds.dataset(tmp_path, format="feather"), "y", **COLUMNS)
     (tmp_path / "2.feather").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="2.feather cannot be read as Ipc"):
+        accumulate(source)
+
+
+@pytest.mark.parametrize("form", ["dataset", "stream"])
+def test_offsets_that_point_outside_of_a_file_are_named_and_do_no_harm(tmp_path, form):
+    labels = [f"label {i % 3}" for i in range(N)]
+    table = pa.table({"u": U, "y": labels})
+    path = tmp_path / "1.feather"
+    pa.feather.write_feather(table, path, compression="uncompressed")
+    offsets = (np.arange(N + 1) * len(labels[0])).astype(np.int32).tobytes()
+    content = bytearray(path.read_bytes())
+    place = content.index(offsets)
+    content[place + 400 : place + 404] = np.int32(2**30).tobytes()
+    path.write_bytes(content)
+    if form == "dataset":
+        source, name = (
+            scan_arrow(ds.dataset(path, format="feather"), "y"),
+            r"1\.feather cannot be read as Ipc",
+        )
+    else:
+        reader = pa.ipc.open_file(path)
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        stream = pa.RecordBatchReader.from_batches(reader.schema, batches)
+        source, name = scan_arrow(stream, "y"), "the stream cannot be read as Arrow"
+    with pytest.raises(ValueError, match=f"{name}, .*damaged.*[Oo]ffset"):
         accumulate(source)
 
 

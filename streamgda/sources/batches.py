@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,8 @@ from streamgda.blocks.block import (
     Column,
     RowName,
     cut_into_blocks,
+    rows_of,
+    rows_per_block,
     without_missing,
 )
 from streamgda.blocks.labels import Codes, Labels
@@ -137,6 +139,46 @@ def blocks_of_batch(
         missing=roles.missing,
         row_name=row_name,
     )
+
+
+def blocks_of_batches(
+    batches: Iterable[pa.RecordBatch], roles: Roles, where: str, start: int = 0
+) -> Iterator[Block]:
+    """Blocks of the rows of some batches, the same however the rows are cut into batches.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        In order.
+    roles, where
+        As for `blocks_of_batch`.
+    start : int
+        The position of the first row, for errors.
+    """
+    for batch in _rebatched(batches, roles):
+        yield from blocks_of_batch(batch, roles, where, rows_of(where, start))
+        start += batch.num_rows
+
+
+def _rebatched(batches: Iterable[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of a block each."""
+    size = rows_per_block(len(roles.features))
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch.select(list(roles.columns)))
+        rows += batch.num_rows
+        while rows >= size:
+            table = pa.Table.from_batches(waiting)
+            yield _one_batch(table.slice(0, size))
+            waiting, rows = table.slice(size).to_batches(), rows - size
+    if rows:
+        yield _one_batch(pa.Table.from_batches(waiting))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
 
 
 def unlabelled_block(
