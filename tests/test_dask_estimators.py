@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, progressive_score
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
@@ -121,13 +121,13 @@ def test_chunks_of_unknown_length_and_without_rows():
     assert nothing.compute().shape == (0,)
 
 
-def test_partial_fit_learns_a_collection_and_score_takes_rows_in_memory():
+def test_partial_fit_learns_a_collection_and_a_progressive_score_takes_rows_in_memory():
     rows, labels = da.from_array(X, chunks=100), da.from_array(Y, chunks=100)
     once = GaussianNB().fit(rows, labels)
     twice = GaussianNB().partial_fit(rows, labels).partial_fit(rows, labels)
     assert twice.statistics_ == once.statistics_ + once.statistics_
     with pytest.raises(TypeError, match="a Dask collection goes to fit"):
-        once.score(rows, labels)
+        progressive_score(GaussianNB(), [(rows, labels), (rows, labels)])
 
 
 def test_several_predictions_in_one_computation():
