@@ -27,6 +27,7 @@ from streamgda.estimators.validation import (
 from streamgda.gaussians.densities import Gaussians
 from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
 from streamgda.gaussians.posteriors import decisions
+from streamgda.gaussians.products import TILE_ROWS
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
@@ -226,6 +227,7 @@ def score_rows(
     """
     state = finalised(model)
     size = max(1, min(_VALUES_PER_BLOCK // rows.shape[1], _SCORES_PER_BLOCK // len(state.classes)))
+    size = size // TILE_ROWS * TILE_ROWS or size
     blocks = blocks_by_pattern if (missing or model.missing) == "marginal" else blocks_of
     for positions, gaussians, block in blocks(rows, state.gaussians, size):
         # C-contiguous, since the bits of sums over the features of a row depend on the memory order.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from streamgda.gaussians.products import multiply_rows
+from streamgda.gaussians.products import multiply_rows, squared_lengths
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -144,10 +144,17 @@ class SeparateGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
-        for k, (mean, whitening) in enumerate(zip(self.means, self.whitenings, strict=True)):
-            whitened = whitening.whiten(X - mean)
-            np.vecdot(whitened, whitened, out=distances[:, k])
+        for some, squared in squared_lengths(X, self.means, self._triangles):
+            distances[:, some] = squared
+        if self.unestimated:
+            distances[:, list(self.unestimated)] = np.inf
         return distances
+
+    @cached_property
+    def _triangles(self) -> Array:
+        """The lower triangles that whiten, stored by column: (K, d, d)."""
+        stacked = np.stack([whitening.triangle.T for whitening in self.whitenings])
+        return stacked.transpose(0, 2, 1)
 
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """The log density without its term in ln 2π, as in scikit-learn."""

@@ -88,6 +88,7 @@ def _log_sums(logs: Array, values: Array) -> Array:
 
 def _sums_over_classes(values: Array) -> Array:
     """The sum of each row, added class by class; NumPy alone would sum a single row pairwise."""
-    columns = np.asfortranarray(values if len(values) > 1 else values.repeat(2, axis=0))
-    sums: Array = columns.sum(axis=1)
-    return sums[: len(values)]
+    if len(values) == 1:
+        return values.cumsum(axis=1)[:, -1]
+    sums: Array = np.asfortranarray(values).sum(axis=1)
+    return sums

@@ -1,12 +1,15 @@
-"""Products of rows with a matrix, with the same bits for any number of rows.
+"""Products of rows with a matrix, to the same bits however many rows there are.
 
-The order in which BLAS adds up the terms of a row depends on the number of rows and on the position of the
-row. Here BLAS always gets a multiple of 24 rows, which its kernels divide into whole tiles of 4, 6, 8, 12 or
-24 rows. So a row has the same scores alone, in a block of a file and in a partition of a Dask collection.
+BLAS adds up the terms of one row in an order that depends on how many rows it is given, on where the row
+stands among them and, for large products, on the number of threads. Here it is given tiles of the same
+height, or at least whole tiles, which its kernels do not cut. So a row has the same scores alone, in a block
+of a file and in a partition of a Dask collection. Where the matrix has more than 10,000 elements, another
+number of threads may still change the last digit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -15,35 +18,78 @@ from scipy.linalg.blas import dtrmm
 
 Array = NDArray[np.float64]
 
-_TILE_ROWS = 24
-_MOST_IN_TILES = 40_000  # elements of a matrix; OpenBLAS uses other kernels above 10⁶ products
+TILE_ROWS = 48  # a multiple of 4, 6, 8, 12, 16 and 24, which kernels for different processors work on
+_LOW_TILE, _LOWEST_TILE = 24, 8
+_FEW_ROWS = 192  # for which lower tiles, of fewer rows that are only padding, are the faster ones
+_MOST_IN_LOW_TILES = 10_000  # elements of a matrix; OpenBLAS shares larger products among threads
+_LEAST_LARGE = 10**6  # multiplications from which on OpenBLAS never takes its kernels for small matrices
+_MOST_AT_ONCE = 1 << 16  # deviations, which fit the second-level cache
+_LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as skipping the half that is zero
 
 
 def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C") -> Array:
-    """X @ matrix, for rows (n, d) and a C-contiguous matrix (d, r): (n, r) in memory order `order`."""
-    rows = _padded(X)
-    if matrix.size > _MOST_IN_TILES:
-        product = np.empty((len(rows), matrix.shape[1]), order=order)
-        return np.matmul(rows, matrix, out=product)[: len(X)]
-    tiles = rows.reshape(len(rows) // _TILE_ROWS, _TILE_ROWS, rows.shape[1])
-    product = np.matmul(tiles, matrix).reshape(len(rows), matrix.shape[1])
-    return np.asarray(product[: len(X)], order=order)
+    """X @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order."""
+    if matrix.size <= _MOST_IN_LOW_TILES:
+        product = _multiply_tiles(_padded_to_low_tiles(X), matrix)
+        return np.asarray(product[: len(X)], order=order)
+    rows = _padded(X, max(len(X), _LEAST_LARGE // matrix.size + 1), TILE_ROWS)
+    product = np.empty((len(rows), matrix.shape[1]), order=order)
+    return np.matmul(rows, matrix, out=product)[: len(X)]
 
 
 def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
-    """X @ triangleᵀ for rows (n, d) and a lower triangular, Fortran-contiguous matrix (d, d): (n, d).
+    """X @ triangleᵀ, for a lower triangular matrix (d, d) stored by column: (n, d). X may be overwritten."""
+    return _multiply_by_triangle(_padded_for_triangle(X), triangle)[: len(X)]
 
-    At half the cost of a full matrix. X may be overwritten.
+
+def squared_lengths(X: Array, origins: Array, triangles: Array) -> Iterator[tuple[slice, Array]]:
+    """|T_k (x − m_k)|² of rows (n, d) for origins (K, d) and lower triangles (K, d, d) stored by column.
+
+    Yields some of the k, and their squared lengths: (n, number of these k).
     """
-    product: Array = dtrmm(1.0, triangle, _padded(X).T, lower=True, overwrite_b=True).T
-    return product[: len(X)]
+    rows = _padded_for_triangle(X)
+    if X.shape[1] <= _LARGE_TRIANGLE and len(rows) * origins.size <= _MOST_AT_ONCE:  # one call for all k
+        products = np.matmul(_tiles(rows - origins[:, None]), triangles.transpose(0, 2, 1)[:, None])
+        yield slice(None), np.vecdot(products, products).reshape(len(origins), len(rows)).T[: len(X)]
+        return
+    for k, (origin, triangle) in enumerate(zip(origins, triangles, strict=True)):
+        product = _multiply_by_triangle(rows - origin, triangle)
+        yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
 
 
-def _padded(X: Array) -> Array:
-    """The rows, C-contiguous, with rows of zeros appended up to a multiple of 24."""
-    n_rows, n_features = X.shape
-    if n_rows % _TILE_ROWS == 0:
+def _padded_for_triangle(X: Array) -> Array:
+    large = X.shape[1] > _LARGE_TRIANGLE
+    return _padded(X, len(X), TILE_ROWS) if large else _padded_to_low_tiles(X)
+
+
+def _multiply_by_triangle(rows: Array, triangle: Array) -> Array:
+    if len(triangle) <= _LARGE_TRIANGLE:
+        return _multiply_tiles(rows, triangle.T)
+    product: Array = dtrmm(1.0, triangle, rows.T, lower=True, overwrite_b=True).T
+    return product
+
+
+def _multiply_tiles(rows: Array, matrix: Array) -> Array:
+    product: Array = np.matmul(_tiles(rows), matrix).reshape(len(rows), matrix.shape[1])
+    return product
+
+
+def _tiles(rows: Array) -> Array:
+    """Padded rows (..., n, d) as tiles (..., n / height, height, d)."""
+    *outer, n_rows, n_features = rows.shape
+    height = _LOWEST_TILE if n_rows % _LOW_TILE else _LOW_TILE
+    return rows.reshape(*outer, n_rows // height, height, n_features)
+
+
+def _padded_to_low_tiles(X: Array) -> Array:
+    return _padded(X, len(X), _LOWEST_TILE if len(X) <= _FEW_ROWS else _LOW_TILE)
+
+
+def _padded(X: Array, least: int, height: int) -> Array:
+    """Rows stored by row, with zeros below them: a multiple of `height`, and at least so many."""
+    n_rows = -(-least // height) * height
+    if n_rows == len(X):
         return np.ascontiguousarray(X)
-    padded = np.zeros((-(-n_rows // _TILE_ROWS) * _TILE_ROWS, n_features))
-    padded[:n_rows] = X
+    padded = np.zeros((n_rows, X.shape[1]))
+    padded[: len(X)] = X
     return padded

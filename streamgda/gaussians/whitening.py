@@ -207,9 +207,10 @@ class Unestimated(Whitening):
         """The same for the observed features."""
         return Unestimated.because(int(observed.sum()), self.error)
 
-    def whiten(self, X: Array) -> Array:
-        """Infinite coordinates: (n, 1)."""
-        return np.full((len(X), 1), np.inf)
+    @property
+    def triangle(self) -> Array:
+        """Zeros, of which nothing comes."""
+        return np.zeros((len(self.covariance), len(self.covariance)), order="F")
 
     @property
     def rank(self) -> int:
