@@ -1,4 +1,4 @@
-"""The columns of predictions: a table of what each is called, holds and is computed from."""
+"""The columns of predictions: a table of their names, types and values."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Column:
     Attributes
     ----------
     field : callable
-        Makes its name and type from the classes of the model.
+        Returns its name and type, for the classes of a model.
     values : callable
-        Takes its values from the scores of n rows: (n,), or (n, K) for one column for each class.
+        Returns its values for the scores of n rows: (n,), or (n, K) for a column per class.
     holds_labels : bool
-        Whether the values are positions of classes, which stand for their labels.
+        Whether the values are positions of classes, to be replaced by their labels.
     """
 
     field: Callable[[Labels], Field]
@@ -59,19 +59,19 @@ COLUMNS: dict[str, Column] = {
 
 @dataclass(frozen=True)
 class PredictionColumns:
-    """The columns that are to be predicted by a model."""
+    """The columns to predict, and the model."""
 
     model: Model
     columns: tuple[str, ...]
 
     @classmethod
     def checked(cls, model: Model, columns: Sequence[str]) -> PredictionColumns:
-        """The columns, each once.
+        """The columns of these names, without repetitions.
 
         Raises
         ------
         ValueError
-            If one is unknown, or there is none.
+            If a name is unknown, or there is none.
         """
         if isinstance(columns, str) or not columns or not set(columns) <= set(COLUMNS):
             raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
@@ -95,12 +95,12 @@ class PredictionColumns:
         block : Block
             Rows.
         labels_of : callable
-            Makes labels of their positions among the classes.
+            Returns the labels for positions of classes.
 
         Raises
         ------
         ValueError
-            If a row cannot be scored; the message says which.
+            If a row cannot be scored. The message says which.
         """
         arrays = [self._empty(column, field, len(block.codes)) for column, field in self._entries]
         for piece in pieces_of(self.model, block):

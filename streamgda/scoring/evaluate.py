@@ -1,4 +1,4 @@
-"""Judge a model on labelled rows: in one pass over a source, or batch by batch as it learns."""
+"""Evaluate a model on labelled rows: in one pass over a source, or batch by batch while it learns."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ def evaluate(
     scheduler: Any = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Judge a fitted model on labelled rows, in one pass and in bounded memory.
+    """Evaluate a fitted model on labelled rows, in one pass and in bounded memory.
 
-    The order in which rows are added up is fixed by the source, so every scheduler and any number of workers
-    gives the same bits.
+    The source fixes the order of summation, so the bits are the same with every scheduler and any number of
+    workers.
 
     Parameters
     ----------
     model : estimator
         Fitted.
     source : source, array-like of shape (n_rows, n_features), dask array or DataFrame
-        Such as `scan_parquet` returns, which knows its target and weights; or rows.
+        Rows; or a source, such as `scan_parquet` returns, which has its own target and weights.
     y : array-like of shape (n_rows,), dask array or Series, optional
-        The labels of rows that are not a source; for a dask DataFrame also the name of its column of labels.
+        Labels; for a dask DataFrame also the name of its column of labels. Not given with a source.
     sample_weight : array-like of shape (n_rows,), dask array or Series, optional
-        Repetitions of each row that is not of a source, whole or not.
+        Repetitions of each row, whole or fractional. Not given with a source.
     scheduler : optional
-        What `dask.compute` takes, as in `accumulate`.
+        The scheduler, as for `accumulate`.
     progress : bool, default=False
-        Show rows done, rows per second and the time left.
+        Whether to show rows done, rows per second and the time left.
 
     Returns
     -------
     Evaluation
         Confusion, accuracy, precision, recall, log loss, Brier score, ROC, precision-recall and calibration
-        curves. A class that the model has never seen is judged as of probability 0.
+        curves. A class that the model has never seen has probability 0.
 
     Raises
     ------
     ValueError
-        If there are no rows, or their features are not those of the model, or none of their labels is one
-        that the model knows; the message says where.
+        If there are no rows, if their features are not those of the model, or if the model knows none of
+        their labels. The message says where.
 
     Examples
     --------
@@ -94,25 +94,24 @@ def evaluate(
 
 
 def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evaluation:
-    """Test, then train, batch by batch: each row is judged by the model of all the batches before its own.
+    """Test, then train, batch by batch: each batch is scored by the model that learnt the batches before it.
 
     Parameters
     ----------
     model : estimator
-        Fitted or not; it learns all the batches.
+        Fitted or not. It learns all the batches.
     batches : iterable of (X, y) or (X, y, sample_weight), or source
-        Rows with their labels, as `partial_fit` takes them. A source is taken block by block, in order.
+        Rows with their labels, as for `partial_fit`. A source is read block by block, in order.
 
     Returns
     -------
     Evaluation
-        Of the rows that came when the model already knew two classes.
+        Of all batches, but for those before which the model knew fewer than two classes.
 
     Raises
     ------
     ValueError
-        If a batch cannot be learnt or judged. QDA cannot judge once a class has begun with fewer rows than
-        it takes to know its covariance; ``reg_param`` or ``shrinkage`` helps.
+        If a batch cannot be learnt or scored.
 
     References
     ----------
@@ -139,6 +138,7 @@ def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evalua
 
 
 def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
+    """Yield batches as they are; of a source, (X, y, sample_weight) of each block."""
     if not isinstance(batches, Source):
         yield from batches
         return
@@ -175,13 +175,15 @@ def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:
 
 
 def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
-    together = np.empty((piece.stop - piece.start, len(model.classes_)), order="F")
+    """The posterior scores of the rows of a piece: (n, K)."""
+    result = np.empty((piece.stop - piece.start, len(model.classes_)), order="F")
     for scores in score_piece(model, block, piece):
-        together[scores.positions] = scores.posterior_scores
-    return together
+        result[scores.positions] = scores.posterior_scores
+    return result
 
 
 def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Block]:
+    """Blocks of labelled rows in memory, validated for a fitted model."""
     if y is None:
         raise ValueError("rows need their labels to be judged by; the target y is None")
     rows = check_rows(model, X, missing="marginal")
@@ -190,6 +192,7 @@ def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Blo
 
 
 def _check_labels(model: Model, evaluation: Evaluation) -> None:
+    """Raise ValueError if there were no rows, or none of a class that the model knows."""
     if not evaluation.n_rows:
         raise ValueError(f"there is nothing to evaluate: no row counts ({evaluation.n_dropped} dropped)")
     support = evaluation.support[np.searchsorted(evaluation.classes, model.classes_)]

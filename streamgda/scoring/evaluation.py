@@ -1,4 +1,4 @@
-"""Evaluate a classifier by sums over rows, which merge as statistics do."""
+"""The evaluation of a classifier: sums over labelled rows, which can be merged."""
 
 from __future__ import annotations
 
@@ -11,25 +11,20 @@ from streamgda.blocks import labels
 from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.gaussians.posteriors import posteriors_and_odds
-from streamgda.scoring.curves import N_BINS, bins_of
+from streamgda.scoring.curves import N_BINS, Array, bins_of
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
 
-Array = NDArray[np.float64]
-
 _CALIBRATION_BINS = 10
-
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
-
 _LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
-
-_NEGATIVE, _POSITIVE = 0, 1
+_NEGATIVE = 0  # the histogram of rows of other classes
 
 
 class Evaluation(Measures):
-    """What a classifier made of labelled rows, summed up: made by `evaluate`, chunk by chunk, and mergeable.
+    """The evaluation of a classifier on labelled rows, as `evaluate` returns it. Evaluations can be merged.
 
-    Its size depends on the number of classes K alone: K² + 10,270 K numbers, 82 kB for each of a few classes.
-    Weights of rows count as they do in scikit-learn's metrics. A class that the model does not know has
+    Its size depends on the number of classes K alone: K² + 10,270 K numbers, or 82 kB per class for few
+    classes. Rows are weighted as in scikit-learn's metrics. A class that the model does not know has
     probability 0 in all rows.
 
     Attributes
@@ -37,9 +32,9 @@ class Evaluation(Measures):
     classes : ndarray of shape (n_classes,)
         The labels of the model and of the rows, sorted; per-class results are in this order.
     n_rows : int
-        How many rows were judged.
+        The number of rows evaluated.
     n_dropped : int
-        How many rows the source left out because something was missing.
+        The number of rows that the source left out because of missing values.
 
     Examples
     --------
@@ -70,24 +65,24 @@ class Evaluation(Measures):
         self._scores = np.zeros((n_classes, 2, N_BINS))
         self._calibration = np.zeros((n_classes, 3, _CALIBRATION_BINS))
 
-    # ------------------------------------------------------------------ rows go in
+    # ------------------------------------------------------------------ adding rows
 
     def update(
         self, y: ArrayLike, scores: ArrayLike, classes: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Add rows, judged by any classifier.
+        """Add rows with their scores by any classifier.
 
         Parameters
         ----------
         y : array-like of shape (n_rows,)
             The true labels.
         scores : array-like of shape (n_rows, n_classes)
-            Logarithms of the probabilities of the classes, up to a constant for each row. Their logarithms
-            from `predict_log_proba` tell apart what has long become 0 or 1 in `predict_proba`.
+            Logarithms of the probabilities of the classes, up to a constant for each row. `predict_log_proba`
+            is more accurate than the logarithm of `predict_proba`, which may be 0 or 1.
         classes : array-like of shape (n_classes,)
-            The labels that the columns of scores stand for, each once, in any order.
+            The labels of the columns of scores, each once, in any order.
         sample_weight : array-like of shape (n_rows,), optional
-            Repetitions of each row, whole or not.
+            Repetitions of each row, whole or fractional.
 
         Returns
         -------
@@ -121,9 +116,9 @@ class Evaluation(Measures):
     def add_coded(
         self, seen: Labels, codes: Codes, scores: Array, known: Labels, weights: Array | None
     ) -> None:
-        """Add rows with labels coded as those of a block are; `update`, or else the caller, checks them."""
+        """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`."""
         classes = labels.union(self.classes, labels.union(known, seen))
-        self._reindexed(classes)
+        self._reindex(classes)
         if not len(codes):
             return
         truth = np.searchsorted(classes, seen)[codes]
@@ -152,8 +147,8 @@ class Evaluation(Measures):
         probabilities[rows, truth] -= 1.0
         self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
 
-    def _reindexed(self, classes: Labels) -> None:
-        """Make room for more classes: none of the rows so far, and of probability 0 in all of them."""
+    def _reindex(self, classes: Labels) -> None:
+        """Add classes. No row so far is of a new class, and its probability in all of them is 0."""
         if len(classes) == len(self.classes):
             self.classes = classes
             return
@@ -164,10 +159,10 @@ class Evaluation(Measures):
         self._scores[here], self._calibration[here] = old._scores, old._calibration
         self.classes = classes
 
-    # ------------------------------------------------------------------ evaluations add up
+    # ------------------------------------------------------------------ merging
 
     def merge(self, other: Evaluation) -> Self:
-        """Add the rows of another evaluation, which is left as it is.
+        """Add the rows of another evaluation, which is not changed.
 
         Raises
         ------
@@ -177,7 +172,7 @@ class Evaluation(Measures):
         classes = labels.union(self.classes, other.classes)
         other = other._copy()
         for evaluation in (self, other):
-            evaluation._reindexed(classes)
+            evaluation._reindex(classes)
         self._confusion += other._confusion
         self._scores += other._scores
         self._calibration += other._calibration
@@ -204,7 +199,7 @@ class Evaluation(Measures):
         return twin
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are the same, to the last bit."""
+        """Whether all sums are equal, to the last bit."""
         if not isinstance(other, Evaluation):
             return NotImplemented
         ours, theirs = vars(self), vars(other)
@@ -217,15 +212,15 @@ def _check_each_once(classes: Labels) -> None:
 
 
 def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Array:
-    """Scores with a column for each class; −inf for one that the model does not know."""
+    """Scores with a column for each class; −inf for a class that the model does not know."""
     if len(here) == n_classes:
         return scores
-    spread = np.full((len(scores), n_classes), -np.inf)
-    spread[:, here] = scores
-    return spread
+    extended = np.full((len(scores), n_classes), -np.inf)
+    extended[:, here] = scores
+    return extended
 
 
 def _add(sums: Array, places: NDArray[np.int64], values: Array) -> None:
-    """Add values (n,) or (n, K) where their places (n, K) in the flat array are."""
+    """Add values (n,) or (n, K) to the elements of a flattened array at these places (n, K)."""
     values = np.broadcast_to(values.reshape(len(places), -1), places.shape)
     np.add.at(sums.reshape(-1), places.ravel(), values.ravel())

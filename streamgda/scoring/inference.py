@@ -1,4 +1,4 @@
-"""A fitted model at work on blocks of rows."""
+"""Scores of the rows of a block, and checks of a model and a source before they are computed."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from streamgda.sources.base import Source
 
 Model = GaussianClassifier[Any]
 
-_ELEMENTS_AT_ONCE = 1 << 18
+_ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 
 def pieces_of(model: Model, block: Block) -> list[slice]:
-    """Slices of a block, of so few rows that their values and scores take about 2 MB."""
+    """Slices of a block whose values, and whose scores, take at most 2 MB."""
     size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.classes_)))
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
 def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores[Any]]:
-    """The scores of some rows of a block, whose positions count from the start of the piece.
+    """Yield the scores of the rows of a piece. Their positions count from the start of the piece.
 
     Raises
     ------
     ValueError
-        If a value is infinite, or NaN where the model does not allow that, or a row is too far from all the
-        classes; the message says where.
+        If a value is infinite, or NaN without ``missing="marginal"``, or a row is too far from all classes.
+        The message says where.
     """
     rows = block.matrix(piece.start, piece.stop)
     if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
         block.raise_for_values()
     try:
         for scores in score_rows(model, rows):
-            _ = scores.posterior_scores  # which refuses a row that no class reaches
+            _ = scores.posterior_scores  # raises here if a row is too far from all classes
             yield scores
     except ValueError as error:
         raise ValueError(f"counted from {block.row_name(piece.start)}: {error}") from error
@@ -50,22 +50,22 @@ def _is_allowed(model: Model, rows: Array) -> bool:
     return not np.isinf(rows).any() and (model.missing == "marginal" or not np.isnan(rows).any())
 
 
-# ---------------------------------------------------------------------- what goes in
+# ---------------------------------------------------------------------- checks
 
 
 def check_model(model: Any) -> None:
-    """Raise TypeError for what is no model, and NotFittedError for one that is not fitted."""
+    """Raise TypeError for any object but a model, and NotFittedError for a model that is not fitted."""
     if not isinstance(model, GaussianClassifier):
         raise TypeError(
             f"a model of this project is needed, got {type(model).__name__}; Evaluation.update takes the "
             "scores of any classifier"
         )
     check_is_fitted(model)
-    finalised(model)  # here, once, and not by every thread that comes to need it
+    finalised(model)  # cache it before several threads need it
 
 
 def check_features(model: Model, source: Source) -> None:
-    """Raise ValueError where the features of a source are not those of a model, in its order."""
+    """Raise ValueError if the features of a source are not those of a model, in the same order."""
     ours = getattr(model, "feature_names_in_", None)
     theirs = source.feature_names
     if source.n_features is not None and source.n_features != model.n_features_in_:

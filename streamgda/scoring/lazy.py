@@ -1,4 +1,4 @@
-"""Score a Dask collection: a lazy DataFrame of predictions."""
+"""Lazy predictions of a Dask collection."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from streamgda.sources.roles import check_known
 
 
 def lazy_predictions(columns: PredictionColumns, rows: Any, keep: Sequence[str]) -> Any:
-    """A dask DataFrame with the columns kept and those asked for, partition by partition.
+    """A lazy dask DataFrame with the kept columns and the predictions of the rows.
 
     Parameters
     ----------
     columns : PredictionColumns
-        Whose model is taken as it is now.
+        The columns to predict. Later learning of the model does not change the predictions.
     rows : dask DataFrame or dask array
-        Rows; of a DataFrame, those columns are read that are features of the model or are kept.
+        Rows. Of a DataFrame, only the features of the model and the kept columns are read.
     keep : sequence of str
-        Columns of a DataFrame.
+        Columns of a DataFrame to copy.
 
     Raises
     ------
     ValueError
-        If columns are missing, or are not those of the model.
+        If columns are missing, or the features are not those of the model.
     """
     model = columns.model
     if not hasattr(rows, "columns"):
@@ -46,7 +46,7 @@ def lazy_predictions(columns: PredictionColumns, rows: Any, keep: Sequence[str])
 
 @dataclass(frozen=True)
 class _PredictPartition:
-    """Predict the rows of a partition, which may have none."""
+    """Predict the rows of a partition, which may be empty."""
 
     columns: PredictionColumns
     features: tuple[Any, ...]
@@ -76,7 +76,7 @@ def _as_frame(model: Any, rows: Any, keep: Sequence[str]) -> Any:
 
 
 def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
-    """The features of the model by name; where they have no names, all columns but those kept."""
+    """The names of the features of the model; if it knows none, of all columns but those kept."""
     known = list(rows.columns)
     for name in (*getattr(model, "feature_names_in_", ()), *keep):
         check_known(name, known, "the data frame")

@@ -1,4 +1,4 @@
-"""The measures of an evaluation: what is computed from its sums."""
+"""The measures of an evaluation: accuracy, losses, areas and curves, computed from its sums."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
-from streamgda.scoring.curves import ScoreHistogram
+from streamgda.scoring.curves import Array, ScoreHistogram
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
-
-PROBABILITY, MEMBERS, WEIGHT = 0, 1, 2  # what a row of the calibration sums holds
+PROBABILITY, MEMBERS, WEIGHT = 0, 1, 2  # the rows of the calibration sums of a class
 
 _ROWS_SHOWN = 20
 _OF_EACH_CLASS = (
@@ -31,9 +29,9 @@ class Measures:
     Attributes
     ----------
     _confusion : ndarray of shape (n_classes, n_classes)
-        Weight of the rows of each class (down) that were taken for each class (across).
+        Weight of the rows by true class (rows) and predicted class (columns).
     _scores : ndarray of shape (n_classes, 2, n_bins)
-        Weight of the other rows and of those of the class, by bins of the log-odds of the class.
+        Weight of the other rows and of the rows of the class, by bins of the log-odds of the class.
     _calibration : ndarray of shape (n_classes, 3, n_bins)
         Sum of the probabilities, weight of the members and weight of the rows, by bins of the probability.
     """
@@ -50,14 +48,14 @@ class Measures:
 
     @property
     def weight(self) -> float:
-        """The weight of all the rows: their number, where none is weighted."""
+        """The total weight of the rows: their number, if none is weighted."""
         return float(self._confusion.sum())
 
     @property
     def confusion_matrix(self) -> NDArray[Any]:
-        """The rows of each class (down) that were taken for each class (across): (n_classes, n_classes).
+        """The rows by true class (rows) and predicted class (columns): (n_classes, n_classes).
 
-        Counts; or sums of weights, where rows had any.
+        Counts; or sums of weights, if rows are weighted.
         """
         return self._confusion.copy() if self._is_weighted else self._confusion.astype(np.int64)
 
@@ -69,17 +67,17 @@ class Measures:
 
     @property
     def accuracy(self) -> float:
-        """The share of rows whose class was found."""
+        """The share of rows whose class is predicted."""
         return float(_ratio(self._confusion.trace(), self._confusion.sum(), np.nan))
 
     @property
     def precision(self) -> Array:
-        """Of the rows taken for each class, the share of it; 0 where there are none: (n_classes,)."""
+        """Of the rows predicted as each class, the share that is of it; 0 without any: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=0), 0.0)
 
     @property
     def recall(self) -> Array:
-        """Of the rows of each class, the share taken for it; 0 where there are none: (n_classes,)."""
+        """Of the rows of each class, the share predicted as it; 0 without any: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=1), 0.0)
 
     @property
@@ -92,7 +90,7 @@ class Measures:
     def log_loss(self) -> float:
         """The mean of −ln p(true class | x).
 
-        As in scikit-learn, p counts as at least 2⁻⁵², also for a class that the model does not know.
+        As in scikit-learn, p is at least 2⁻⁵², also for a class that the model does not know.
         """
         return float(_ratio(self._log_loss, self.weight, np.nan))
 
@@ -106,15 +104,15 @@ class Measures:
     def roc_auc(self) -> Array:
         """The area under the ROC curve of each class against the rest: (n_classes,).
 
-        NaN where all rows, or none, are of the class.
+        NaN if all rows, or none, are of the class.
         """
         return self._areas(ScoreHistogram.roc_auc)[:, 0]
 
     @property
     def roc_auc_error(self) -> Array:
-        """How far the area of the scores themselves may be from `roc_auc`, up to rounding: (n_classes,).
+        """A bound on the difference of `roc_auc` from the area for unbinned scores: (n_classes,).
 
-        Scores are kept in a histogram. Half the pairs of rows within a bin, over all the pairs.
+        Half the pairs of rows within a bin, divided by the number of all pairs; up to rounding.
         """
         return self._areas(ScoreHistogram.roc_auc)[:, 1]
 
@@ -125,7 +123,7 @@ class Measures:
 
     @property
     def average_precision_error(self) -> Array:
-        """How far that of the scores themselves may be from `average_precision`: (n_classes,)."""
+        """A bound on the difference of `average_precision` from that of unbinned scores: (n_classes,)."""
         return self._areas(ScoreHistogram.average_precision)[:, 1]
 
     def _areas(self, area: Callable[[ScoreHistogram], tuple[float, float]]) -> Array:
@@ -142,8 +140,7 @@ class Measures:
         Returns
         -------
         fpr, tpr, thresholds : ndarray of shape (n_points,)
-            False- and true-positive rates, and the log-odds ln p / (1 − p) from which on a row counts as of
-            the class.
+            False- and true-positive rates, and the thresholds of the log-odds ln p / (1 − p).
 
         Raises
         ------
@@ -153,7 +150,7 @@ class Measures:
         return self._histogram(label).roc_curve()
 
     def precision_recall_curve(self, label: Any) -> tuple[Array, Array, Array]:
-        """The precision-recall curve of a class, from the lowest threshold up.
+        """The precision-recall curve of a class, in ascending order of thresholds.
 
         Parameters
         ----------
@@ -163,7 +160,7 @@ class Measures:
         Returns
         -------
         precision, recall : ndarray of shape (n_points + 1,)
-            The last are 1 and 0, and have no threshold.
+            The last values are 1 and 0, and have no threshold.
         thresholds : ndarray of shape (n_points,)
             Log-odds.
 
@@ -175,7 +172,7 @@ class Measures:
         return self._histogram(label).precision_recall_curve()
 
     def calibration_curve(self, label: Any) -> tuple[Array, Array]:
-        """How often rows that were given some probability of a class are of it.
+        """The calibration curve of a class: its share among rows by their probability of it.
 
         Parameters
         ----------
@@ -239,7 +236,7 @@ class Measures:
 
 
 def _ratio(part: Any, whole: Any, otherwise: float) -> Array:
-    """The quotient; a value of its own where the whole is zero."""
+    """The quotient; `otherwise` where the denominator is zero."""
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
     quotient: Array = np.divide(part, whole, out=np.full(whole.shape, otherwise), where=whole > 0)
     return quotient
