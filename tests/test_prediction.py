@@ -502,7 +502,7 @@ def test_a_file_of_others_is_left_alone_whatever_its_name_ends_in(model, source,
 def test_hidden_files_of_others_are_left_alone(model, source, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    hidden = [out / name for name in (".thesis.unfinished", "_SUCCESS", f".state.parquet.{UNFINISHED}")]
+    hidden = [out / name for name in (".lock", ".thesis.unfinished", "_SUCCESS")]
     for file in hidden:
         file.write_text("years of work")
     assert predict_dataset(model, source, out).n_found == 0

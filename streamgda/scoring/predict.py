@@ -1,11 +1,10 @@
-"""Score a dataset of any size, and write what comes of it part by part."""
+"""Predict a dataset of any size, and write the predictions part by part."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +14,7 @@ from streamgda.blocks.block import Block
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import plan_fold
-from streamgda.passes.schedulers import scheduler_for
+from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.scoring.inference import Model, check_features, check_model
 from streamgda.scoring.lazy import lazy_predictions
@@ -26,6 +25,7 @@ from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 from streamgda.storage.digests import digest
+from streamgda.storage.paths import AnyFileSystem, Path
 
 _FORMAT = 1
 
@@ -34,12 +34,12 @@ _FORMAT = 1
 def predict_dataset(
     model: Model,
     source: Any,
-    out: str | PathLike[str],
+    out: Path,
     *,
     columns: Sequence[str] = ...,
     keep: Sequence[str] = ...,
-    filesystem: Any = ...,
-    scheduler: Any = ...,
+    filesystem: AnyFileSystem | None = ...,
+    scheduler: Scheduler = ...,
     progress: bool = ...,
 ) -> PredictionSummary: ...
 
@@ -53,21 +53,27 @@ def predict_dataset(
 def predict_dataset(
     model: Model,
     source: Any,
-    out: str | PathLike[str] | None = None,
+    out: Path | None = None,
     *,
     columns: Sequence[str] = ("label", "probabilities"),
     keep: Sequence[str] = (),
-    filesystem: Any = None,
-    scheduler: Any = None,
+    filesystem: AnyFileSystem | None = None,
+    scheduler: Scheduler = None,
     progress: bool = False,
 ) -> Any:
-    """Score a dataset: Parquet or Zarr into Parquet or Zarr, or a Dask collection into a lazy one.
+    """Predict a dataset: from Parquet or Zarr to Parquet or Zarr, or lazily from a Dask collection.
 
-    The rows and their order are those of the input; of Parquet files, when they are read in the order of
-    their names. Each task writes a part of its own: a file, which has another name until it is whole, or a
-    run of whole Zarr chunks. Started again after it was stopped, it leaves the parts that are there as they
-    are, if they come from the same model and the same input. A Zarr group cannot be opened as one until all
-    of it is written.
+    Rows keep their order; those of Parquet files are in the order of the names of the files. The output is
+    written in parts, one by each task: a Parquet file, or a range of whole Zarr chunks. A file gets its name
+    when it is complete, and a Zarr group can be opened when all of it is.
+
+    After a run was stopped, the same call goes on where it stopped: it keeps the parts that come from the
+    same model, columns and input, and writes the others. The input has changed if a file, or a chunk in Zarr,
+    has another size, ETag or modification time. A Zarr store that lists neither ETags nor times is always
+    read again.
+
+    One run at a time writes to an output. On a local disk a second one stops at once. Elsewhere the one that
+    was overwritten ends with an error.
 
     Parameters
     ----------
@@ -77,20 +83,22 @@ def predict_dataset(
         Made by `scan_parquet` or `scan_zarr`, with or without a target. Of a path or a DataFrame, the columns
         that are the features of the model are read; of a path that ends in ".zarr", the array "X".
     out : path or URL, optional
-        A place for the predictions alone: a Zarr group, of format 3, if it ends in ".zarr", else a folder of
-        Parquet files; made, if there is none. Of a Dask collection, leave it out.
+        Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
+        is created if it does not exist, and must hold nothing but predictions. Not given with a Dask
+        collection.
     columns : sequence of str, default=("label", "probabilities")
-        What to tell of each row:
+        The columns to predict:
 
-        - "label": the class predicted, as `predicted_label`;
+        - "label": the predicted class, as `predicted_label`;
         - "probabilities": p(k | x) of each class k, as `probability_k`; in Zarr, as one array
           `probabilities` of shape (n_rows, n_classes), whose attribute `classes` names its columns;
         - "log_density": ln p(x) under the mixture of the classes, as `log_density`;
-        - "distance": the Mahalanobis distance from the mean of the class predicted, as `distance`.
+        - "distance": the Mahalanobis distance from the mean of the predicted class, as `distance`.
     keep : sequence of str, optional
-        Columns of the input, keys of its partitions, or Zarr arrays of one dimension, to have beside these.
-        Zarr holds no nulls, but for NaN in floats and NaT in times, no decimals and no lists; times with a
-        zone are those of UTC.
+        Columns of the input, partition keys, or one-dimensional Zarr arrays to copy to the output. Zarr holds
+        no decimals and no lists, and nulls only as NaN in floats and NaT in times; times with a zone are
+        written in UTC. Its chunks have up to 65,536 rows however long strings are; long ones are better kept
+        in Parquet.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `out` is; found from `out` where not given.
     scheduler : optional
@@ -101,15 +109,17 @@ def predict_dataset(
     Returns
     -------
     PredictionSummary, or a dask DataFrame
-        How many rows and parts there are now. Of a Dask collection, the columns, which are yet to be
-        computed, or written with its own `to_parquet`; with the index of a DataFrame.
+        How many rows and parts the output has. Of a Dask collection, the predictions themselves, to compute
+        or to write with their own `to_parquet`. They have the index of the DataFrame.
 
     Raises
     ------
     ValueError
-        If a feature or a column to keep is missing, a row cannot be scored, `out` holds something else, or
-        rows that may be left out (by a filter, or ``missing="drop"``) are to be written to Zarr, where each
-        has its place beforehand; the message says where. Parts that are finished stay.
+        If a feature or a column to keep is missing, a row cannot be scored, `out` holds anything else or is
+        where the input is, or the number of rows of a Zarr output is not known because of a filter or
+        ``missing="drop"``. The message says where. Finished parts stay.
+    RuntimeError
+        If another run writes to `out` at the same time.
 
     Examples
     --------
@@ -130,46 +140,53 @@ def predict_dataset(
     ((4, 2), ['a', 'b'])
     """
     check_model(model)
-    wanted = PredictionColumns.checked(model, columns)
+    predicted = PredictionColumns.checked(model, columns)
     kept = tuple(dict.fromkeys(keep))
-    _check_apart(wanted, kept)
+    _check_kept(predicted, kept)
     if is_dask(source):
-        _refuse_on_dask(out, filesystem, scheduler, progress)
-        return lazy_predictions(wanted, source, kept)
+        _check_lazy_options(out, filesystem, scheduler, progress)
+        return lazy_predictions(predicted, source, kept)
     if out is None:
         raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
-    source = _scorable(model, source)
+    source = _as_scorable(model, source)
     check_features(model, source)
     scheduler = scheduler_for(source, scheduler)
     splits, types = source.to_score(kept)
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
-    fields = [
-        *(Field(field.name, (field.name,), field.type) for field in types),
-        *wanted.fields,
-    ]
-    output = _output_at(out, filesystem, fields)
+    output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *predicted.fields])
     if output.feeds(source):
         raise ValueError(
             f"{os.fspath(out)} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
-    parts = output.parts(splits, _made_by(wanted, kept))
+    parts = output.parts(splits, [_FORMAT, _fingerprint(model), predicted.columns, kept])
     with output.locked():
-        done = output.prepare(parts)
-        groups = [[part] for part in parts if part.name not in done]
-        written = [*done.values()]
-        if groups:
-            plan = plan_fold(groups, write_parts, (wanted, output))
-            written.append(compute_plan(plan, scheduler, progress))
-        output.finish(parts)
+        return _write_missing(output, parts, predicted, scheduler, progress)
+
+
+def _write_missing(
+    output: Output[Any],
+    parts: Sequence[Part],
+    columns: PredictionColumns,
+    scheduler: Scheduler,
+    progress: bool,
+) -> PredictionSummary:
+    """Write the parts that are not finished, and complete the output."""
+    finished = output.prepare(parts)
+    written = list(finished.values())
+    groups = [[part] for part in parts if part.name not in finished]
+    if groups:
+        plan = plan_fold(groups, write_parts, (columns, output))
+        written.append(compute_plan(plan, scheduler, progress))
+    output.finish(parts)
     return sum(written, PredictionSummary())
 
 
-# ---------------------------------------------------------------------- what is to be done
+# ---------------------------------------------------------------------- input and output
 
 
-def _scorable(model: Model, source: Any) -> ScorableSource:
+def _as_scorable(model: Model, source: Any) -> ScorableSource:
     names = getattr(model, "feature_names_in_", None)
     source = as_source(source, features=None if names is None else [str(name) for name in names])
     if not isinstance(source, ScorableSource):
@@ -180,7 +197,7 @@ def _scorable(model: Model, source: Any) -> ScorableSource:
     return source
 
 
-def _output_at(out: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Output[Any]:
+def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output[Any]:
     if not is_zarr_path(out):
         return ParquetOutput.at(out, filesystem, fields)
     from streamgda.scoring.outputs.zarr import ZarrOutput
@@ -188,18 +205,8 @@ def _output_at(out: str | PathLike[str], filesystem: Any, fields: Sequence[Field
     return ZarrOutput.at(out, filesystem, fields)
 
 
-def _check_apart(columns: PredictionColumns, keep: Sequence[str]) -> None:
-    for name in keep:
-        if name in columns.names:
-            raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
-
-
-def _made_by(columns: PredictionColumns, keep: Sequence[str]) -> list[Any]:
-    return [_FORMAT, _digest(columns.model), columns.columns, keep]
-
-
-def _digest(model: Model) -> str:
-    """What tells models apart: their parameters, and the sums that they were learnt from."""
+def _fingerprint(model: Model) -> str:
+    """A hash of the parameters of a model and of the statistics that it was fitted to."""
     statistics, params = model.statistics_, model.get_params(deep=False)
     state = hashlib.sha256(digest([type(model).__name__, params, statistics.classes]).encode())
     for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
@@ -207,11 +214,19 @@ def _digest(model: Model) -> str:
     return state.hexdigest()
 
 
-def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -> None:
+def _check_kept(columns: PredictionColumns, keep: Sequence[str]) -> None:
+    for name in keep:
+        if name in columns.names:
+            raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
+
+
+def _check_lazy_options(
+    out: object, filesystem: AnyFileSystem | None, scheduler: Scheduler, progress: bool
+) -> None:
     if out is not None:
         raise ValueError(
-            "what comes of a Dask collection is one too: leave out out, and write what is returned with its "
-            "to_parquet(...)"
+            "predictions of a Dask collection are one too: leave out out, and write what is returned with "
+            "its to_parquet(...)"
         )
     if filesystem is not None or scheduler is not None or progress:
         raise ValueError(
@@ -224,7 +239,7 @@ def _refuse_on_dask(out: Any, filesystem: Any, scheduler: Any, progress: bool) -
 
 
 def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
-    """One task: score parts of the input, and write them."""
+    """The task that predicts parts, and writes them."""
     with single_blas_thread:
         return sum((_write(part, *shared) for part in parts), PredictionSummary())
 

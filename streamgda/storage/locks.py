@@ -13,10 +13,10 @@ LOCK = ".lock"
 
 
 @contextmanager
-def locked(filesystem: pafs.FileSystem, folder: str, busy: str) -> Iterator[None]:
+def locked(filesystem: pafs.FileSystem, folder: str, busy: str, name: str = LOCK) -> Iterator[None]:
     """Hold the lock of a folder, which exists, where its filesystem is local; others have no locks.
 
-    The empty file ``.lock`` in the folder is locked, and stays there unlocked.
+    What is locked is an empty file in the folder, which stays there unlocked.
 
     Parameters
     ----------
@@ -26,6 +26,8 @@ def locked(filesystem: pafs.FileSystem, folder: str, busy: str) -> Iterator[None
         Its name there.
     busy : str
         What the error says if another process holds the lock.
+    name : str, default=".lock"
+        The name of the lock file; an existing file of this name is emptied.
 
     Raises
     ------
@@ -39,7 +41,7 @@ def locked(filesystem: pafs.FileSystem, folder: str, busy: str) -> Iterator[None
         yield
         return
     try:
-        lock = FileLock(f"{folder}/{LOCK}").acquire(timeout=0)
+        lock = FileLock(f"{folder}/{name}").acquire(timeout=0)
     except Timeout as error:
         raise RuntimeError(busy) from error
     with lock:

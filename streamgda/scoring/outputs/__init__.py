@@ -1,1 +1,17 @@
-"""TODO."""
+"""Where predictions are written: part by part, so that a run that was stopped can go on.
+
+`predict_dataset` asks an output for its parts and its lock, has it find the finished parts and remove all
+others, writes what is missing in parallel tasks, and completes the output. Only files that `predict_dataset`
+itself wrote are ever deleted.
+
+- `summary`: how many rows and parts were written.
+- `base`: what every output can do, and what it writes: fields, parts, and rows of predictions.
+- `pieces`: blocks cut so that predictions take little memory.
+- `parquet`: a folder of Parquet files, one for each split of the input.
+- `zarr`: a Zarr group, one part for each range of whole chunks.
+- `alignment`: parts of the input that begin where chunks of the output do.
+- `arrays`: which columns Zarr arrays can hold; `group`: the files and notes of a Zarr group.
+
+To add a kind of output, write a subclass of `base.Output`, and choose it in `streamgda.scoring.predict` by
+the path that a user gives.
+"""

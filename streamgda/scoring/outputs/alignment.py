@@ -1,4 +1,4 @@
-"""Parts of a source that begin where chunks of the output do, though its splits end anywhere."""
+"""Parts of the input that begin where chunks of the output do, wherever its splits end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LEAST_SHARE = 8
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Rows `start` to `stop` of a split, counted within it."""
+class RowRange:
+    """Rows `start` to `stop` of a split."""
 
     split: ScorableSplit
     start: int
     stop: int
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
-        """Read these rows, in order, and the columns beside them."""
+        """Read these rows, in order, and the columns that are kept."""
         enclosing, before = self.split.enclosing(self.start, self.stop)
         position = before
         for block, beside in enclosing.features():
@@ -38,63 +38,63 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Aligned(ScorableSplit):
-    """Consecutive pieces of splits."""
+class AlignedSplit(ScorableSplit):
+    """Consecutive ranges of rows of splits."""
 
-    pieces: tuple[Piece, ...]
+    ranges: tuple[RowRange, ...]
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
-        return sum(piece.stop - piece.start for piece in self.pieces)
+        """The number of rows."""
+        return sum(rows.stop - rows.start for rows in self.ranges)
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether none of them may be left out."""
-        return all(piece.split.keeps_all_rows for piece in self.pieces)
+        """Whether no row is left out."""
+        return all(rows.split.keeps_all_rows for rows in self.ranges)
 
     @property
     def identity(self) -> list[Any]:
-        """The splits and the rows of each."""
-        return [[piece.split.identity, piece.start, piece.stop] for piece in self.pieces]
+        """The splits, and the rows of each, as plain values."""
+        return [[rows.split.identity, rows.start, rows.stop] for rows in self.ranges]
 
     def blocks(self) -> Iterator[Block]:
-        """Read the rows alone."""
+        """Read the rows, in order."""
         return (block for block, _ in self.features())
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
-        """Read the rows, in order, and the columns beside them."""
-        for piece in self.pieces:
-            yield from piece.features()
+        """Read the rows, in order, and the columns that are kept."""
+        for rows in self.ranges:
+            yield from rows.features()
 
 
-def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -> list[Aligned]:
-    """The same rows in parts that begin at multiples of `chunk`, and not far from where the splits do.
+def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -> list[AlignedSplit]:
+    """Divide the rows into parts that begin at multiples of `chunk`, near to where the splits begin.
 
     Parameters
     ----------
-    splits : sequence of SplitToScore
+    splits : sequence of ScorableSplit
         The input, in order.
     sizes : sequence of int
-        The rows of each.
+        The number of rows of each split.
     chunk : int
-        Rows of a chunk.
+        The number of rows of a chunk.
     """
     bounds = [0, *accumulate(sizes)]
     starts = sorted({bound // chunk * chunk for bound in bounds[:-1]} - {bounds[-1]})
     stops = [*starts[1:], bounds[-1]]
-    parts: list[list[Piece]] = [[] for _ in starts]
+    parts: list[list[RowRange]] = [[] for _ in starts]
     for split, (first, last) in zip(splits, pairwise(bounds), strict=True):
         for i in range(bisect_right(starts, first) - 1, bisect_left(starts, last)):
             if first < last:
-                parts[i].append(Piece(split, max(starts[i] - first, 0), min(stops[i], last) - first))
-    return [Aligned(tuple(pieces)) for pieces in parts]
+                parts[i].append(RowRange(split, max(starts[i] - first, 0), min(stops[i], last) - first))
+    return [AlignedSplit(tuple(ranges)) for ranges in parts]
 
 
 def chunk_length(sizes: Sequence[int], most: int) -> int:
-    """Rows of a chunk: up to `most`, so many that splits of these sizes end where chunks do, if that can be.
+    """The number of rows of a chunk: up to `most`, so that splits end where chunks do if that is possible.
 
-    Then nothing is read twice. Chunks much shorter than `most` are not worth that.
+    Then no rows are read twice. Chunks of less than an eighth of `most` would cost more than that saves.
     """
     common = math.gcd(*list(accumulate(sizes))[:-1])
     if not common:

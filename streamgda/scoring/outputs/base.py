@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -15,7 +15,9 @@ from streamgda.blocks.block import Block
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource, ScorableSplit, Split
 from streamgda.storage.filesystems import is_local, is_object_store
-from streamgda.storage.locks import LOCK, locked
+from streamgda.storage.locks import locked
+
+LOCK = ".predict_dataset.lock"
 
 # ---------------------------------------------------------------------- what is written
 
@@ -40,6 +42,11 @@ class Field:
     columns: tuple[str, ...]
     type: pa.DataType
     attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, column: pa.Field) -> Self:
+        """The field of a column that is copied from the input."""
+        return cls(column.name, (column.name,), column.type)
 
 
 def schema_of(fields: Iterable[Field]) -> pa.Schema:
@@ -134,7 +141,7 @@ class Output(ABC, Generic[P]):
         if not is_object_store(filesystem):
             filesystem.create_dir(folder, recursive=True)
         busy = f"another run of predict_dataset is writing to {folder}; wait until it has ended"
-        with locked(filesystem, folder, busy):
+        with locked(filesystem, folder, busy, LOCK):
             try:
                 yield
             finally:

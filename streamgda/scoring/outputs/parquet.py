@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any, Self
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from streamgda.sources.errors import decoding
 from streamgda.storage.atomic import finished_name, replacing
 from streamgda.storage.digests import digest
 from streamgda.storage.filesystems import fsspec_of, resolve, unwrapped
+from streamgda.storage.paths import AnyFileSystem, Path
 
 _FINGERPRINT = b"streamgda.prediction"
 
@@ -54,7 +54,7 @@ class ParquetOutput(Output[Part]):
     fields: tuple[Field, ...]
 
     @classmethod
-    def at(cls, path: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Self:
+    def at(cls, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Self:
         """The folder at a path or URL."""
         alike = tuple(replace(field, type=_without_index_width(field.type)) for field in fields)
         return cls(*unwrapped(*resolve(path, filesystem)), alike)

@@ -1,4 +1,4 @@
-"""Blocks cut so that the predictions for a piece, and what is kept beside them, take little memory."""
+"""Blocks cut into pieces whose predictions and kept columns take little memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 
@@ -13,7 +14,7 @@ _BYTES_OF_PIECE = 1 << 25
 
 
 def pieces(
-    block: Block, kept: Mapping[str, Any], n_columns: int
+    block: Block, kept: Mapping[str, pa.Array | NDArray[Any]], n_columns: int
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
     """Cut a block into pieces of about 32 MB of predictions and kept columns; at least one, and in order.
 
@@ -37,5 +38,5 @@ def pieces(
         yield block.between(start, start + size), rows
 
 
-def _as_arrow(values: Any) -> pa.Array:
+def _as_arrow(values: pa.Array | NDArray[Any]) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values)

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -34,13 +33,13 @@ from streamgda.scoring.outputs.arrays import (
     numpy_dtype,
     without_dictionary,
 )
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, schema_of
+from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, schema_of
 from streamgda.scoring.outputs.group import GroupFolder, Note
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSplit
 from streamgda.storage.digests import digest
 from streamgda.storage.filesystems import fsspec_of, unwrapped
-from streamgda.storage.locks import LOCK
+from streamgda.storage.paths import AnyFileSystem, Path
 
 _UNFINISHED = ".unfinished"
 
@@ -70,7 +69,7 @@ class ZarrOutput(Output[ChunkRange]):
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
-    def at(cls, path: str | PathLike[str], filesystem: Any, fields: Sequence[Field]) -> Self:
+    def at(cls, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Self:
         """The group at a path or URL.
 
         Raises
@@ -238,7 +237,7 @@ def _rows_of_chunk(width: int) -> int:
     return min(_MOST_ROWS_OF_CHUNK, 1 << (max(_MOST_VALUES_OF_CHUNK // width, 1).bit_length() - 1))
 
 
-def _by_fsspec(filesystem: Any, path: str) -> tuple[AbstractFileSystem, str]:
+def _by_fsspec(filesystem: AnyFileSystem, path: str) -> tuple[AbstractFileSystem, str]:
     """A filesystem of fsspec's, and the path there; pyarrow's are unwrapped."""
     if isinstance(filesystem, pafs.FileSystem):
         inner, path = unwrapped(filesystem, path)
