@@ -715,6 +715,7 @@ def interrupt(process):
     return err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
     arguments = [
         "predict",
@@ -740,6 +741,7 @@ def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
     assert pq.read_table(tmp_path / "scored") == pq.read_table(tmp_path / "at_once")
 
 
+@pytest.mark.slow
 def test_fit_leaves_what_was_there_after_ctrl_c(long_work, tmp_path):
     before = (long_work / "model.parquet").read_bytes()
     (tmp_path / "model.parquet").write_bytes(before)
@@ -774,6 +776,7 @@ def test_a_cluster_learns_the_same_bits(made, client, tmp_path):
     assert pq.read_table(tmp_path / "scored").num_rows == 150
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_said_soon(made, tmp_path):
     arguments = ["fit", "days", "--target", "kind", "--features", NAMES, "--out", tmp_path / "m"]
     said = fails(made, *arguments, "--scheduler", "tcp://127.0.0.1:1")

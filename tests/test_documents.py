@@ -211,6 +211,7 @@ def test_a_model_is_found_again_in_a_zarr_group(tmp_path):
     assert float(printed.split()[-1]) < 0.003
 
 
+@pytest.mark.slow
 def test_a_cluster_fits_judges_and_scores_parquet(tmp_path):
     printed = run(ROOT / "examples" / "cluster_scoring.py", tmp_path).splitlines()
     assert printed[0] == "400000 rows learnt, of 4 classes, by 2 worker processes"
