@@ -170,6 +170,26 @@ class TabularContract(SourceContract):
         table = table.set_column(3, "y", pa.chunked_array(chunks))
         assert accumulate(self.scan(table, tmp_path)).allclose(in_memory(rows("str")), rtol=1e-12)
 
+    def test_columns_by_name_or_pattern_are_no_features_by_default(self, tmp_path):
+        table = rows().append_column("id", pa.array(np.arange(N))).append_column("id[2]", pa.array(["x"] * N))
+        for exclude in (["w", "id", "id[2]"], ["id*", "[w]"], ["i?", "w", "id[2]", "nosuch*"]):
+            source = self.scan(table, tmp_path / str(len(exclude)), features=None, exclude=exclude)
+            assert source.feature_names == ("u", "v")
+        assert same_bits(accumulate(source), accumulate(self.scan(table, tmp_path / "again")))
+        weighted = self.scan(table, tmp_path / "w", features=None, exclude=["id*"], weight="w")
+        assert weighted.feature_names == ("u", "v")
+        for options, message in (
+            ({"features": None, "exclude": ["ID", "w"]}, "there is no column 'ID'; did you mean 'id'"),
+            (
+                {"features": None, "exclude": "id"},
+                "exclude must be a list of column names",
+            ),
+            ({"features": ["u"], "exclude": ["id"]}, "give it or features, not both"),
+            ({"features": None, "exclude": ["[a-z]*"]}, "at least one"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                self.scan(table, tmp_path / "bad", **options)
+
     def test_features_are_named(self, tmp_path):
         assert self.scan(rows(), tmp_path).feature_names == ("u", "v")
         assert accumulate(self.scan(rows(), tmp_path)).feature_names == ("u", "v")
@@ -191,14 +211,14 @@ class TestParquet(TabularContract):
         folder.mkdir(exist_ok=True)
         pq.write_table(table.slice(0, 0), folder / "0.parquet")
         pq.write_table(table, folder / "1.parquet", row_group_size=rows_per_chunk)
-        return scan_parquet(folder, "y", **COLUMNS, **options)
+        return scan_parquet(folder, "y", **{**COLUMNS, **options})
 
 
 class TestTable(TabularContract):
     described = "Arrow Table: 2 features, target 'y'"
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
-        return scan_arrow(chunked(table, rows_per_chunk), "y", **COLUMNS, **options)
+        return scan_arrow(chunked(table, rows_per_chunk), "y", **{**COLUMNS, **options})
 
 
 class TestParquetDataset(TabularContract):
@@ -207,7 +227,7 @@ class TestParquetDataset(TabularContract):
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         folder.mkdir(exist_ok=True)
         pq.write_table(table, folder / "1.parquet", row_group_size=rows_per_chunk)
-        return scan_arrow(ds.dataset(folder), "y", **COLUMNS, **options)
+        return scan_arrow(ds.dataset(folder), "y", **{**COLUMNS, **options})
 
 
 class TestFeatherDataset(TabularContract):
@@ -217,7 +237,7 @@ class TestFeatherDataset(TabularContract):
         folder.mkdir(exist_ok=True)
         pa.feather.write_feather(table.slice(0, 0), folder / "0.feather")
         pa.feather.write_feather(table.combine_chunks(), folder / "1.feather", chunksize=rows_per_chunk)
-        return scan_arrow(ds.dataset(folder, format="feather"), "y", **COLUMNS, **options)
+        return scan_arrow(ds.dataset(folder, format="feather"), "y", **{**COLUMNS, **options})
 
 
 class StreamContract(TabularContract):
@@ -230,26 +250,26 @@ class TestReader(StreamContract):
     described = "Arrow RecordBatchReader: 2 features, target 'y'"
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
-        return scan_arrow(chunked(table, rows_per_chunk).to_reader(), "y", **COLUMNS, **options)
+        return scan_arrow(chunked(table, rows_per_chunk).to_reader(), "y", **{**COLUMNS, **options})
 
 
 class TestPolars(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
-        return scan_arrow(pl.from_arrow(table), "y", **COLUMNS, **options)
+        return scan_arrow(pl.from_arrow(table), "y", **{**COLUMNS, **options})
 
 
 class TestLazyPolars(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
-        return scan_arrow(pl.from_arrow(table).lazy().filter(pl.col("v") > 0), "y", **COLUMNS, **options)
+        return scan_arrow(pl.from_arrow(table).lazy().filter(pl.col("v") > 0), "y", **{**COLUMNS, **options})
 
 
 class TestDuckDB(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
         relation = duckdb.connect().from_arrow(table)
-        return scan_arrow(relation, "y", **COLUMNS, **options)
+        return scan_arrow(relation, "y", **{**COLUMNS, **options})
 
 
 class TestScanner(StreamContract):
@@ -257,7 +277,7 @@ class TestScanner(StreamContract):
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         scanner = ds.dataset(chunked(table, rows_per_chunk)).scanner()
-        return scan_arrow(scanner, "y", **COLUMNS, **options)
+        return scan_arrow(scanner, "y", **{**COLUMNS, **options})
 
 
 class OtherFragment(ds.Fragment):
@@ -296,13 +316,13 @@ class TestDatasetOfAnotherLibrary(TabularContract):
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         starts = range(0, max(len(table), 1), max(rows_per_chunk, 300))
         parts = [table.slice(start, max(rows_per_chunk, 300)) for start in starts]
-        return scan_arrow(OtherDataset(parts), "y", **COLUMNS, **options)
+        return scan_arrow(OtherDataset(parts), "y", **{**COLUMNS, **options})
 
 
 class TestPandas(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
-        return scan_arrow(table.to_pandas(), "y", **COLUMNS, **options)
+        return scan_arrow(table.to_pandas(), "y", **{**COLUMNS, **options})
 
 
 def write_zarr(table, folder, rows_per_chunk, *, columns_per_chunk=2, label_rows=None, **options):
@@ -368,7 +388,7 @@ class TestDaskFrame(TabularContract):
     described = "Dask frame, target 'y', 5 partitions"
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
-        return scan_dask(partitioned(table, rows_per_chunk), "y", **COLUMNS, **options)
+        return scan_dask(partitioned(table, rows_per_chunk), "y", **{**COLUMNS, **options})
 
 
 class TestDaskArrays(SourceContract):

@@ -24,6 +24,7 @@ def scan_arrow(
     target: str,
     *,
     features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     weight: str | None = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -44,6 +45,9 @@ def scan_arrow(
     features : sequence of str, optional
         Columns of numbers, in the order wanted; all but the target, the weight and the index of a
         pandas frame, where not given.
+    exclude : sequence of str, optional
+        Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
+        identifier is a column of numbers as others are, so name it here.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     missing : {"raise", "drop"}, default="raise"
@@ -77,7 +81,7 @@ def scan_arrow(
     if isinstance(data, ds.InMemoryDataset):
         data = data.to_table()  # which can be sent to another process
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
-        return ParquetSource(data, target, features, weight, None, missing)
+        return ParquetSource(data, target, features, weight, None, missing, exclude=exclude)
     kind, data = _described(data)
     roles = Roles.choose(
         data.schema.names,
@@ -87,6 +91,7 @@ def scan_arrow(
         weight=weight,
         missing=missing,
         default=besides_index(data.schema),
+        exclude=exclude,
     )
     roles.check_types(data.schema, "the data")
     return kind(data, roles)

@@ -23,6 +23,7 @@ def scan_dask(
     target: Any,
     *,
     features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     weight: Any = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -39,6 +40,9 @@ def scan_dask(
         partitions. Where the chunks of arrays differ, the labels are rechunked like the rows.
     features : sequence of str, optional
         Columns of a data frame whose target is named; all but the target and the weight by default.
+    exclude : sequence of str, optional
+        Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
+        identifier is a column of numbers as others are, so name it here.
     weight : str, dask Series or dask array, optional
         Sample weights, given as the target is.
     missing : {"raise", "drop"}, default="raise"
@@ -71,8 +75,8 @@ def scan_dask(
     if not hasattr(collection, "to_delayed"):
         raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}")
     if isinstance(target, str):
-        return _named_columns(collection, target, features, weight, missing)
-    if features is not None:
+        return _named_columns(collection, target, features, exclude, weight, missing)
+    if features is not None or exclude:
         raise ValueError("features name the columns of a data frame whose target is named too")
     return _rows_and_labels(collection, target, weight, missing)
 
@@ -151,7 +155,12 @@ class RowsPartition(Split):
 
 
 def _named_columns(
-    frame: Any, target: str, features: Sequence[str] | None, weight: str | None, missing: Missing
+    frame: Any,
+    target: str,
+    features: Sequence[str] | None,
+    exclude: Sequence[str],
+    weight: str | None,
+    missing: Missing,
 ) -> DaskSource:
     if not hasattr(frame, "columns"):
         raise ValueError("the target of a dask array is an array beside it, not a name")
@@ -164,6 +173,7 @@ def _named_columns(
         weight=weight,
         missing=missing,
         default=names,
+        exclude=exclude,
     )
     kept = list(roles.columns)
     roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow

@@ -32,6 +32,7 @@ def scan_parquet(
     target: str | None = None,
     *,
     features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     weight: str | None = None,
     filters: Any = None,
     filesystem: Any = None,
@@ -55,6 +56,9 @@ def scan_parquet(
         Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
         keys. All the columns of the files but the target, the weight and the index of a pandas frame,
         where not given.
+    exclude : sequence of str, optional
+        Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
+        identifier is a column of numbers as others are, so name it here.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
@@ -90,7 +94,7 @@ def scan_parquet(
     """
     find = partial(find_files, path, filesystem)
     found = find()
-    return ParquetSource(_dataset(found), target, features, weight, filters, missing, found, find)
+    return ParquetSource(_dataset(found), target, features, weight, filters, missing, found, find, exclude)
 
 
 def _dataset(found: FoundFiles) -> ds.FileSystemDataset:
@@ -134,6 +138,7 @@ class ParquetSource(FileSource, ScorableSource):
         missing: Missing,
         found: FoundFiles | None = None,
         find: Callable[[], FoundFiles] | None = None,
+        exclude: Sequence[str] = (),
     ) -> None:
         self._dataset, self._found, self._find = dataset, found, find
         self._folder = "" if found is None else found.folder
@@ -146,6 +151,7 @@ class ParquetSource(FileSource, ScorableSource):
             weight=weight,
             missing=missing,
             default=besides_index(stored),
+            exclude=exclude,
         )
         self.feature_names, self.target = roles.features, roles.target
         self._read_options = ReadOptions(dataset.filesystem, roles, Filter.of(filters, dataset.schema))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Self
 
 import pyarrow as pa
@@ -57,15 +59,18 @@ class Roles:
     def choose(
         cls,
         known: Collection[str],
-        where: str,
+        origin: str,
         *,
         target: str | None,
         features: Sequence[str] | None,
         weight: str | None,
         missing: Missing,
         default: Iterable[str],
+        exclude: Sequence[str] = (),
     ) -> Self:
-        """The roles that a user asks for; all the `default` columns without a role are features.
+        """The roles that a user asks for.
+
+        Where no features are named, all the `default` columns are that have no role and are not excluded.
 
         Raises
         ------
@@ -73,12 +78,16 @@ class Roles:
             If a column is not among those known, or would have two roles.
         """
         check_missing(missing)
-        if isinstance(features, str):
-            raise ValueError(f"features must be a list of column names; got the string {features!r}")
+        for argument, names in (("features", features), ("exclude", exclude)):
+            if isinstance(names, str):
+                raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
+        if features is not None and exclude:
+            raise ValueError("exclude is for all columns but some; give it or features, not both")
         if features is None:
-            features = [name for name in default if name not in (target, weight)]
+            left_out = {target, weight, *_matching(exclude, known, origin)}
+            features = [name for name in default if name not in left_out]
         roles = cls(tuple(features), target, weight, missing)
-        roles._check_known(known, where)
+        roles._check_known(known, origin)
         roles._check_apart()
         return roles
 
@@ -87,10 +96,10 @@ class Roles:
         """All the columns that have a role."""
         return (*self.features, *(name for name in (self.target, self.weight) if name is not None))
 
-    def _check_known(self, known: Collection[str], where: str) -> None:
+    def _check_known(self, known: Collection[str], origin: str) -> None:
         for name in (self.target, *self.columns):
             if name is not None:
-                check_known(name, known, where)
+                check_known(name, known, origin)
 
     def _check_apart(self) -> None:
         if self.target is not None and self.target == self.weight:
@@ -103,7 +112,7 @@ class Roles:
                 f"features must name at least one column, and each once; got {list(self.features)!r}"
             )
 
-    def check_types(self, schema: pa.Schema, where: str) -> None:
+    def check_types(self, schema: pa.Schema, origin: str) -> None:
         """Raise ValueError where a column of the schema has a type that cannot serve.
 
         Columns that the schema lacks, or in which all is null, are passed over.
@@ -111,28 +120,40 @@ class Roles:
         names = schema.names
         for name in self.columns:
             if names.count(name) > 1:
-                raise ValueError(f"{where}: there is more than one column {name!r}")
+                raise ValueError(f"{origin}: there is more than one column {name!r}")
         held = {name: schema.field(name).type for name in self.columns if name in names}
         held = {name: kind for name, kind in held.items() if not pa.types.is_null(kind)}
         usable = [name for name in self.features if name in held and is_number(held[name])]
         for name in self.features:
             if name in held and name not in usable:
                 raise ValueError(
-                    f"{where}: column {name!r} is {held[name]} and cannot be a feature; name the columns to "
+                    f"{origin}: column {name!r} is {held[name]} and cannot be a feature; name the columns to "
                     f"use, such as features={usable[:5]!r}"
                 )
         if self.target is not None and self.target in held and label_kind(held[self.target]) is None:
             raise ValueError(
-                f"{where}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "
+                f"{origin}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "
                 "are integers, strings or bools"
             )
         if self.weight in held and not is_number(held[self.weight]):
             raise ValueError(
-                f"{where}: column {self.weight!r} is {held[self.weight]} and cannot be the weight"
+                f"{origin}: column {self.weight!r} is {held[self.weight]} and cannot be the weight"
             )
 
 
-def check_known(name: str, known: Collection[str], where: str) -> None:
+def _matching(patterns: Iterable[str], known: Collection[str], origin: str) -> set[str]:
+    """The columns with these names, or names that match these patterns."""
+    matching: set[str] = set()
+    for pattern in patterns:
+        if pattern not in known and re.search(r"[*?[]", str(pattern)):
+            matching.update(name for name in known if fnmatchcase(str(name), pattern))
+        else:
+            check_known(pattern, known, origin)
+            matching.add(pattern)
+    return matching
+
+
+def check_known(name: str, known: Collection[str], origin: str) -> None:
     """Raise ValueError for a column that is not there, with the name that may have been meant."""
     if name in known:
         return
@@ -140,4 +161,4 @@ def check_known(name: str, known: Collection[str], where: str) -> None:
     close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     listed = ", ".join(map(repr, list(known)[:20]))
     hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed}"
-    raise ValueError(f"{where}: there is no column {name!r}; {hint}")
+    raise ValueError(f"{origin}: there is no column {name!r}; {hint}")
