@@ -1,9 +1,11 @@
 """One contract for every source: the same rows give the same statistics, wherever they come from."""
 
 import collections
+import dataclasses
 import pickle
 import re
 import typing
+from pathlib import Path
 
 import dask
 import dask.array as da
@@ -32,6 +34,8 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from streamgda.blocks.arrays import array_blocks
+from streamgda.sources.base import Source, Split
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
 
@@ -425,6 +429,53 @@ class TestDaskFrameAndSeries(SourceContract):
         frame = partitioned(table, rows_per_chunk)
         w = None if weight is None else frame[weight]
         return scan_dask(frame[["u", "v"]], frame["y"], weight=w, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Archive(Split):
+    """A NumPy archive: a split of a source that the package does not know."""
+
+    path: Path
+    missing: str
+
+    @property
+    def n_rows(self):
+        with np.load(self.path, allow_pickle=True) as arrays:
+            return len(arrays["y"])
+
+    def blocks(self):
+        with np.load(self.path, allow_pickle=True) as arrays:
+            yield from array_blocks(
+                arrays["X"], arrays["y"], arrays.get("w"), missing=self.missing, origin=str(self.path)
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchiveSource(Source):
+    """A folder of archives, made as `streamgda.sources` says how to write a source."""
+
+    folder: Path
+    missing: str
+
+    def __repr__(self):
+        return f"<Archives in {self.folder}>"
+
+    def splits(self):
+        return [Archive(path, self.missing) for path in sorted(self.folder.glob("*.npz"))]
+
+
+class TestSourceFromOutside(SourceContract):
+    described = r"Archives in {folder}"
+
+    def scan(self, table, folder, *, rows_per_chunk=300, weight=None, missing="raise"):
+        folder.mkdir(exist_ok=True)
+        for start in range(0, len(table), rows_per_chunk):
+            part = table.slice(start, rows_per_chunk)
+            arrays = {"X": np.column_stack([part["u"], part["v"]]), "y": part["y"].to_numpy()}
+            if weight is not None:
+                arrays["w"] = part[weight].to_numpy()
+            np.savez(folder / f"{start:05}.npz", **arrays)
+        return ArchiveSource(folder, missing)
 
 
 @pytest.mark.parametrize("index", ["filtered", "named", "several", "a column"])

@@ -1,1 +1,57 @@
-"""Where rows come from."""
+"""Sources: rows with a target, described lazily and read in parts.
+
+A source knows where rows are, and which columns are features, target and weight. It reads nothing but
+metadata until a pass is made. Then it is cut into splits, and each split yields its rows in blocks. There are
+sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr groups (`scan_zarr`) and Dask
+collections (`scan_dask`).
+
+How to write another one
+------------------------
+A source is one file with two classes. `accumulate`, `evaluate` and the estimators' `fit` take any `Source`,
+so it may be a file outside of the package. Within it, one line in ``streamgda/__init__.py`` makes the
+function that scans it public.
+
+- A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
+  and `blocks_of_batches` of Arrow record batches; they check the values, and name a bad row by its
+  `origin`.
+- A `Source` lists its splits: for the same data the same ones, in the same order, so that every scheduler
+  gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
+  read.
+
+A source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a
+`StatisticsLedger` can follow is a `FileSource`. `streamgda.sources.base` describes what they have besides.
+
+`SourceContract` in ``tests/test_sources.py`` is what every source must do. A subclass of it that makes rows
+into the new source runs all of its tests.
+
+Examples
+--------
+A folder of NumPy archives, each with arrays X and y:
+
+>>> from dataclasses import dataclass
+>>> from pathlib import Path
+>>> import numpy as np, tempfile
+>>> from streamgda import accumulate
+>>> from streamgda.blocks.arrays import array_blocks
+>>> from streamgda.sources.base import Source, Split
+>>> @dataclass(frozen=True)
+... class Archive(Split):
+...     path: Path
+...     n_rows = None  # unknown until it is read
+...
+...     def blocks(self):
+...         with np.load(self.path) as arrays:
+...             yield from array_blocks(arrays["X"], arrays["y"], origin=str(self.path))
+>>> @dataclass(frozen=True)
+... class ArchiveSource(Source):
+...     folder: Path
+...
+...     def splits(self):
+...         return [Archive(path) for path in sorted(self.folder.glob("*.npz"))]
+>>> folder = Path(tempfile.mkdtemp())
+>>> for i in range(2):
+...     np.savez(folder / f"{i}.npz", X=np.arange(4.0).reshape(2, 2) + i, y=[0, 1])
+>>> accumulate(ArchiveSource(folder), "diag").means
+array([[0.5, 1.5],
+       [2.5, 3.5]])
+"""

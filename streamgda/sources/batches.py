@@ -106,7 +106,7 @@ _NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
 def blocks_of_batch(
     batch: pa.RecordBatch,
     roles: Roles,
-    where: str,
+    origin: str,
     row_name: RowName,
     constants: Mapping[str, Any] = _NO_CONSTANTS,
 ) -> Iterator[Block]:
@@ -118,7 +118,7 @@ def blocks_of_batch(
         Columns are taken by name; those without a role are passed over.
     roles : Roles
         What the columns are.
-    where : str
+    origin : str
         What to call the batch in an error, such as the path of its file.
     row_name : callable
         What to call a row, counted within the batch.
@@ -126,8 +126,8 @@ def blocks_of_batch(
         Columns that have one value for the whole batch, such as the keys of its partition.
     """
     if roles.target is None:
-        raise ValueError(f"{where}: no target is named; name the column of labels where the data is scanned")
-    held = _Columns(batch, constants, where)
+        raise ValueError(f"{origin}: no target is named; name the column of labels where the data is scanned")
+    held = _Columns(batch, constants, origin)
     classes, codes, unlabelled = held.labels(roles.target)
     return cut_into_blocks(
         [held.numbers(name) for name in roles.features],
@@ -142,7 +142,7 @@ def blocks_of_batch(
 
 
 def blocks_of_batches(
-    batches: Iterable[pa.RecordBatch], roles: Roles, where: str, start: int = 0
+    batches: Iterable[pa.RecordBatch], roles: Roles, origin: str, start: int = 0
 ) -> Iterator[Block]:
     """Blocks of the rows of some batches, the same however the rows are cut into batches.
 
@@ -150,13 +150,13 @@ def blocks_of_batches(
     ----------
     batches : iterable of pyarrow.RecordBatch
         In order.
-    roles, where
+    roles, origin
         As for `blocks_of_batch`.
     start : int
         The position of the first row, for errors.
     """
     for batch in _rebatched(batches, roles):
-        yield from blocks_of_batch(batch, roles, where, rows_of(where, start))
+        yield from blocks_of_batch(batch, roles, origin, rows_of(origin, start))
         start += batch.num_rows
 
 
@@ -185,12 +185,12 @@ def unlabelled_block(
     batch: pa.RecordBatch,
     roles: Roles,
     kept: Sequence[str],
-    where: str,
+    origin: str,
     row_name: RowName,
     constants: Mapping[str, Any] = _NO_CONSTANTS,
 ) -> tuple[Block, dict[str, pa.Array]]:
     """The features of a batch as one block in which all rows are of one class, and the columns kept."""
-    held = _Columns(batch, constants, where)
+    held = _Columns(batch, constants, origin)
     features = [held.numbers(name) for name in roles.features]
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
     block = Block(features, one_class, codes, feature_names=roles.features, row_name=row_name)
@@ -200,11 +200,11 @@ def unlabelled_block(
 class _Columns:
     """The columns of a batch and the constants beside it, by name."""
 
-    def __init__(self, batch: pa.RecordBatch, constants: Mapping[str, Any], where: str) -> None:
+    def __init__(self, batch: pa.RecordBatch, constants: Mapping[str, Any], origin: str) -> None:
         self._held = dict(zip(batch.schema.names, batch.columns, strict=True))
         self._constants = constants
         self._n_rows = batch.num_rows
-        self._where = where
+        self._origin = origin
 
     def labels(self, name: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
         column = self._held.get(name)
@@ -213,14 +213,14 @@ class _Columns:
         try:
             return codes(column)
         except ValueError as error:
-            raise ValueError(f"{self._where}: target {name!r}: {error}") from error
+            raise ValueError(f"{self._origin}: target {name!r}: {error}") from error
 
     def arrow(self, name: str) -> pa.Array:
         column = self._held.get(name)
         if column is not None:
             return column
         if name not in self._constants:
-            raise ValueError(f"{self._where}: there is no column {name!r}, which is to be kept")
+            raise ValueError(f"{self._origin}: there is no column {name!r}, which is to be kept")
         return pa.repeat(pa.scalar(self._constants[name]), self._n_rows)
 
     def numbers(self, name: str) -> Column:
@@ -231,4 +231,4 @@ class _Columns:
         try:
             return np.full(self._n_rows, np.nan if value is None else float(value))
         except ValueError as error:
-            raise ValueError(f"{self._where}: partition key {name}={value!r} is not a number") from error
+            raise ValueError(f"{self._origin}: partition key {name}={value!r} is not a number") from error

@@ -113,18 +113,18 @@ class FramePartition(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
-        where = f"partition {self.index}"
+        origin = f"partition {self.index}"
         try:
             batch = pa.RecordBatch.from_pandas(self.frame, preserve_index=False)
         except (pa.ArrowException, TypeError) as error:
-            raise ValueError(f"{where}: {error}") from error
+            raise ValueError(f"{origin}: {error}") from error
         for name in self.roles.columns:
             if name not in batch.schema.names:
                 raise ValueError(
-                    f"{where}: there is no column {name!r}, which the data frame is said to have"
+                    f"{origin}: there is no column {name!r}, which the data frame is said to have"
                 )
-        self.roles.check_types(batch.schema, where)
-        yield from blocks_of_batch(batch, self.roles, where, rows_of(where))
+        self.roles.check_types(batch.schema, origin)
+        yield from blocks_of_batch(batch, self.roles, origin, rows_of(origin))
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,13 @@ class RowsPartition(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
-        where = f"partition {self.index}"
+        origin = f"partition {self.index}"
         held = _names_of(self.rows)
         if self.names is not None and held is not None and held != self.names:
             raise ValueError(
-                f"{where} has the columns {list(held)}; the data frame is said to have {list(self.names)}"
+                f"{origin} has the columns {list(held)}; the data frame is said to have {list(self.names)}"
             )
-        return array_blocks(self.rows, self.labels, self.weights, missing=self.missing, origin=where)
+        return array_blocks(self.rows, self.labels, self.weights, missing=self.missing, origin=origin)
 
 
 def _named_columns(

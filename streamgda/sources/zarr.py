@@ -142,7 +142,7 @@ class ZarrSource(ScorableSource):
     kept: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Zarr {self.where}: features {self.features!r}, target {self.target!r}>"
+        return f"<Zarr {self.origin}: features {self.features!r}, target {self.target!r}>"
 
     @property
     def n_features(self) -> int:
@@ -150,7 +150,7 @@ class ZarrSource(ScorableSource):
         return int(self.arrays()[0].shape[1])
 
     @property
-    def where(self) -> str:
+    def origin(self) -> str:
         """What to call the group in an error."""
         return f"{self.store}/{self.path}".rstrip("/")
 
@@ -162,27 +162,27 @@ class ZarrSource(ScorableSource):
     def arrays(self, store: Store | None = None) -> list[zarr.Array[Any]]:
         """The arrays as they are now, checked, in the order of `names`."""
         if len(set(self.names)) < len(self.names):
-            raise ValueError(f"{self.where}: features, target and weight must be arrays of their own")
+            raise ValueError(f"{self.origin}: features, target and weight must be arrays of their own")
         group = zarr.open_group(self.store if store is None else store, path=self.path, mode="r")
         arrays = [self._array(group, name) for name in self.names]
         for name, array in zip(self.names, arrays, strict=True):
             if array.ndim != (2 if name == self.features else 1) or array.shape[0] != arrays[0].shape[0]:
                 raise ValueError(
-                    f"{self.where}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,); "
-                    f"{self.features!r} is {arrays[0].shape}, {name!r} is {array.shape}"
+                    f"{self.origin}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,)"
+                    f"; {self.features!r} is {arrays[0].shape}, {name!r} is {array.shape}"
                 )
         if not arrays[0].shape[1]:
-            raise ValueError(f"{self.where}: {self.features!r} has no columns, so there are no features")
+            raise ValueError(f"{self.origin}: {self.features!r} has no columns, so there are no features")
         return arrays
 
     def _array(self, group: zarr.Group, name: str) -> zarr.Array[Any]:
         array = group.get(name)
         if not isinstance(array, zarr.Array):
             known = ", ".join(sorted(repr(key) for key in group.array_keys()))
-            raise ValueError(f"{self.where}: there is no array {name!r}; there are {known or 'none'}")
+            raise ValueError(f"{self.origin}: there is no array {name!r}; there are {known or 'none'}")
         role, kinds = self._role_of(name)
         if array.dtype.kind not in kinds:
-            raise ValueError(f"{self.where}: array {name!r} is {array.dtype} and cannot be {role}")
+            raise ValueError(f"{self.origin}: array {name!r} is {array.dtype} and cannot be {role}")
         return array
 
     def _role_of(self, name: str) -> tuple[str, str]:
@@ -251,11 +251,11 @@ class ZarrRows(ScorableSplit):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, slab by slab, each slab a whole number of chunks of the features."""
         if self.source.target is None:
-            raise ValueError(f"{self.source.where}: no target is named; name the array of labels")
+            raise ValueError(f"{self.source.origin}: no target is named; name the array of labels")
         for start, (rows, labels, *weights) in self._slabs():
             weight = weights[0] if weights else None
             yield from array_blocks(
-                rows, labels, weight, missing=self.source.missing, origin=self.source.where, start=start
+                rows, labels, weight, missing=self.source.missing, origin=self.source.origin, start=start
             )
             del rows  # or they would be held while the next ones are read
 
@@ -275,13 +275,13 @@ class ZarrRows(ScorableSplit):
         In a store that lists no versions, it is different each time.
         """
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
-        rows = [self.source.where, self.start, self.stop, versions]
+        rows = [self.source.origin, self.start, self.stop, versions]
         return [*rows, self.source.names, self.source.missing]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""
         for start, (rows, *others) in self._slabs():
-            row_name = rows_of(self.source.where, start)
+            row_name = rows_of(self.source.origin, start)
             block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8), row_name=row_name)
             beside = dict(zip(self.source.kept, map(_for_arrow, others), strict=True))
             yield without_missing(block, beside, self.source.missing)
@@ -300,7 +300,7 @@ class ZarrRows(ScorableSplit):
         arrays = self.source.arrays(WatchedStore(self.source.store, self.stored, self.blosc))
         if tuple(array.shape for array in arrays) != self.shapes:
             raise ValueError(
-                f"{self.source.where} has changed since the pass was planned; start the pass again"
+                f"{self.source.origin} has changed since the pass was planned; start the pass again"
             )
         return arrays
 
@@ -312,10 +312,10 @@ class ZarrRows(ScorableSplit):
             raise
         except Exception as error:  # a codec may raise anything
             if isinstance(error, OSError) and is_of_storage(error):
-                add_place(error, self.source.where)
+                add_place(error, self.source.origin)
                 raise
             raise ValueError(
-                f"{self.source.where}: rows {self.start} to {self.stop} cannot be read, "
+                f"{self.source.origin}: rows {self.start} to {self.stop} cannot be read, "
                 f"a chunk is damaged: {error}"
             ) from error
 
