@@ -742,6 +742,21 @@ def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_ctrl_c_waits_for_no_task(long_work, tmp_path, scheduler):
+    """One part of 1.6 million rows: it would be there if its task had ended."""
+    tables = [pq.read_table(path) for path in long_work.glob("days/*")]
+    pq.write_table(pa.concat_tables(tables * 2), tmp_path / "rows.parquet", row_group_size=1 << 21)
+    arguments = ["predict", long_work / "model.parquet", "rows.parquet", "--out", "scored"]
+    process = start(tmp_path, *arguments, "--scheduler", scheduler)
+    while process.poll() is None and not [*tmp_path.glob("scored/*")]:
+        time.sleep(0.001)
+    assert interrupt(process).startswith("Error: interrupted; what is finished stays in scored")
+    assert not [*tmp_path.glob("scored/part-*")]
+    assert "1,600,000 rows in 1 part" in invoke(tmp_path, *arguments)
+
+
+@pytest.mark.slow
 def test_fit_leaves_what_was_there_after_ctrl_c(long_work, tmp_path):
     before = (long_work / "model.parquet").read_bytes()
     (tmp_path / "model.parquet").write_bytes(before)

@@ -71,6 +71,38 @@ def test_from_sums_refuses_what_no_rows_could_give(change, message):
         ClassStatistics.from_sums(**{**sums, **change})
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-12, 1e12])
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_moments_that_no_rows_could_give_are_refused_in_every_unit(kind, unit):
+    uneven = np.array([[1.0, 0.5, 0], [0.4, 1, 0], [0, 0, 1]]) * unit**2
+    indefinite = np.array([[1.0, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]]) * unit**2
+    for scatter, message in ((uneven, "must be symmetric"), (indefinite, "not positive semidefinite")):
+        products = scatter if kind == "tied" else scatter[None]
+        for make in (ClassStatistics.from_moments, ClassStatistics.from_sums):
+            with pytest.raises(ValueError, match=message):
+                make(["a"], [9], np.zeros((1, 3)), products, covariance_type=kind)
+
+
+def test_moments_are_symmetric_to_the_last_bit():
+    scatter = np.array([[[1.0, 0.5], [0.5 + 1e-12, 1.0]]])
+    state = ClassStatistics.from_moments(["a"], [9], [[0.0, 0.0]], scatter)
+    assert state.scatter[0].tolist() == state.scatter[0].T.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", [1e-153, 1e-155, 1e-160, 1e-170])
+def test_features_whose_squares_are_too_small_are_refused_as_large_ones_are(kind, unit):
+    rows, labels = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100) % 2
+    plain, small = (ClassStatistics(kind).update(rows * [1, scale], labels) for scale in (1, unit))
+    if unit > 1e-154:
+        np.testing.assert_allclose(small.total_variance()[1] / unit**2, plain.total_variance()[1], rtol=1e-9)
+        small.covariance()
+        return
+    with pytest.raises(ValueError, match="feature 1 is too small: .* Multiply it by a power of ten"):
+        small.covariance()
+    (plain + ClassStatistics(kind).update(rows * [1, unit], labels)).covariance()
+
+
 def test_covariance_divides_by_what_is_asked():
     for c, covariance in zip("ab", state().covariance(ddof=1), strict=True):
         np.testing.assert_allclose(covariance, np.cov(X[Y == c].T))

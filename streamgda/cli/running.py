@@ -73,12 +73,15 @@ def _processes_ending_at_interrupts() -> Iterator[None]:
     """At Ctrl-C, end worker processes at once and in silence; Dask would wait for their tasks."""
     import dask
 
-    before = signal.signal(signal.SIGINT, _interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # and not ignored, as in the background of a script
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         with dask.config.set({"multiprocessing.initializer": _default_interrupts}):
             yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, before)
 
 
 def _interrupt(number: int, frame: object) -> None:

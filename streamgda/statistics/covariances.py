@@ -25,7 +25,7 @@ N = TypeVar("N", bound=np.generic)
 SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a call for each
 
 _ROUNDING = 1e-8
-
+_ASYMMETRY = 1e-5  # of what another library may have computed in float32
 _MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at a time
 
 
@@ -85,19 +85,20 @@ class CovarianceKind(ABC):
 
     def packed(self, scatter: NDArray[N]) -> NDArray[N]:
         """The products that are kept, each once: (K, n_pairs), or (1, n_pairs) if pooled."""
-        n_features = scatter.shape[-1]
-        packed = np.empty((*scatter.shape[:-2], len(self.pairs(n_features)[0])), scatter.dtype)
-        for i, row in enumerate(_rows_of_triangle(n_features)):
-            packed[..., row] = scatter[..., i, : i + 1]
+        first, second = self.pairs(scatter.shape[-1])
+        packed = np.empty((*scatter.shape[:-2], len(first)), scatter.dtype)
+        for i, row in _rows_of(first):
+            packed[..., row] = scatter[..., i, second[row]]
         return np.atleast_2d(packed)
 
     def unpacked(self, packed: NDArray[N], n_classes: int, n_features: int) -> NDArray[N]:
         """The scatter with these products."""
         scatter = np.zeros(self.shape(n_classes, n_features), packed.dtype)
+        first, second = self.pairs(n_features)
         if n_classes:
-            products = packed.reshape(*scatter.shape[:-2], -1)
-            for i, row in enumerate(_rows_of_triangle(n_features)):
-                scatter[..., i, : i + 1] = scatter[..., : i + 1, i] = products[..., row]
+            products = packed.reshape(*scatter.shape[:-2], len(first))
+            for i, row in _rows_of(first):
+                scatter[..., i, second[row]] = scatter[..., second[row], i] = products[..., row]
         return scatter
 
     def n_packed(self, n_classes: int) -> int:
@@ -106,15 +107,22 @@ class CovarianceKind(ABC):
 
     def is_symmetric(self, scatter: Array) -> bool:
         """Whether a scatter from outside is one that an outer product could be, up to rounding."""
-        return bool(np.allclose(scatter, np.swapaxes(scatter, -1, -2)))
+        gap = np.abs(scatter - np.swapaxes(scatter, -1, -2))
+        scale = self.outer(np.sqrt(np.abs(self.diagonal(scatter))))
+        return bool((gap <= _ASYMMETRY * np.abs(scatter) + _ROUNDING * scale).all())
 
-    def is_semidefinite(self, scatter: Array) -> bool:
-        """Whether a scatter from outside is one that rows can have, up to rounding."""
-        n_features = scatter.shape[-1]
-        matrices = scatter if scatter.ndim == 3 else scatter[None]
-        step = max(1, _MOST_ELEMENTS // max(1, n_features**2))
+    def is_semidefinite(self, scatter: Array, squares: Array | None = None) -> bool:
+        """Whether a scatter from outside is one that rows can have, up to rounding.
+
+        Rounding is relative to the `squares` that the scatter is the difference of, in the diagonal's shape,
+        or else to its own diagonal.
+        """
+        matrices = scatter[None] if self.is_pooled else scatter
+        squares = self.diagonal(scatter) if squares is None else squares
+        step = max(1, _MOST_ELEMENTS // max(1, scatter.shape[-1] ** 2))
         return all(
-            _are_semidefinite(matrices[start : start + step]) for start in range(0, len(matrices), step)
+            _are_semidefinite(matrices[start : start + step], squares[start : start + step])
+            for start in range(0, len(matrices), step)
         )
 
     def freedom(self, weights: Array, ddof: float) -> Array:
@@ -249,7 +257,7 @@ class Diagonal(CovarianceKind):
     def is_symmetric(self, scatter: Array) -> bool:
         return True
 
-    def is_semidefinite(self, scatter: Array) -> bool:
+    def is_semidefinite(self, scatter: Array, squares: Array | None = None) -> bool:
         return bool((scatter >= 0).all())
 
 
@@ -260,26 +268,26 @@ def _lower_triangle(n_features: int) -> Pairs:
     return first, second
 
 
-def _are_semidefinite(matrices: Array) -> bool:
-    """Whether a few matrices are positive semidefinite, up to rounding on the scale of correlations."""
-    diagonal = np.einsum("kii->ki", matrices)
-    if (diagonal < 0).any():
+def _rows_of(first: Indices) -> Iterator[tuple[int, slice]]:
+    """Each feature i with the slice of its pairs: row by row, packing needs no large temporary arrays."""
+    bounds = np.flatnonzero(np.diff(first, prepend=-1, append=-1))
+    for start, stop in pairwise(bounds.tolist()):
+        yield int(first[start]), slice(start, stop)
+
+
+def _are_semidefinite(matrices: Array, squares: Array) -> bool:
+    """Whether a few matrices are positive semidefinite, up to rounding relative to the squares (K, d)."""
+    if (np.einsum("kii->ki", matrices) < 0).any():
         return False
-    roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    correlations = matrices / roots[:, :, None]
-    correlations /= roots[:, None, :]
-    np.einsum("kii->ki", correlations)[...] += _ROUNDING * matrices.shape[-1]
+    roots = np.sqrt(np.where(squares > 0, squares, 1.0))
+    scaled = matrices / roots[:, :, None]
+    scaled /= roots[:, None, :]
+    np.einsum("kii->ki", scaled)[...] += _ROUNDING * matrices.shape[-1]
     try:
-        np.linalg.cholesky(correlations)
+        np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
         return False
     return True
-
-
-def _rows_of_triangle(n_features: int) -> Iterator[slice]:
-    """Where each row of a lower triangle is among all pairs: slices, which need no temporary arrays."""
-    for i in range(n_features):
-        yield slice(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)
 
 
 KINDS: dict[str, CovarianceKind] = {kind.name: kind for kind in (Full(), Tied(), Diagonal())}

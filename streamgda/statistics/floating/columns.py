@@ -152,6 +152,7 @@ def from_sums(
     moments = Moments(kind, weights, np.zeros_like(weights), means, no_tails, scatter)
     squares = kind.diagonal(outer_sums)
     moments.clip(squares, NOISE * squares, "these sums cannot be of any rows")
+    _check_semidefinite(moments, squares, "these sums")
     return Labelled(classes[order], counts[order].astype(np.int64), moments)
 
 
@@ -173,12 +174,18 @@ def from_moments(
     _check_counts(classes, counts, weights)
     _check_shapes(kind, len(classes), means=means, scatter=scatter)
     order = np.argsort(classes)
-    scatter = kind.take(scatter, order).copy()
+    scatter = kind.unpacked(kind.packed(kind.take(scatter, order)), *means.shape)
     moments = Moments(
         kind, weights[order], np.zeros_like(weights), means[order], np.zeros_like(means), scatter
     )
     moments.clip(np.abs(moments.diagonal), 0.0, "this scatter cannot be of any rows")
+    _check_semidefinite(moments, moments.diagonal, "this scatter")
     return Labelled(classes[order], counts[order].astype(np.int64), moments)
+
+
+def _check_semidefinite(moments: Moments, squares: Array, name: str) -> None:
+    if not moments.kind.is_semidefinite(moments.scatter, squares):
+        raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
 
 
 def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:

@@ -21,6 +21,7 @@ from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, check_feature_names
 
 _NO_WEIGHT = 1e-200
+_LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 
 
 class ClassStatistics(Statistics):
@@ -31,7 +32,8 @@ class ClassStatistics(Statistics):
     prior or smoothing: all of that belongs to the model made from them.
 
     Labels are integers, strings or bools, and may appear at any time. A sample weight of w counts
-    as w repetitions of the row; a row of weight zero is no row at all.
+    as w repetitions of the row; a row of weight zero is no row at all. Values must lie between about 1e-154
+    and 1e154, so that their squares are numbers of all digits.
 
     Parameters
     ----------
@@ -158,12 +160,27 @@ class ClassStatistics(Statistics):
         Raises
         ------
         ValueError
-            If a class (for "tied", the whole) has no more weight than `ddof` takes away.
+            If a class (for "tied", the whole) has no more weight than `ddof` takes away, or a feature is so
+            small that its squares are no numbers of all digits.
         """
+        self._check_not_too_small()
         freedom = self._moments.kind.freedom(self._moments.weights, ddof)
         if not (freedom > 0).all():
             raise ValueError(f"a covariance with ddof={ddof} needs more weight than there is in {self!r}")
         return self._moments.scatter / freedom
+
+    def _check_not_too_small(self) -> None:
+        if not self.n_rows:
+            return
+        largest = np.abs(self._moments.means).max(axis=0)
+        variances = self.total_variance()
+        is_small = (variances < _LEAST_SQUARE) & (largest < _LEAST_SQUARE**0.5)
+        for j in np.flatnonzero(is_small & ((largest > 0) | (variances > 0))):
+            name = repr(self._names[j]) if self._names else j
+            raise ValueError(
+                f"feature {name} is too small: float64 does not hold all digits of its squares. "
+                "Multiply it by a power of ten first"
+            )
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
