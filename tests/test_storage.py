@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -27,6 +28,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.statistics.saved import COLUMNS
+from streamgda.storage.documents import decode
 from tests.strategies import KINDS, kinds, labelled_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
@@ -602,7 +604,28 @@ def test_an_inconsistent_exact_file_is_refused_in_one_line(path, metadata, colum
 
 
 def test_a_bottomless_document_is_refused(saved):
+    """Wherever Python's own limit is: to read it, and to compute its checksum."""
+    document = json.loads(pq.read_schema(saved).metadata[b"streamgda"])
+    head, foot = json.dumps(document | {"more": "nested"}).split('"nested"')
+    for depth in (*range(800, 1000), 200_000):
+        nested = f"{head}{'[' * depth}{']' * depth}{foot}"
+        with pytest.raises(ValueError, match="its metadata is not JSON|differs from its checksum"):
+            decode({b"streamgda": nested.encode()}, str(saved))
+
+
+@pytest.mark.parametrize(
+    "key", ["format_version", "n_features", "n_dropped", "covariance_type", "model", "definite"]
+)
+@pytest.mark.parametrize("value", ["9" * 100, "-" + "9" * 4000, "9" * 5000, "1e999", "NaN", "null"])
+def test_numbers_beyond_reason_are_refused(saved, key, value):
     table = pq.read_table(saved)
-    pq.write_table(table.replace_schema_metadata({"streamgda": "[" * 200_000}), saved)
-    with pytest.raises(ValueError, match="its metadata is not JSON"):
-        load(saved)
+    document = json.loads(table.schema.metadata[b"streamgda"])
+    del document["checksum"]
+    text = json.dumps(document | {key: "number"}).replace('"number"', value)
+    pq.write_table(table.replace_schema_metadata({"streamgda": text}), saved)
+    if key == "definite":
+        with suppress(ValueError):  # any true value asks for a check, which the state passes
+            assert load(saved).n_rows == 60
+    else:
+        with pytest.raises(ValueError, match="state.parquet"):
+            load(saved)

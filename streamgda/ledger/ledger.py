@@ -204,12 +204,12 @@ class StatisticsLedger:
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, and what is kept of it, as plain values."""
-        return dict(self._require_manifest().read_options)
+        return dict(self._existing_manifest().read_options)
 
     @property
     def files(self) -> pa.Table:
         """The files held: size, time, rows and entry of each; partition keys are columns."""
-        return to_table(self._require_manifest())
+        return to_table(self._existing_manifest())
 
     def statistics(
         self,
@@ -243,11 +243,11 @@ class StatisticsLedger:
         ValueError
             If nothing is held, no file is chosen, or only some of the files that were folded into one entry.
         """
-        manifest = self._require_manifest()
+        manifest = self._existing_manifest()
         try:
             return self._selected(manifest, where, half_life, since)
         except FileNotFoundError:
-            newer = self._require_manifest()
+            newer = self._existing_manifest()
             if newer == manifest:
                 raise
             return self._selected(newer, where, half_life, since)  # a refresh has ended meanwhile
@@ -265,7 +265,7 @@ class StatisticsLedger:
         weights = [0.5 ** (age / half_life) for age in ages(chosen)]
         return merged(self._folder.entries, list(chosen), self._empty, weights)
 
-    def _require_manifest(self) -> Manifest:
+    def _existing_manifest(self) -> Manifest:
         manifest = self._folder.read_manifest()
         if manifest is None:
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
@@ -303,7 +303,7 @@ class StatisticsLedger:
             If an entry cannot be written, or the ledger not be reached.
         """
         with self._folder.locked():
-            manifest = self._require_manifest()
+            manifest = self._existing_manifest()
             folded = select(manifest, where, None, before)
             if len(folded) < 2:
                 return 0

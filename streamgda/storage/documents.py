@@ -38,13 +38,21 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str) -> dict[str, Any]:
         )
     try:
         document = json.loads(content)
+        is_whole = _has_its_checksum(document)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: its metadata is not JSON ({error})") from error
     _check_version(document, path)
-    found = document.pop(_CHECKSUM, None)
-    if found is not None and found != digest(document):
+    if not is_whole:
         raise ValueError(f"{path} is damaged: its metadata differs from its checksum")
     return dict(document)
+
+
+def _has_its_checksum(document: Any) -> bool:
+    """Whether the other values have the checksum that is given, if one is."""
+    if not isinstance(document, dict) or _CHECKSUM not in document:
+        return True
+    found = document.pop(_CHECKSUM)
+    return bool(found == digest(document))
 
 
 def _check_version(document: Any, path: str) -> None:
