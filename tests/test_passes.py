@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import dask
+import dask.dataframe as dd
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -19,10 +21,12 @@ import pytest
 from distributed import Client, LocalCluster
 
 from streamgda import (
+    LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     StatisticsLedger,
     accumulate,
     evaluate,
+    load,
     predict_dataset,
     scan_parquet,
 )
@@ -176,3 +180,35 @@ def test_a_large_model_is_sent_without_a_warning(client, progress):
     model = np.zeros(2_000_000)
     plan = plan_fold([[k] for k in range(20)], size_of, model)
     assert compute_plan(plan, client, progress).values == {model.nbytes}
+
+
+# ---------------------------------------------------------------------- warnings
+
+
+@pytest.mark.parametrize("kind", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_the_copy_of_a_model_in_a_worker_does_not_repeat_its_warning(folder, tmp_path, kind):
+    """Warnings of a worker are lines in its log, or errors where it is told so."""
+    rows = pq.read_table(folder / "0.parquet").to_pandas()
+    rows["twice"] = 2 * rows["a"]
+    X, y = rows[["a", "b", "twice"]], rows["y"].where(rows.index > 0, 9)
+    model = kind().partial_fit(X if kind is LinearDiscriminantAnalysis else X[["a", "b"]], y)
+    model.save(tmp_path / "model.parquet")
+    rows.to_parquet(tmp_path / "rows.parquet")
+    X = X[list(model.feature_names_in_)]
+    with dask.config.set({"multiprocessing.initializer": raise_warnings, "num_workers": 2}):
+        for compute in (
+            lambda model: evaluate(
+                model, scan_parquet(tmp_path / "rows.parquet", "y", features=list(X)), scheduler="processes"
+            ),
+            lambda model: model.predict(dd.from_pandas(X, npartitions=4)).compute(scheduler="processes"),
+            lambda model: predict_dataset(model, dd.from_pandas(X, npartitions=4)).compute(
+                scheduler="processes"
+            ),
+        ):
+            with pytest.warns(UserWarning, match="rank") as warned:
+                compute(load(tmp_path / "model.parquet"))
+            assert len(warned) == 1
+
+
+def raise_warnings():
+    warnings.simplefilter("error")

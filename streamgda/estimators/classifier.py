@@ -207,7 +207,7 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     statistics = model.statistics_
     with statistics.lock:  # no other thread may learn meanwhile
         computed = model._cache = model._compute_finalised(statistics)
-    model._warn_of_unestimated(computed)
+    model._warn_once(computed)
     return computed
 
 

@@ -21,6 +21,7 @@ from streamgda.estimators.exchange import (
     describe,
     shrinkage_for_peer,
 )
+from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.shrinkage import (
@@ -161,14 +162,19 @@ class LinearDiscriminantAnalysis(
         whitening = Whitening.of(self._covariance(statistics), means, self.tol)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        if whitening.rank < statistics.n_features:
-            warnings.warn(
-                f"the covariance within the classes has rank {whitening.rank} of {statistics.n_features}: "
-                f"{deficient_features(statistics, whitening.covariance, self.tol)}. The model works in "
-                "the range of the covariance",
-                stacklevel=5,
-            )
         return SharedGaussians(means, statistics.overall_mean(), whitening)
+
+    def _warn_once(self, state: Finalised[SharedGaussians]) -> None:
+        """Warn of a singular covariance, unless it had the same rank the last time."""
+        whitening, n_features = state.gaussians.whitening, self.statistics_.n_features
+        if whitening.rank < n_features and self.__dict__.get("_warned") != whitening.rank:
+            warnings.warn(
+                f"the covariance within the classes has rank {whitening.rank} of {n_features}: "
+                f"{deficient_features(self.statistics_, whitening.covariance, self.tol)}. The model works in "
+                "the range of the covariance",
+                stacklevel=6,
+            )
+        self._warned = whitening.rank
 
     def _check_components(self, statistics: Statistics) -> None:
         most = _most_components(statistics)

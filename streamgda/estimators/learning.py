@@ -52,8 +52,8 @@ class StatisticsLearner(BaseEstimator, ABC):
     def _check_fit(self, state: Finalised[Any]) -> None:
         """Raise ValueError if a class cannot be estimated and `fit` promises that all can be."""
 
-    def _warn_of_unestimated(self, state: Finalised[Any]) -> None:
-        """Warn of classes that cannot be estimated."""
+    def _warn_once(self, state: Finalised[Any]) -> None:
+        """Warn of what the densities lack, unless this has been done; copies in workers know if it has."""
 
     @property
     def classes_(self) -> Labels:
@@ -327,7 +327,8 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
-        self._warn_of_unestimated(finalised)
+        self.__dict__.pop("_warned", None)
+        self._warn_once(finalised)
         return self
 
     @contextmanager
@@ -353,7 +354,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     def __getstate__(self) -> dict[str, Any]:
         """The attributes to pickle: all but the densities, which are computed again when needed."""
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_cache", "_warned")}
+        return {name: value for name, value in state.items() if name != "_cache"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")

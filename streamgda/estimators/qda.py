@@ -157,7 +157,7 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
             if self.singular != "skip":
                 raise error()
 
-    def _warn_of_unestimated(self, state: Finalised[SeparateGaussians]) -> None:
+    def _warn_once(self, state: Finalised[SeparateGaussians]) -> None:
         """Warn of classes without a posterior that had one, or were not known, the last time."""
         warned: set[Any] = self.__dict__.setdefault("_warned", set())
         new = [(label, error) for label, error in state.unestimated if label not in warned]
