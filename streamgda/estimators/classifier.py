@@ -227,7 +227,8 @@ def score_rows(
     """
     state = finalised(model)
     size = max(1, min(_VALUES_PER_BLOCK // rows.shape[1], _SCORES_PER_BLOCK // len(state.classes)))
-    size = size // TILE_ROWS * TILE_ROWS or size
+    if size >= TILE_ROWS // 2:  # whole tiles
+        size = -(-size // TILE_ROWS) * TILE_ROWS
     blocks = blocks_by_pattern if (missing or model.missing) == "marginal" else blocks_of
     for positions, gaussians, block in blocks(rows, state.gaussians, size):
         # C-contiguous, since the bits of sums over the features of a row depend on the memory order.
