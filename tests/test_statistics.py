@@ -530,3 +530,27 @@ def test_merging_takes_little_memory_beside_the_two_states(kind, fourth, shape):
     few = ClassStatistics(kind, fourth_moments=fourth).update(rows[::7], labels[::7])
     assert most_memory(state.merge, few) < 0.7 * state.nbytes
     assert most_memory(few.merge, state) < 1.7 * state.nbytes
+
+
+def test_one_long_label_does_not_widen_the_labels_of_all_rows():
+    y = np.array(["a", "b"] * 50_000, dtype=object)
+    y[7] = "x" * 20_000
+    tracemalloc.start()
+    state = ClassStatistics("diag").update(np.arange(100_000.0)[:, None], y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert state.classes.tolist() == ["a", "b", "x" * 20_000]
+    assert peak < 50e6
+
+
+def test_a_label_too_long_for_so_many_classes_is_named():
+    y = np.array([f"class {i}" for i in range(100_000)], dtype=object)
+    y[7] = "x" * 20_000
+    with pytest.raises(
+        ValueError, match=r"a label has 20,000 characters: 'x{40}'… Beside 99,999 other classes"
+    ):
+        ClassStatistics("diag").update(np.zeros((len(y), 1)), y)
+    few = ClassStatistics("diag").update([[1.0]], y[7:8])
+    with pytest.raises(ValueError, match="a label has 20,000 characters"):
+        few.update(np.zeros((len(y) - 8, 1)), y[8:])
+    assert few.n_rows == 1

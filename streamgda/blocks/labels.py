@@ -17,6 +17,7 @@ Codes = NDArray[Any]
 _KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
 _LOOKUP_SPAN = 1 << 16
+_MOST_BYTES = 1 << 30  # of the labels of the classes; a state holds one for each
 
 
 def no_labels() -> Labels:
@@ -50,14 +51,29 @@ def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     values = _one_dimensional(labels)
     unlabelled = _missing(values)
     if unlabelled is None:
-        return *_encode(_typed(values)), None
-    classes, seen = _encode(_typed(values[~unlabelled]))
+        return *_encode(values), None
+    classes, seen = _encode(values[~unlabelled])
     codes = np.zeros(len(values), dtype=seen.dtype)
     codes[~unlabelled] = seen
     return classes, codes, unlabelled
 
 
-def _encode(values: Labels) -> tuple[Labels, Codes]:
+def _encode(values: NDArray[Any]) -> tuple[Labels, Codes]:
+    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values):
+        return _encode_strings(values)
+    return _encode_typed(_typed(values))
+
+
+def _encode_strings(values: NDArray[Any]) -> tuple[Labels, Codes]:
+    """The same for an array of str objects, of which only one for each class gets a fixed width."""
+    classes = sorted(set(values))
+    code_of = {label: code for code, label in enumerate(classes)}
+    dtype = code_dtype(len(classes))
+    codes = np.fromiter(map(code_of.__getitem__, values), dtype=dtype, count=len(values))
+    return _cast(np.array(classes, dtype=object), np.str_), codes
+
+
+def _encode_typed(values: Labels) -> tuple[Labels, Codes]:
     if values.dtype.kind == "i" and len(values):
         span = int(values.max()) - int(values.min()) + 1
         if span <= _LOOKUP_SPAN:
@@ -166,6 +182,8 @@ def _from_objects(values: NDArray[Any]) -> Labels:
 
 
 def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:
+    if dtype is np.str_:
+        _check_width(len(values), max(map(len, values), default=0), values)
     try:
         cast: Labels = values.astype(dtype)
     except OverflowError as error:
@@ -173,6 +191,17 @@ def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:
     if dtype is np.str_ and any(value.endswith("\0") for value in values):
         raise ValueError("a label ends in a null character, which NumPy's strings cannot hold")
     return cast
+
+
+def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
+    """Raise ValueError if so many strings of the width of the longest would take too much memory."""
+    if 4 * n_labels * width > _MOST_BYTES:
+        longest = max(map(str, among), key=len)
+        raise ValueError(
+            f"a label has {len(longest):,} characters: {longest[:40]!r}… Labels are held at the width of the "
+            f"longest, which takes too much memory beside {n_labels - 1:,} other classes. Is this the target? "
+            "Shorten such labels"
+        )
 
 
 def drop_unused(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
@@ -203,6 +232,9 @@ def union(ours: Labels, theirs: Labels) -> Labels:
     is_new = ours.take(places, mode="clip") != theirs
     if not is_new.any():
         return ours
+    longest = max(ours, theirs, key=lambda labels: labels.dtype.itemsize)
+    if longest.dtype.kind == "U":
+        _check_width(len(ours) + int(is_new.sum()), longest.dtype.itemsize // 4, longest)
     wide = ours.astype(np.promote_types(ours.dtype, theirs.dtype), copy=False)
     return np.insert(wide, places[is_new], theirs[is_new])
 
