@@ -695,6 +695,29 @@ def column_of(value, kind):
     return pa.array([value] * N).cast(pa.string() if pa.types.is_decimal(kind) else kind).cast(kind)
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_columns_of_views_are_filtered_and_kept_as_strings_are(tmp_path, kind):
+    values = pa.array(NAMES).cast(kind)
+    holed = TABLE.set_column(0, "u", pa.array([None, *U[1:]])).append_column("name", values)
+    pq.write_table(holed, tmp_path / "1.parquet", row_group_size=100)
+    assert NAMES[0] != "low"
+    value = "low" if kind == pa.string_view() else b"low"
+    model = GaussianNB().fit(scan_parquet(tmp_path, "y", features=["v"]))
+    for filters, rows in (
+        (None, np.arange(N) > 0),
+        ([("name", "=", value)], (np.arange(N) > 0) & (NAMES == "low")),
+        ([("name", "in", [value])], (np.arange(N) > 0) & (NAMES == "low")),
+        ([("v", "<", 5.0)], (np.arange(N) > 0) & (V < 5)),
+    ):
+        options = {"features": ["u", "v"], "filters": filters, "missing": "drop"}
+        assert accumulate(scan_parquet(tmp_path, "y", **options)).allclose(expected(rows), rtol=1e-12)
+        source = scan_parquet(tmp_path, features=["v"], filters=filters)
+        predict_dataset(model, source, tmp_path / "_out", columns=["label"], keep=["name"])
+        written = pq.read_table(tmp_path / "_out")["name"].cast(pa.large_string()).to_pylist()
+        first = [NAMES[0]] if filters is None or (V[0] < 5 and filters[0][0] == "v") else []
+        assert written == [*first, *NAMES[rows]]
+
+
 def test_kept_columns_that_no_type_holds_are_refused(tmp_path):
     (tmp_path / "in").mkdir()
     pq.write_table(TABLE, tmp_path / "in" / "1.parquet")

@@ -17,6 +17,7 @@ from streamgda.sources.errors import decoding
 from streamgda.sources.filters import filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
+from streamgda.sources.views import without_views
 from streamgda.storage.versions import Version, current_version
 
 _READERS = 16
@@ -112,7 +113,11 @@ class FilePlanner:
     def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups whose statistics do not rule out that the filter lets rows through."""
         chosen = self.read_options.filter
-        if chosen is None or chosen.may_keep_nan:
+        if (
+            chosen is None
+            or chosen.may_keep_nan
+            or _has_views(fragment.physical_schema, chosen.columns.names)
+        ):
             return [group.id for group in fragment.row_groups]
         with filtering(fragment.path):
             kept = fragment.split_by_row_group(chosen.expression, schema=self.dataset.schema)
@@ -148,6 +153,12 @@ class FilePlanner:
             raise ValueError(f"{path}: target {target!r} is {kind}, in the first file it is {first}")
 
 
+def _has_views(schema: pa.Schema, names: Iterable[str]) -> bool:
+    """Whether columns are of string or binary views, whose statistics Arrow does not compare."""
+    read = pa.schema([field for field in schema if field.name in set(names)])
+    return not without_views(read).equals(read)
+
+
 def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[PlannedFile]) -> pa.Schema:
     """The types of columns that hold the values of all the files.
 
@@ -167,7 +178,7 @@ def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[Plan
     """
     types = {name: dataset.field(name).type for name in names}
     stored = {
-        (name, file.schema.field(name).type): file.path
+        (name, without_views(file.schema).field(name).type): file.path
         for file in files
         for name in types
         if name in file.schema.names

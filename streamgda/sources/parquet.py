@@ -23,6 +23,7 @@ from streamgda.sources.filters import Filter
 from streamgda.sources.footers import FilePlanner, unified_types
 from streamgda.sources.roles import Roles, besides_index, check_known
 from streamgda.sources.row_groups import ReadOptions, RowGroups
+from streamgda.sources.views import dataset_without_views
 from streamgda.storage.places import Place
 from streamgda.storage.versions import current_version, listing
 
@@ -140,6 +141,7 @@ class ParquetSource(FileSource, ScorableSource):
         find: Callable[[], FoundFiles] | None = None,
         exclude: Sequence[str] = (),
     ) -> None:
+        dataset = dataset_without_views(dataset)
         self._dataset, self._found, self._find = dataset, found, find
         self._folder = "" if found is None else found.folder
         stored = next(dataset.get_fragments()).physical_schema

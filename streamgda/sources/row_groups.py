@@ -20,6 +20,7 @@ from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
+from streamgda.sources.views import batch_without_views
 from streamgda.storage.versions import Version, current_version
 
 READ_BUFFER = 1 << 16
@@ -128,9 +129,10 @@ class RowGroups(ScorableSplit):
         stored = [name for name in self.read_options.columns if name not in self.partition]
         size = min(READ_ELEMENTS // len(self.read_options.columns), self._rows_of_long_values(parquet, index))
         with decoding(self.path):
-            yield from parquet.iter_batches(
+            decoded = parquet.iter_batches(
                 max(size, 1), row_groups=[index], columns=stored, use_threads=False
             )
+            yield from map(batch_without_views, decoded)
 
     def _rows_of_long_values(self, parquet: pq.ParquetFile, index: int) -> int:
         """As many rows as hold some 32 MB in the columns to be carried over, in which strings may be long."""

@@ -1,0 +1,31 @@
+"""Columns of string and binary views, which most of Arrow's functions do not take, as plain ones."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """A schema with the types in which columns of views are read."""
+    return pa.schema([field.with_type(_without_view(field.type)) for field in schema], schema.metadata)
+
+
+def dataset_without_views(dataset: ds.FileSystemDataset) -> ds.FileSystemDataset:
+    """The same fragments with such a schema."""
+    schema = without_views(dataset.schema)
+    if schema.equals(dataset.schema):
+        return dataset
+    return ds.FileSystemDataset(list(dataset.get_fragments()), schema, dataset.format, dataset.filesystem)
+
+
+def batch_without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch with such columns."""
+    schema = without_views(batch.schema)
+    return batch if schema.equals(batch.schema) else batch.cast(schema)
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
