@@ -546,9 +546,7 @@ def test_one_long_label_does_not_widen_the_labels_of_all_rows():
 def test_a_label_too_long_for_so_many_classes_is_named():
     y = np.array([f"class {i}" for i in range(100_000)], dtype=object)
     y[7] = "x" * 20_000
-    with pytest.raises(
-        ValueError, match=r"a label has 20,000 characters: 'x{40}'… Beside 99,999 other classes"
-    ):
+    with pytest.raises(ValueError, match=r"a label has 20,000 characters: 'x{40}'.* 99,999 other classes"):
         ClassStatistics("diag").update(np.zeros((len(y), 1)), y)
     few = ClassStatistics("diag").update([[1.0]], y[7:8])
     with pytest.raises(ValueError, match="a label has 20,000 characters"):

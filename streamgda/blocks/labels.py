@@ -198,9 +198,9 @@ def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
     if 4 * n_labels * width > _MOST_BYTES:
         longest = max(map(str, among), key=len)
         raise ValueError(
-            f"a label has {len(longest):,} characters: {longest[:40]!r}… Labels are held at the width of the "
-            f"longest, which takes too much memory beside {n_labels - 1:,} other classes. Is this the target? "
-            "Shorten such labels"
+            f"a label has {len(longest):,} characters: {longest[:40]!r}… Labels are held at the width of "
+            f"the longest, which takes too much memory beside {n_labels - 1:,} other classes. Is this the "
+            "target? Shorten such labels"
         )
 
 
