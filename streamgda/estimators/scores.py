@@ -19,7 +19,7 @@ from streamgda.statistics.covariances import Array
 G = TypeVar("G", bound=Gaussians)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RowScores(Generic[G]):
     """Scores of n rows for K classes. Each is computed when it is read.
 

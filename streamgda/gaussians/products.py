@@ -70,6 +70,8 @@ def _multiply_by_triangle(rows: Array, triangle: Array) -> Array:
 
 
 def _multiply_tiles(rows: Array, matrix: Array) -> Array:
+    if len(rows) == _LOWEST_TILE:
+        return np.asarray(rows @ matrix)
     product: Array = np.matmul(_tiles(rows), matrix).reshape(len(rows), matrix.shape[1])
     return product
 
@@ -90,6 +92,7 @@ def _padded(X: Array, least: int, height: int) -> Array:
     n_rows = -(-least // height) * height
     if n_rows == len(X):
         return np.ascontiguousarray(X)
-    padded = np.zeros((n_rows, X.shape[1]))
+    padded = np.empty((n_rows, X.shape[1]))
     padded[: len(X)] = X
+    padded[len(X) :] = 0.0
     return padded
