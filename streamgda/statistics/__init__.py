@@ -1,9 +1,11 @@
 """Statistics of labelled rows: states that add up to the state of all the rows.
 
-`base` is the interface of every state, `labelled` the sums of a state with the labels they belong to. The
-sums themselves are of two sorts: ``floating`` (means and scatters in float64) and ``exact`` (integers on a
-binary grid). `covariances` says what is kept of the products of features. `factory` makes the empty state,
-`saved` reads one from a table, and `window` holds the last batches of a stream.
+`base` is the interface of every state. It has four parts: `stateful` holds the sums, `additive` merges
+states, `derived` works states out of others, and `storable` saves them. `labelled` are the sums of a state
+with the labels they belong to. The sums themselves are of two sorts: ``floating`` (means and scatters in
+float64) and ``exact`` (integers on a binary grid). `covariances` says what is kept of the products of
+features. `factory` makes the empty state, `saved` reads one from a table, and `window` holds the last batches
+of a stream.
 
 A new kind of covariance
 ------------------------

@@ -5,66 +5,26 @@ Passes, models, files and ledgers work with `Statistics` and need not ask which 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from abc import abstractmethod
+from collections.abc import Iterable
 from functools import partial
-from threading import RLock
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.additive import Additive
+from streamgda.statistics.covariances import Array
+from streamgda.statistics.derived import Derived
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import ClassSums, Labelled
-from streamgda.statistics.validation import (
-    Columns,
-    as_count,
-    as_feature_names,
-    check_feature_names,
-    check_same_names,
-)
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.statistics.storable import Storable
 
 
-class Statistics(ABC):
+class Statistics(Additive, Derived, Storable):
     """Statistics of labelled rows; `ClassStatistics` says what they are."""
-
-    exact: ClassVar[bool]
-
-    _labelled: Labelled[Any]
-
-    def __init__(self, sums: ClassSums, feature_names: Sequence[str] | None) -> None:
-        self._lock = RLock()
-        self._names = None if feature_names is None else tuple(feature_names)
-        self._n_dropped = 0
-        self._set_labelled(Labelled.empty(sums, len(self._names or ())))
-
-    def _set_labelled(self, labelled: Labelled[Any]) -> None:
-        """Replace the state."""
-        self._labelled = labelled
-        self._revision = object()
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Held while the state changes, and while it is copied.
-
-        A thread that holds it reads several quantities of the same rows while others learn.
-        """
-        return self._lock
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=RLock())
-
-    # ------------------------------------------------------------------ abstract
 
     @property
     @abstractmethod
@@ -122,80 +82,8 @@ class Statistics(ABC):
         """Whether two states agree in what they count and, up to rounding, in the rest."""
 
     @abstractmethod
-    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The state as arrays with a row for each class, and plain values that go with them."""
-
-    @classmethod
-    @abstractmethod
-    def _read_columns(
-        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
-    ) -> Labelled[Any]:
-        """The sums, with their labels, that `to_columns` made such columns of."""
-
-    @abstractmethod
     def _reduce(self, block: Block, workspace: Workspace) -> ClassSums:
         """The sums of the classes of a block."""
-
-    @classmethod
-    @abstractmethod
-    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
-        """Raise ValueError if fourth moments are asked for where they cannot be kept."""
-
-    # ------------------------------------------------------------------ properties
-
-    @property
-    def covariance_type(self) -> CovarianceType:
-        """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return cast("CovarianceType", self._labelled.kind.name)
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, where known."""
-        return self._names
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-        return self._n_dropped
-
-    @property
-    def revision(self) -> object:
-        """An object that changes with every update; for cache invalidation."""
-        return self._revision
-
-    @property
-    def classes(self) -> Labels:
-        """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
-        return self._labelled.classes.copy()
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows seen of each class, whatever their weight; shape (n_classes,)."""
-        return self._labelled.counts.copy()
-
-    @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-        return self._labelled.n_features
-
-    @property
-    def has_fourth_moments(self) -> bool:
-        """Whether third and fourth moments are kept."""
-        return self._labelled.has_fourth
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in, whatever their weight."""
-        return int(self._labelled.counts.sum())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the arrays of the state."""
-        return self._labelled.nbytes
-
-    def _check_has_rows(self) -> None:
-        if not self.n_rows:
-            raise ValueError(f"there is no mean of no rows: {self!r}")
 
     # ------------------------------------------------------------------ rows go in
 
@@ -245,214 +133,3 @@ class Statistics(ABC):
         part = self._twin(labelled)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
         return part
-
-    # ------------------------------------------------------------------ states add up
-
-    def merge(self, other: Any) -> Self:
-        """Add the rows of another state of the same kind, in place. The other is left as it is.
-
-        Raises
-        ------
-        ValueError
-            If one is exact and the other floating, or the two differ in covariance type, fourth moments,
-            features or kind of label. This state is then as it was.
-        TypeError
-            If the other is no state.
-        """
-        if not isinstance(other, Statistics):
-            name = type(self).__name__
-            raise TypeError(f"only {name} merge with {name}; got {type(other).__name__}")
-        with self._lock:
-            self._check_compatible(other)
-            self._labelled.merge(other._labelled.copy() if other is self else other._labelled)
-            self._set_labelled(self._labelled)
-            self._n_dropped += other.n_dropped
-            self._names = self._names or other._names
-        return self
-
-    def _check_compatible(self, other: Statistics) -> None:
-        if self.exact != other.exact:
-            raise ValueError(
-                "exact and floating statistics do not merge, for the sum would not be exact; turn the exact "
-                "ones into floating ones first with to_float()"
-            )
-        self._labelled.check_compatible(other._labelled)
-        check_same_names(self._names, other._names)
-
-    def __add__(self, other: object) -> Self:
-        return self.copy().merge(other) if isinstance(other, Statistics) else NotImplemented
-
-    def __radd__(self, other: object) -> Self:
-        """0 + state, which is how ``sum(states)`` begins."""
-        return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __iadd__(self, other: object) -> Self:
-        return self.merge(other) if isinstance(other, Statistics) else NotImplemented
-
-    def __sub__(self, other: object) -> Self:
-        """The state without the rows of another, which must all have gone into this one.
-
-        Of exact states, the result has the same bits as if these rows had never gone in; of floating ones, it
-        is the state of the remaining rows up to rounding. A class of which no row remains is gone. No
-        variance is ever negative.
-
-        Raises
-        ------
-        ValueError
-            If the other state has a class that this one has not, more rows or weight of a class, or
-            more scatter than this one's rows can hold.
-        """
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        self._check_compatible(other)
-        if other.n_dropped > self.n_dropped:
-            raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-        rest = self._twin(self._labelled.subtract(other._labelled))
-        rest._n_dropped -= other.n_dropped
-        return rest
-
-    def drop_class(self, label: Any) -> Self:
-        """Forget all rows of a class, in place.
-
-        Parameters
-        ----------
-        label : label
-            One of `classes`, such as a mistyped one.
-
-        Returns
-        -------
-        ClassStatistics or ExactClassStatistics
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If there is no such class, or the classes share one scatter, from which that of one class cannot
-            be taken out.
-        """
-        with self._lock:
-            k = labels.position_of(label, self._labelled.classes)
-            if self._labelled.kind.is_pooled:
-                raise ValueError(f"{self!r} holds one scatter of all classes, so class {label!s} stays in it")
-            self._set_labelled(self._labelled.take(np.delete(np.arange(len(self._labelled.classes)), k)))
-        return self
-
-    def as_one_class(self) -> Self:
-        """A copy in which all rows are of the class 0.
-
-        Raises
-        ------
-        ValueError
-            If the classes share one scatter, so that theirs are not known.
-        """
-        if self._labelled.kind.is_pooled:
-            raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
-        return self._twin(self._labelled.as_one_class())
-
-    def copy(self) -> Self:
-        """A state of the same rows that does not change with this one."""
-        with self._lock:
-            return self._twin(self._labelled.copy())
-
-    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
-        """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
-
-        Raises
-        ------
-        ValueError
-            If this state holds less than that: "full" gives all the others, and they only themselves.
-        """
-        self._check_fourth_moments(covariance_type, fourth_moments)
-        with self._lock:
-            return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
-
-    def _twin(self, labelled: Labelled[Any]) -> Self:
-        """A state with other sums, and all else as here."""
-        twin = type(self).__new__(type(self))
-        twin.__setstate__(self.__getstate__())
-        twin._set_labelled(labelled)
-        return twin
-
-    # ------------------------------------------------------------------ states compare
-
-    def __eq__(self, other: object) -> bool:
-        """Whether two states are the same to the last bit."""
-        if not isinstance(other, type(self)):
-            return NotImplemented
-        return (self.feature_names, self.n_dropped) == (
-            other.feature_names,
-            other.n_dropped,
-        ) and self._labelled.equals(other._labelled)
-
-    def __repr__(self) -> str:
-        fourth = "fourth_moments=True, " if self.has_fourth_moments else ""
-        return (
-            f"{type(self).__name__}(covariance_type={self.covariance_type!r}, {fourth}"
-            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
-        )
-
-    # ------------------------------------------------------------------ states are saved
-
-    def save(self, path: Path, *, filesystem: AnyFileSystem | None = None, overwrite: bool = False) -> None:
-        """Write the state as a Parquet table, which `load` reads back to the last bit.
-
-        One row per class: DuckDB, Polars and pandas can read it; `streamgda.storage` says how.
-
-        Parameters
-        ----------
-        path : str or path
-            A file, or a URL such as "s3://bucket/state.parquet". Statistics or a model that were saved there
-            before are replaced.
-        filesystem : pyarrow or fsspec filesystem, optional
-            Where `path` is; found from `path` where not given.
-        overwrite : bool, default=False
-            Whether to replace a file of any other kind, such as data, too.
-
-        Raises
-        ------
-        ValueError
-            If a file of another kind is there, and `overwrite` is False.
-        OSError
-            If it cannot be written. What stood there before is still there.
-
-        Examples
-        --------
-        >>> import streamgda, tempfile
-        >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
-        >>> path = f"{tempfile.mkdtemp()}/state.parquet"
-        >>> state.save(path)
-        >>> streamgda.load(path) == state
-        True
-        """
-        from streamgda.storage import tables
-
-        columns, metadata = self.to_columns()
-        tables.save(path, columns, metadata, filesystem, overwrite)
-
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
-        """The state whose `to_columns` these are.
-
-        Raises
-        ------
-        ValueError
-            If they cannot be those of any rows; the message says why.
-        """
-        n_features = as_count(metadata["n_features"], "n_features")
-        kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
-        names = as_feature_names(metadata["feature_names"])
-        n_dropped = as_count(metadata["n_dropped"], "n_dropped")
-        state.__setstate__({"_names": None if names is None else tuple(names), "_n_dropped": n_dropped})
-        state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
-        check_feature_names(state.feature_names, n_features)
-        return state
-
-    def _metadata(self) -> dict[str, Any]:
-        """What every state puts beside its columns."""
-        return {
-            "kind": type(self).__name__,
-            "covariance_type": self.covariance_type,
-            "n_features": self.n_features,
-            "feature_names": self._names,
-            "n_dropped": self._n_dropped,
-        }
