@@ -15,10 +15,13 @@ from tqdm import tqdm
 ROWS_PER_FILE = 250_000
 ROWS_PER_GROUP = 131_072
 
+_MOST_ELEMENTS = 1 << 24  # of a row group; a file has two of them at most
+
 
 def make(folder: Path, rows: int, features: int, classes: int, dtype: str = "float64") -> Path:
     """Write `rows` rows in files of up to 250,000, row groups of 131,072, if that is not done already.
 
+    Wide rows come in smaller files, of row groups of 128 MB and two of them.
     Values are random to the last bit, so dictionaries and compression gain nothing: the features are stored
     plainly (in pages of Arrow's default compression). Integers are hundredths.
     """
@@ -43,13 +46,15 @@ def filled(folder: Path) -> Iterator[Path]:
 def _write(folder: Path, rows: int, features: int, classes: int, dtype: str) -> None:
     rng = np.random.default_rng(0)
     means = rng.normal(size=(classes, features))
-    for i, start in enumerate(tqdm(range(0, rows, ROWS_PER_FILE), desc=f"making {rows:,} rows", leave=False)):
-        y = rng.integers(0, classes, size=min(ROWS_PER_FILE, rows - start))
+    in_group = min(ROWS_PER_GROUP, _MOST_ELEMENTS // features)
+    in_file = min(ROWS_PER_FILE, 2 * in_group)
+    for i, start in enumerate(tqdm(range(0, rows, in_file), desc=f"making {rows:,} rows", leave=False)):
+        y = rng.integers(0, classes, size=min(in_file, rows - start))
         X = means[y] + rng.normal(size=(len(y), features))
         X = (X * 100 if "int" in dtype else X).astype(dtype)
         columns = {f"x{j}": X[:, j] for j in range(features)}
         table = pa.table({**columns, "y": y})
-        pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=["y"])
+        pq.write_table(table, folder / f"{i:04}.parquet", row_group_size=in_group, use_dictionary=["y"])
 
 
 def make_layout(

@@ -10,17 +10,29 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from bench import data, report
 from bench.arguments import add_data, add_growth, parser_of, size
 from bench.contest import Contender, Result, contest, limit_threads
-from bench.passes import BLAS, SCAN_GROUPS, blas_products, growth_table, parquet_pass, scan_row_groups
+from bench.passes import (
+    BLAS,
+    DUCKDB_VARIANCE,
+    POLARS,
+    SCAN_GROUPS,
+    SCAN_TUNED,
+    blas_products,
+    duckdb_query,
+    duckdb_variance,
+    growth_table,
+    parquet_pass,
+    polars_variance,
+    scan_as_we_do,
+    scan_row_groups,
+)
 
 SCAN_DATASET = "pyarrow: dataset scan"
-SCAN_TUNED = "pyarrow: scan, read as streamgda reads"
 READ = "pyarrow: read into a NumPy matrix"
 OURS = {kind: f"streamgda: {kind} statistics, from Parquet" for kind in ("full", "tied", "diag")}
 SKLEARN = {
@@ -31,8 +43,6 @@ SKLEARN = {
     "QDA": "scikit-learn: QDA",
 }
 DUCKDB_COVARIANCE = "DuckDB: covar_pop per class, from Parquet"
-DUCKDB_VARIANCE = "DuckDB: avg and var_pop per class, from Parquet"
-POLARS = "Polars: mean and var per class, from Parquet"
 
 
 def scan_dataset(folder: Path) -> Callable[[], Any]:
@@ -41,25 +51,6 @@ def scan_dataset(folder: Path) -> Callable[[], Any]:
 
     dataset = ds.dataset(folder)
     return lambda: sum(batch.num_rows for batch in dataset.to_batches())
-
-
-def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
-    """The same with the batch and buffer sizes that this project found to be fastest."""
-    import pyarrow.parquet as pq
-
-    from streamgda.sources.base import READ_ELEMENTS
-    from streamgda.sources.row_groups import READ_BUFFER
-
-    def read(path: Path) -> int:
-        parquet = pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
-        size = READ_ELEMENTS // parquet.metadata.num_columns
-        return sum(batch.num_rows for batch in parquet.iter_batches(size, use_threads=False))
-
-    def run() -> int:
-        with ThreadPoolExecutor(threads) as pool:
-            return sum(pool.map(read, sorted(folder.iterdir())))
-
-    return run
 
 
 def read_into_memory(folder: Path) -> Callable[[], Any]:
@@ -94,33 +85,7 @@ def sklearn_fit(folder: Path, name: str) -> Callable[[], Any]:
 def duckdb_covariance(folder: Path, features: int, threads: int) -> Callable[[], Any]:
     """A covariance for each class, as SQL can ask for it: every pair of columns."""
     pairs = ", ".join(f"covar_pop(x{i}, x{j})" for i in range(features) for j in range(i + 1))
-    return _duckdb(f"SELECT y, {pairs} FROM '{folder}/*.parquet' GROUP BY y", threads)
-
-
-def duckdb_variance(folder: Path, features: int, threads: int) -> Callable[[], Any]:
-    """Mean and variance for each class and column."""
-    columns = ", ".join(f"avg(x{j}), var_pop(x{j})" for j in range(features))
-    return _duckdb(f"SELECT y, {columns} FROM '{folder}/*.parquet' GROUP BY y", threads)
-
-
-def _duckdb(query: str, threads: int) -> Callable[[], Any]:
-    import duckdb
-
-    connection = duckdb.connect(config={"threads": threads})
-    return lambda: connection.execute(query).fetchall()
-
-
-def polars_variance(folder: Path) -> Callable[[], Any]:
-    """The same in Polars' lazy engine."""
-    import polars as pl
-
-    columns = pl.all().exclude("y")
-    query = (
-        pl.scan_parquet(folder / "*.parquet")
-        .group_by("y")
-        .agg(columns.mean().name.suffix("_mean"), columns.var(ddof=0).name.suffix("_var"))
-    )
-    return lambda: query.collect(engine="streaming")
+    return duckdb_query(f"SELECT y, {pairs} FROM '{folder}/*.parquet' GROUP BY y", threads)
 
 
 def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:

@@ -13,6 +13,9 @@ from bench import data, report
 from bench.contest import Contender, contest
 
 SCAN_GROUPS = "pyarrow: scan, a thread per row group"
+SCAN_TUNED = "pyarrow: scan, read as streamgda reads"
+DUCKDB_VARIANCE = "DuckDB: avg and var_pop per class, from Parquet"
+POLARS = "Polars: mean and var per class, from Parquet"
 BLAS = "NumPy: one product per class and block"
 
 
@@ -43,26 +46,82 @@ def scan_row_groups(folder: Path, threads: int) -> Callable[[], Any]:
     return run
 
 
-def blas_products(rows: int, features: int, classes: int, threads: int) -> Callable[[], Any]:
-    """The products that full statistics take, on numbers in cache: what BLAS alone costs."""
+def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
+    """The same with the batch and buffer sizes that this project found to be fastest."""
+    import pyarrow.parquet as pq
+
+    from streamgda.sources.base import READ_ELEMENTS
+    from streamgda.sources.row_groups import READ_BUFFER
+
+    def read(path: Path) -> int:
+        parquet = pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
+        size = READ_ELEMENTS // parquet.metadata.num_columns
+        return sum(batch.num_rows for batch in parquet.iter_batches(size, use_threads=False))
+
+    def run() -> int:
+        with ThreadPoolExecutor(threads) as pool:
+            return sum(pool.map(read, sorted(folder.iterdir())))
+
+    return run
+
+
+def blas_products(
+    rows: int, features: int, classes: int, threads: int, kind: str = "full"
+) -> Callable[[], Any]:
+    """The products that statistics of a kind take, on numbers in cache: what BLAS alone costs.
+
+    Full statistics take a product for each class, of 256 rows and more: shorter ones cost calls, and no more
+    arithmetic. Tied ones take one for all classes. Diag ones take the squares of the rows alone.
+    """
     import numpy as np
     from threadpoolctl import threadpool_limits
 
     from streamgda.blocks.block import rows_per_block
 
-    size = rows_per_block(features)
-    block = np.random.default_rng(0).normal(size=(features, max(1, size // classes)))
-    products = rows // block.shape[1]
+    together = classes if kind == "full" else 1
+    length = min(rows, max(256, rows_per_block(features) // together))
+    block = np.random.default_rng(0).normal(size=(features, length))
+    products = max(rows // length, threads)
 
     def multiply(count: int) -> None:
         for _ in range(count):
-            block @ block.T
+            if kind == "diag":
+                np.einsum("ij,ij->i", block, block)
+            else:
+                block @ block.T
 
     def run() -> None:
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             list(pool.map(multiply, [products // threads] * threads))
 
     return run
+
+
+def duckdb_variance(folder: Path, features: int, threads: int) -> Callable[[], Any]:
+    """Mean and variance for each class and column."""
+    columns = ", ".join(f"avg(x{j}), var_pop(x{j})" for j in range(features))
+    return duckdb_query(f"SELECT y, {columns} FROM '{folder}/*.parquet' GROUP BY y", threads)
+
+
+def duckdb_query(query: str, threads: int) -> Callable[[], Any]:
+    """A query and the fetching of its rows."""
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": threads})
+    return lambda: connection.execute(query).fetchall()
+
+
+def polars_variance(folder: Path) -> Callable[[], Any]:
+    """The same in Polars' lazy engine, streaming."""
+    import polars as pl
+
+    columns = pl.all().exclude("y")
+    query = (
+        pl.scan_parquet(folder / "*.parquet")
+        .group_by("y")
+        .agg(columns.mean().name.suffix("_mean"), columns.var(ddof=0).name.suffix("_var"))
+    )
+    return lambda: query.collect(engine="streaming")
 
 
 def growth_table(options: argparse.Namespace) -> str:

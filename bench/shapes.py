@@ -1,0 +1,299 @@
+"""Statistics of many shapes, from Parquet, each beside its own limit; memory in states.
+
+Run as ``python -m bench.shapes``. The limit of a shape is a scan of its files, read as this project reads
+them, and after it the products that its statistics take, on numbers in cache. Peak memory is given in MB and
+in states: how many times the bytes of the state that the pass returns. The other tables are of layouts (many
+small files, single-row row groups, Zarr), and of finalising a model of very many classes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import data, report
+from bench.arguments import add_data, parser_of
+from bench.contest import Contender, Result, contest, limit_threads
+from bench.dask import as_zarr, zarr_pass, zarr_read
+from bench.passes import (
+    BLAS,
+    DUCKDB_VARIANCE,
+    POLARS,
+    SCAN_TUNED,
+    blas_products,
+    duckdb_variance,
+    parquet_pass,
+    polars_variance,
+    scan_as_we_do,
+)
+
+OURS = "streamgda"
+MOST_STATES, MOST_BESIDE = 3, 400  # peak memory: states, and MB beside them
+ROWS_PER_CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Rows of features in classes, the kind of statistics, and the goal as a multiple of the limit."""
+
+    rows: int
+    features: int
+    classes: int
+    kind: str
+    goal: float
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        return f"{self.features:,} × {self.classes:,} {self.kind}"
+
+    @property
+    def megabytes_of_state(self) -> float:
+        """The means, to twice the precision of float64, and the scatter."""
+        means = 2 * self.classes * self.features
+        scatter = {"full": self.classes * self.features**2, "tied": self.features**2, "diag": means // 2}
+        return 8 * (means + scatter[self.kind]) / 1e6
+
+
+SHAPES = (
+    Shape(2_000_000, 50, 10, "full", 1.5),
+    Shape(2_000_000, 50, 10, "tied", 1.5),
+    Shape(2_000_000, 50, 10, "diag", 1.5),
+    Shape(2_000_000, 50, 1_000, "full", 2),
+    Shape(2_000_000, 20, 10_000, "diag", 2),
+    Shape(300_000, 400, 20_000, "tied", 2),
+    Shape(200_000, 512, 1_000, "tied", 2),
+    Shape(64_000, 2_048, 1_000, "tied", 2),
+    Shape(64_000, 2_000, 5, "full", 2),
+    Shape(8_000_000, 5, 3, "full", 2),
+    Shape(1_000_000, 50, 5_000, "full", 2),
+    Shape(1_000_000, 20, 100_000, "diag", 2),
+)
+
+
+def shrunk(shape: Shape, options: argparse.Namespace) -> Shape:
+    """The shape with a part of its rows, and features and classes up to a limit: for a quick look."""
+    features = min(shape.features, options.most_features)
+    classes = min(shape.classes, options.most_classes)
+    rows = max(int(shape.rows * options.part), 1_000)
+    return Shape(rows, features, classes, shape.kind, shape.goal)
+
+
+def finalising(features: int, classes: int) -> Callable[[], Any]:
+    """The finalisation of an LDA from its statistics, all that the first prediction of a row waits for."""
+    import numpy as np
+
+    from streamgda import ClassStatistics, LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(0)
+    means, rows = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
+    counts = np.full(classes, 100)
+    statistics = ClassStatistics.from_moments(
+        np.arange(classes), counts, means, rows.T @ rows, covariance_type="tied"
+    )
+    return lambda: LinearDiscriminantAnalysis.from_statistics(statistics).predict(rows[:1])
+
+
+def predicting(features: int, classes: int, rows: int) -> Callable[[], Any]:
+    """The prediction of some rows by a model that is finalised."""
+    import numpy as np
+
+    from streamgda import ClassStatistics, LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(0)
+    means, few = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
+    counts = np.full(classes, 100)
+    statistics = ClassStatistics.from_moments(
+        np.arange(classes), counts, means, few.T @ few, covariance_type="tied"
+    )
+    model = LinearDiscriminantAnalysis.from_statistics(statistics)
+    asked = rng.normal(size=(rows, features))
+    return lambda: model.predict_proba(asked)
+
+
+def finalising_products(features: int, classes: int) -> Callable[[], Any]:
+    """What a finalised LDA takes at least: a Cholesky factor, and the means multiplied by its inverse."""
+    import numpy as np
+    from scipy.linalg import cholesky, solve_triangular
+
+    rng = np.random.default_rng(0)
+    means, rows = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
+    scatter = rows.T @ rows
+    return lambda: solve_triangular(cholesky(scatter, lower=True), means.T, lower=True)
+
+
+def single_row_groups(folder: Path, rows: int, features: int) -> Path:
+    """A file in which every row is a row group."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = folder / f"{rows}-groups-of-1x{features}"
+    if not target.exists():
+        rng = np.random.default_rng(0)
+        with data.filled(target) as unfinished:
+            columns = {f"x{j}": rng.normal(size=rows) for j in range(features)}
+            table = pa.table({**columns, "y": rng.integers(0, 10, size=rows)})
+            pq.write_table(table, unfinished / "0.parquet", row_group_size=1)
+    return target
+
+
+def contenders(folder: Path, shape: Shape, threads: int) -> list[Contender]:
+    """A pass over a shape and the two parts of its limit; for diag statistics, also other libraries."""
+    products = (shape.rows, shape.features, shape.classes, threads, shape.kind)
+    found = [
+        Contender(OURS, parquet_pass, (folder, shape.kind)),
+        Contender(SCAN_TUNED, scan_as_we_do, (folder, threads)),
+        Contender(BLAS, blas_products, products),
+    ]
+    if shape.kind == "diag":
+        found.append(Contender(DUCKDB_VARIANCE, duckdb_variance, (folder, shape.features, threads)))
+        found.append(Contender(POLARS, polars_variance, (folder,)))
+    return found
+
+
+def measured(options: argparse.Namespace) -> dict[Shape, dict[str, Result]]:
+    """The results of all shapes."""
+    found = {}
+    for shape in dict.fromkeys(shrunk(shape, options) for shape in SHAPES):
+        if not options.only or any(part in shape.name for part in options.only):
+            folder = data.make(options.data, shape.rows, shape.features, shape.classes)
+            found[shape] = contest(contenders(folder, shape, options.threads), options.repeats)
+    return found
+
+
+def times_table(results: dict[Shape, dict[str, Result]]) -> str:
+    """Each shape: seconds, its limit, and their ratio."""
+    rows = []
+    for shape, result in results.items():
+        seconds = [result[name].median for name in (OURS, SCAN_TUNED, BLAS)]
+        ratio = seconds[0] / sum(seconds[1:])
+        verdict = "reached" if ratio <= shape.goal else "not reached"
+        times = [f"{second:.3f}" for second in seconds]
+        rows.append((shape.name, f"{shape.rows:,}", *times, f"{ratio:.2f}", f"≤ {shape.goal:g}", verdict))
+    headers = ["features × classes", "rows", "median s", "scan s", "products s", "÷ limit", "goal", ""]
+    return report.table(headers, rows)
+
+
+def memory_table(results: dict[Shape, dict[str, Result]]) -> str:
+    """Each shape: the state, the peak, and the peak in states."""
+    rows = []
+    for shape, result in results.items():
+        state, peak = shape.megabytes_of_state, result[OURS].peak
+        most = MOST_STATES * state + MOST_BESIDE
+        verdict = "reached" if peak <= most else "not reached"
+        rows.append(
+            (shape.name, f"{state:.1f}", f"{peak:.0f}", f"{peak / state:.1f}", f"{most:.0f}", verdict)
+        )
+    goal = f"goal: {MOST_STATES} states + {MOST_BESIDE} MB"
+    return report.table(["features × classes", "state MB", "peak MB", "peak in states", goal, ""], rows)
+
+
+def peers_table(results: dict[Shape, dict[str, Result]]) -> str:
+    """Diag statistics beside other libraries."""
+    rows = [
+        report.at_least(f"{name.split(':')[0]} ÷ {shape.name}", result[name].median / result[OURS].median, 1)
+        for shape, result in results.items()
+        for name in (DUCKDB_VARIANCE, POLARS)
+        if name in result
+    ]
+    return report.table(["ratio of medians", "measured", "goal", ""], rows)
+
+
+def layouts_table(options: argparse.Namespace) -> str:
+    """Small files and row groups beside pyarrow alone, and Zarr beside a bare read and the products."""
+    threads, features = options.threads, min(50, options.most_features)
+    many = data.make_layout(
+        options.data, files=options.files, rows_per_file=1_000, features=features, classes=10
+    )
+    single = single_row_groups(options.data, 2 * options.files, features)
+    shape = shrunk(SHAPES[0], options)
+    chunks = as_zarr(data.make(options.data, shape.rows, features, shape.classes), ROWS_PER_CHUNK)
+    products = Contender(BLAS, blas_products, (shape.rows, features, shape.classes, threads))
+    layouts: list[tuple[str, float, Sequence[Contender]]] = [
+        (f"{options.files:,} files of 1,000 rows", 3, parquet_beside_scan(many, threads)),
+        (f"{2 * options.files:,} row groups of 1 row", 3, parquet_beside_scan(single, threads)),
+        (
+            f"Zarr in chunks of {ROWS_PER_CHUNK:,} rows",
+            1.5,
+            [
+                Contender(OURS, zarr_pass, (chunks,)),
+                Contender("read", zarr_read, (chunks, threads)),
+                products,
+            ],
+        ),
+    ]
+    rows = []
+    for name, goal, found in layouts:
+        ours, *limit = contest(found, options.repeats).values()
+        least = sum(result.median for result in limit)
+        ratio = ours.median / least
+        verdict = "reached" if ratio <= goal else "not reached"
+        times = (f"{ours.median:.3f}", f"{least:.3f}", f"{ratio:.2f}", f"≤ {goal:g}", verdict)
+        rows.append((name, *times, f"{ours.peak:.0f}"))
+    return report.table(["full statistics of", "median s", "limit s", "÷ limit", "goal", "", "peak MB"], rows)
+
+
+def parquet_beside_scan(folder: Path, threads: int) -> list[Contender]:
+    """A pass, and pyarrow alone on the same files."""
+    return [
+        Contender(OURS, parquet_pass, (folder, "full")),
+        Contender(SCAN_TUNED, scan_as_we_do, (folder, threads)),
+    ]
+
+
+def finalising_table(options: argparse.Namespace) -> str:
+    """The finalisation of an LDA beside its products, and beside predicting with it."""
+    features, classes = min(400, options.most_features), min(20_000, options.most_classes)
+    ours, limit, predicted = contest(
+        [
+            Contender(OURS, finalising, (features, classes)),
+            Contender("products", finalising_products, (features, classes)),
+            Contender("prediction", predicting, (features, classes, 1_000)),
+        ],
+        options.repeats,
+    ).values()
+    times = [f"{1e3 * result.median:.1f}" for result in (ours, limit, predicted)]
+    ratio = ours.median / limit.median
+    row = (f"{features:,} × {classes:,}", *times, f"{ratio:.2f}", "≤ 2")
+    verdict = "reached" if ratio <= 2 else "not reached"
+    headers = [
+        "finalise an LDA",
+        "median ms",
+        "its products ms",
+        "1,000 rows predicted ms",
+        "÷ limit",
+        "goal",
+        "",
+    ]
+    return report.table(headers, [(*row, verdict)])
+
+
+def main() -> None:
+    """Measure and keep the tables."""
+    parser = parser_of(__doc__, repeats=5, threads=2, files=1_000, most_features=2_048, most_classes=100_000)
+    add_data(parser)
+    parser.add_argument("--part", type=float, default=1.0, help="of the rows of each shape")
+    parser.add_argument("--only", nargs="*", help="shapes whose names hold one of these, and no other table")
+    options = parser.parse_args()
+    limit_threads(options.threads)
+    results = measured(options)
+    sections = [
+        f"## bench.shapes: from Parquet, {options.threads} threads",
+        times_table(results),
+        "Memory:",
+        memory_table(results),
+        "Diag statistics beside other libraries:",
+        peers_table(results),
+    ]
+    if not options.only:
+        sections += ["Layouts:", layouts_table(options), "Finalising:", finalising_table(options)]
+    keep = not (options.print_only or options.only)
+    report.publish("shapes", "\n\n".join(sections), keep=keep)
+
+
+if __name__ == "__main__":
+    main()
