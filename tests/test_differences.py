@@ -153,7 +153,7 @@ def test_nearly_singular_qda_loses_digits_that_the_rows_still_hold():
     peer = discriminant_analysis.QuadraticDiscriminantAnalysis(tol=0)
     ours, theirs = (
         np.abs(model.fit(X, y).decision_function(X[:20]) - expected).max()
-        for model in (QuadraticDiscriminantAnalysis(), peer)
+        for model in (QuadraticDiscriminantAnalysis(tol=1e-5), peer)
     )
     assert theirs < 1e-10
     assert 1e-9 < ours < 1e-6
@@ -187,13 +187,3 @@ def test_weights_are_repetitions(model):
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-8, atol=1e-12)
     with pytest.raises(TypeError, match="sample_weight"):
         PEERS[model]().fit(X, y, sample_weight=weights)
-
-
-@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
-@pytest.mark.parametrize("name", ["solver", "store_covariance", "covariance_estimator"])
-def test_there_is_one_way_to_compute(model, name):
-    assert name in PEERS[model]().get_params()
-    with pytest.raises(TypeError, match=name):
-        model(**{name: None})
-    X, y = rows()
-    assert np.shape(model(shrinkage="auto").fit(X, y).covariance_)[-2:] == (4, 4)

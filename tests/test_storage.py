@@ -260,6 +260,20 @@ def test_a_model_of_format_1():
     assert model.predict([[0.0], [9.0]]).tolist() == [False, True]
 
 
+def test_a_discriminant_analysis_of_format_1_keeps_its_tolerance_its_attributes_and_its_projection():
+    """They were saved when `tol`, then 1e-10, bounded eigenvalues. The smallest here is 1.7e-10."""
+    lda, qda = (load(DATA / f"format-1-{name}.parquet") for name in ("lda", "qda"))
+    row = [[1.0, 2.0, 3.0, 1.0]]
+    np.testing.assert_allclose(lda.predict_proba(row)[0, 1], 2.62059476e-09, rtol=1e-5)
+    np.testing.assert_allclose(qda.predict_proba(row)[0, 2], 1.49422888e-20, rtol=1e-5)
+    np.testing.assert_allclose(lda.transform(row), [[-10.26294, -16.99829172]], rtol=1e-5)
+    assert (lda.covariance_.shape, len(qda.covariance_)) == ((4, 4), 3)
+    np.testing.assert_allclose(
+        qda.rotations_[0][:, 0] ** 2, [0.4658484, 0.0370947, 0.0312165, 0.4658411], 1e-3
+    )
+    assert (lda.priors, qda.priors) == ([0.5, 0.25, 0.25],) * 2
+
+
 # ---------------------------------------------------------------------- other engines
 
 

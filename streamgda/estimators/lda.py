@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, check_rows, finalised, score_rows
+from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
     check_kind,
     check_not_shrunk,
@@ -22,7 +23,6 @@ from streamgda.estimators.exchange import (
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.shrinkage import (
     Shrinkage,
@@ -43,7 +43,7 @@ from streamgda.statistics.covariances import Array, CovarianceType
 
 
 class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GenerativeClassifier[SharedGaussians]
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis[SharedGaussians]
 ):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
@@ -53,20 +53,27 @@ class LinearDiscriminantAnalysis(
 
     Parameters
     ----------
-    priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
+    solver : {"svd", "lsqr", "eigen"}, default="svd"
+        Accepted as in scikit-learn. The model is computed from its statistics with each of them.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
         How far to shrink the covariance towards its mean variance times the identity: 0 is not at all, 1
         completely. "auto" and "oas" shrink the covariance of each class, and pool the results: by the
         estimate of Ledoit & Wolf (2004) for features at unit variance, or of Chen et al. (2010). The
         statistics are then "full", with a matrix for each class (for "auto" three). Both use the sum of the
         weights of a class as its number of rows; see `fit`.
+    priors : array-like of shape (n_classes,), optional
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
     n_components : int, optional
         The number of components of `transform`. None is the largest number, min(n_classes - 1, n_features).
         Classification does not depend on it.
-    tol : float, default=1e-10
-        Eigenvalues of the correlation matrix up to `tol` count as zero. This does not depend on the units of
-        the features.
+    store_covariance : bool, default=False
+        Accepted as in scikit-learn.
+    tol : float, default=1e-4
+        Directions in which standardised rows have a singular value, divided by the root of their number, up
+        to `tol` count as singular. These are the eigenvalues of the correlation matrix up to the square of
+        `tol`, so the units of the features do not matter.
+    covariance_estimator : None
+        Not yet supported.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
@@ -119,26 +126,31 @@ class LinearDiscriminantAnalysis(
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GenerativeClassifier._parameter_constraints,
-        "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
+        **DiscriminantAnalysis._parameter_constraints,
+        "solver": [StrOptions({"svd", "lsqr", "eigen"})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
     }
 
     def __init__(
         self,
-        *,
-        priors: ArrayLike | None = None,
+        solver: Literal["svd", "lsqr", "eigen"] = "svd",
         shrinkage: Shrinkage = None,
+        priors: ArrayLike | None = None,
         n_components: int | None = None,
-        tol: float = 1e-10,
+        store_covariance: bool = False,
+        tol: float = 1e-4,
+        covariance_estimator: Any = None,
+        *,
         missing: MissingAtPrediction = "raise",
         exact: bool = False,
     ) -> None:
-        self.priors = priors
+        self.solver = solver
         self.shrinkage = shrinkage
+        self.priors = priors
         self.n_components = n_components
+        self.store_covariance = store_covariance
         self.tol = tol
+        self.covariance_estimator = covariance_estimator
         self.missing = missing
         self.exact = exact
 
@@ -159,7 +171,7 @@ class LinearDiscriminantAnalysis(
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
         self._check_components(statistics)
         means = statistics.means
-        whitening = Whitening.of(self._covariance(statistics), means, self.tol)
+        whitening = Whitening.of(self._covariance(statistics), means, self._least_eigenvalue)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
         return SharedGaussians(means, statistics.overall_mean(), whitening)
@@ -170,8 +182,8 @@ class LinearDiscriminantAnalysis(
         if whitening.rank < n_features and self.__dict__.get("_warned") != whitening.rank:
             warnings.warn(
                 f"the covariance within the classes has rank {whitening.rank} of {n_features}: "
-                f"{deficient_features(self.statistics_, whitening.covariance, self.tol)}. The model works in "
-                "the range of the covariance",
+                f"{deficient_features(self.statistics_, whitening.covariance, whitening.tol)}. The model "
+                "works in the range of the covariance",
                 stacklevel=6,
             )
         self._warned = whitening.rank
@@ -235,16 +247,6 @@ class LinearDiscriminantAnalysis(
         return int(self._projection.scalings.shape[1])
 
     # ------------------------------------------------------------------ fitted attributes
-
-    @property
-    def priors_(self) -> Array:
-        """Prior probabilities of the classes."""
-        return finalised(self).priors.copy()
-
-    @property
-    def means_(self) -> Array:
-        """Means of the classes."""
-        return self.statistics_.means
 
     @property
     def xbar_(self) -> Array:

@@ -257,6 +257,11 @@ class StatisticsLearner(BaseEstimator, ABC):
         model = {"name": name, "params": self.get_params(deep=False)}
         tables.save(path, columns, {**metadata, "model": model}, filesystem, overwrite)
 
+    @classmethod
+    def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a model saved by this or an earlier version, as `__init__` takes them now."""
+        return params
+
     # ------------------------------------------------------------------ exchange with scikit-learn
 
     @abstractmethod

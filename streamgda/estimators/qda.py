@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
+from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
     check_kind,
     check_not_shrunk,
@@ -22,7 +23,6 @@ from streamgda.estimators.exchange import (
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, statistics_for
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
@@ -31,23 +31,30 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
 
-class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
+class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     """Quadratic discriminant analysis: each class is normal, with a mean and a covariance of its own.
 
     Parameters
     ----------
-    priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
+    solver : {"svd", "eigen"}, default="svd"
+        Accepted as in scikit-learn. The model is computed from its statistics with either.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
         How far to shrink the covariance of each class towards its mean variance times the identity: 0 is
         not at all, 1 completely. "auto" is the estimate of Ledoit & Wolf (2004) for the features of each
         class at unit variance; the statistics then hold fourth moments. "oas" is the estimate of Chen et
         al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
+    priors : array-like of shape (n_classes,), optional
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
     reg_param : float in [0, 1], default=0.0
         After shrinkage, each covariance S is replaced by (1 - reg_param) S + reg_param I.
-    tol : float, default=1e-10
-        A regularised covariance is singular if its correlation matrix has an eigenvalue up to `tol`; see
-        the parameter `singular`. This does not depend on the units of the features.
+    store_covariance : bool, default=False
+        Whether there is an attribute `covariance_`. It is computed from the statistics when it is read.
+    tol : float, default=1e-4
+        A regularised covariance is singular if rows standardised by it have a singular value, divided by the
+        root of their number, up to `tol`; its correlation matrix then has an eigenvalue up to the square of
+        `tol`. See the parameter `singular`. This does not depend on the units of the features.
+    covariance_estimator : None
+        Not yet supported.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
@@ -100,28 +107,33 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "full"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GenerativeClassifier._parameter_constraints,
-        "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
+        **DiscriminantAnalysis._parameter_constraints,
+        "solver": [StrOptions({"svd", "eigen"})],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "singular": [StrOptions({"raise", "skip"}), None],
     }
 
     def __init__(
         self,
         *,
-        priors: ArrayLike | None = None,
+        solver: Literal["svd", "eigen"] = "svd",
         shrinkage: Shrinkage = None,
+        priors: ArrayLike | None = None,
         reg_param: float = 0.0,
-        tol: float = 1e-10,
+        store_covariance: bool = False,
+        tol: float = 1e-4,
+        covariance_estimator: Any = None,
         missing: MissingAtPrediction = "raise",
         singular: Literal["raise", "skip"] | None = None,
         exact: bool = False,
     ) -> None:
-        self.priors = priors
+        self.solver = solver
         self.shrinkage = shrinkage
+        self.priors = priors
         self.reg_param = reg_param
+        self.store_covariance = store_covariance
         self.tol = tol
+        self.covariance_estimator = covariance_estimator
         self.missing = missing
         self.singular = singular
         self.exact = exact
@@ -139,14 +151,14 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
         return covariances
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
-        means, covariances = statistics.means, self._covariances(statistics)
-        whitenings = [Whitening.of(covariances[k], means[[k]], self.tol) for k in range(len(means))]
+        means, covariances, tol = statistics.means, self._covariances(statistics), self._least_eigenvalue
+        whitenings = [Whitening.of(covariances[k], means[[k]], tol) for k in range(len(means))]
         regularised = bool(self.shrinkage or self.reg_param)
         largest_rank = np.inf if regularised else statistics.counts - 1  # n rows span n - 1 dimensions
         ranks = np.minimum([whitening.rank for whitening in whitenings], largest_rank)
         singular = np.flatnonzero(ranks < statistics.n_features).tolist()
         for k in singular:
-            error = partial(singular_class, statistics, k, int(ranks[k]), self.tol, regularised=regularised)
+            error = partial(singular_class, statistics, k, int(ranks[k]), tol, regularised=regularised)
             if self.singular == "raise" or len(singular) == len(means):
                 raise error()
             whitenings[k] = Unestimated.because(statistics.n_features, error)
@@ -173,16 +185,6 @@ class QuadraticDiscriminantAnalysis(GenerativeClassifier[SeparateGaussians]):
             )
 
     # ------------------------------------------------------------------ fitted attributes
-
-    @property
-    def priors_(self) -> Array:
-        """Prior probabilities of the classes."""
-        return finalised(self).priors.copy()
-
-    @property
-    def means_(self) -> Array:
-        """Means of the classes."""
-        return self.statistics_.means
 
     @property
     def covariance_(self) -> list[Array]:

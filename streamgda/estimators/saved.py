@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamgda.estimators import ESTIMATORS, estimator_named
@@ -57,13 +56,14 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics |
 
     name, params = _model_of(metadata["model"], os.fspath(path))
     try:
-        model: GenerativeClassifier[Any] = estimator_named(name)(**params)
+        kind = estimator_named(name)
+        model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
         return restore(model, statistics)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)}: this is no {name}: {error}") from error
 
 
-def _model_of(document: Any, path: str) -> tuple[str, Mapping[str, Any]]:
+def _model_of(document: Any, path: str) -> tuple[str, dict[str, Any]]:
     """The name of the class and the parameters of a model, from the metadata of its file."""
     name = document.get("name") if isinstance(document, dict) else None
     params = document.get("params") if isinstance(document, dict) else None
