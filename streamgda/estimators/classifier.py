@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from streamgda.estimators.validation import (
     check_has_learnt,
     check_two_classes,
 )
-from streamgda.gaussians.densities import Gaussians
+from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import TILE_ROWS
@@ -64,7 +64,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         check_two_classes(statistics)
         check_finite(statistics)
         priors = self._class_priors(statistics)
-        return Finalised.of(self, statistics, self._finalise(statistics), priors)
+        gaussians = self._finalise(statistics)
+        return Finalised.of(self, statistics, gaussians, self._predictive(gaussians, statistics), priors)
+
+    def _predictive(self, gaussians: G, statistics: Statistics) -> Gaussians:
+        """The densities that rows are scored by; by default the normal ones."""
+        return gaussians
 
     def _class_priors(self, statistics: Statistics) -> Array:
         """The parameter `priors`, or else the share of each class in the total weight."""
@@ -90,7 +95,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     # ------------------------------------------------------------------ prediction
 
-    def _apply(self, X: Any, view: Callable[[RowScores[G]], NDArray[Any]]) -> NDArray[Any]:
+    def _apply(self, X: Any, view: Callable[[RowScores], NDArray[Any]]) -> NDArray[Any]:
         """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
         rows = check_rows(self, X)
         result: NDArray[Any] | None = None
@@ -212,8 +217,8 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
 
 
 def score_rows(
-    model: GaussianClassifier[G], rows: NDArray[Any], *, missing: MissingAtPrediction | None = None
-) -> Iterator[RowScores[G]]:
+    model: GaussianClassifier[Any], rows: NDArray[Any], *, missing: MissingAtPrediction | None = None
+) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
     Parameters
@@ -230,10 +235,10 @@ def score_rows(
     if size >= TILE_ROWS // 2:  # whole tiles
         size = -(-size // TILE_ROWS) * TILE_ROWS
     blocks = blocks_by_pattern if (missing or model.missing) == "marginal" else blocks_of
-    for positions, gaussians, block in blocks(rows, state.gaussians, size):
+    for positions, gaussians, block in blocks(rows, state.densities, size):
         # C-contiguous, since the bits of sums over the features of a row depend on the memory order.
         values = np.ascontiguousarray(block, dtype=np.float64)
-        yield RowScores(state, cast("G", gaussians), positions, values)
+        yield RowScores(state, gaussians, positions, values)
 
 
 def check_rows(

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from streamgda.blocks.labels import Labels
-from streamgda.gaussians.densities import Gaussians
+from streamgda.gaussians.base import Gaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
@@ -31,7 +31,9 @@ class Finalised(Generic[G]):
     classes : ndarray of shape (n_classes,)
         The labels, in the order of the columns of scores.
     gaussians : Gaussians
-        The densities of the classes.
+        The normal densities of the classes, with the means and covariances of the model.
+    densities : Gaussians
+        The densities that rows are scored by: these, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a class that cannot be estimated is −∞.
     """
@@ -40,24 +42,27 @@ class Finalised(Generic[G]):
     params: dict[str, Any]
     classes: Labels
     gaussians: G
+    densities: Gaussians
     priors: Array
     log_priors: Array
     _derived: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: BaseEstimator, statistics: Statistics, gaussians: G, priors: Array) -> Self:
+    def of(
+        cls, model: BaseEstimator, statistics: Statistics, gaussians: G, densities: Gaussians, priors: Array
+    ) -> Self:
         """The densities and priors of a model, computed from its current parameters and these statistics."""
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
-        log_priors[list(gaussians.unestimated)] = -np.inf
+        log_priors[list(densities.unestimated)] = -np.inf
         params = model.get_params(deep=False)
-        return cls(statistics.revision, params, statistics.classes, gaussians, priors, log_priors)
+        return cls(statistics.revision, params, statistics.classes, gaussians, densities, priors, log_priors)
 
     @property
     def unestimated(self) -> list[tuple[Any, Callable[[], Exception]]]:
         """The labels of classes that cannot be estimated; each with a function that returns the error why."""
         classes = self.classes.tolist()
-        return [(classes[k], error) for k, error in self.gaussians.unestimated.items()]
+        return [(classes[k], error) for k, error in self.densities.unestimated.items()]
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
         """The cached value of this name; computed by `derive` the first time."""

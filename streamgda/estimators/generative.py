@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import chdtrc
 from sklearn.utils import check_random_state, check_scalar
 
 from streamgda.blocks.labels import Labels, position_of
-from streamgda.estimators.classifier import G, GaussianClassifier, check_rows, finalised, score_rows
+from streamgda.estimators.classifier import G, check_rows, finalised, score_rows
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.estimators.likelihood import LikelihoodCriteria
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.posteriors import posteriors
 from streamgda.statistics.covariances import Array
 
 
-class GenerativeClassifier(GaussianClassifier[G]):
+class GenerativeClassifier(LikelihoodCriteria[G]):
     """A classifier with the methods that the densities p(x | k) allow besides classifying."""
 
     # ------------------------------------------------------------------ sampling and imputation
@@ -68,7 +68,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         X = np.empty((len(codes), self.n_features_in_))
         for k in np.unique(codes):
             positions = np.flatnonzero(codes == k)
-            X[positions] = state.gaussians.sample(k, len(positions), random)
+            X[positions] = state.densities.sample(k, len(positions), random)
         return X, state.classes[codes]
 
     @lazy_on_dask(columns=feature_names)
@@ -172,7 +172,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> model.p_values([[3.0]]).round(3)
         array([[0.046, 0.012]])
         """
-        return self._apply(X, lambda scores: _upper_tail(scores.squared_distances, scores.gaussians.ranks))
+        return self._apply(X, lambda scores: scores.tail_probabilities)
 
     # ------------------------------------------------------------------ boundaries
 
@@ -215,7 +215,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
             raise ValueError(f"a boundary lies between two classes; got {i!r} twice")
         if np.isneginf(state.log_priors[[first, second]]).all():
             raise ValueError(f"classes {i!r} and {j!r} both have a prior of zero, so neither is the likelier")
-        return QuadraticBoundary.between(state.gaussians, state.log_priors, first, second)
+        return QuadraticBoundary.between(state.densities, state.log_priors, first, second)
 
 
 def _sample_classes(
@@ -228,15 +228,9 @@ def _sample_classes(
     return random.choice(len(priors), size=n, p=priors)
 
 
-def _conditional_means(scores: RowScores[G], missing: NDArray[np.bool_]) -> Array:
+def _conditional_means(scores: RowScores, missing: NDArray[np.bool_]) -> Array:
     """The means of the missing features of rows, given the observed ones: (n, n_missing)."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return scores.finalised.gaussians.conditional_mean(
+        return scores.finalised.densities.conditional_mean(
             ~missing, scores.gaussians, scores.rows, scores.probabilities
         )
-
-
-def _upper_tail(squared_distances: Array, ranks: NDArray[np.int64]) -> Array:
-    """P(χ² ≥ squared distance) for each class (n, K); 1 for rows without observed features."""
-    tail: Array = chdtrc(np.maximum(ranks, 1), squared_distances)
-    return np.where(ranks > 0, tail, 1.0)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
-from streamgda.gaussians.densities import Gaussians
+from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.missing import Positions
 from streamgda.gaussians.posteriors import log_evidence, log_posteriors, posteriors
 from streamgda.statistics.covariances import Array
 
-G = TypeVar("G", bound=Gaussians)
-
 
 @dataclass(eq=False)
-class RowScores(Generic[G]):
+class RowScores:
     """Scores of n rows for K classes. Each is computed when it is read.
 
     Attributes
@@ -35,8 +33,8 @@ class RowScores(Generic[G]):
         Their observed features.
     """
 
-    finalised: Finalised[G]
-    gaussians: G
+    finalised: Finalised[Any]
+    gaussians: Gaussians
     positions: Positions
     rows: Array
 
@@ -51,10 +49,10 @@ class RowScores(Generic[G]):
         """
         gaussians = self.gaussians
         with np.errstate(over="ignore", invalid="ignore"):
-            if gaussians.has_linear_scores:
-                scores = gaussians.posterior_scores(self.rows)
-            else:
+            if gaussians.scores_from_distances:
                 scores = gaussians.posterior_scores_from(self.squared_distances)
+            else:
+                scores = gaussians.posterior_scores(self.rows)
             scores += self.finalised.log_priors
         return self._checked(scores)
 
@@ -74,10 +72,10 @@ class RowScores(Generic[G]):
     def joint_log_density(self) -> Array:
         """Ln p(x, k): (n, K); −∞ if the squared distance exceeds float64."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.gaussians.has_linear_scores:
-                scores = self.gaussians.log_density(self.rows)
-            else:
+            if self.gaussians.scores_from_distances:
                 scores = self.gaussians.log_density_from(self.squared_distances)
+            else:
+                scores = self.gaussians.log_density(self.rows)
             scores += self.finalised.log_priors
         scores[np.isnan(scores)] = -np.inf
         return scores
@@ -108,6 +106,11 @@ class RowScores(Generic[G]):
         """The labels of the predicted classes: (n,)."""
         labels: Labels = self.finalised.classes[self.codes]
         return labels
+
+    @property
+    def tail_probabilities(self) -> Array:
+        """The probability that a row of each class is at least as far from its mean: (n, K)."""
+        return self.gaussians.tail_probabilities(self.rows, self.squared_distances)
 
     @property
     def distance(self) -> Array:

@@ -1,5 +1,6 @@
 """Normal densities of the classes, and what is computed from them. Depends on NumPy and SciPy alone.
 
+- `base`: what the densities of classes can do.
 - `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`),
   one for all (`SharedGaussians`) and variances alone (`DiagonalGaussians`).
 - `posteriors`: posterior probabilities and log-odds from log densities.

@@ -1,4 +1,4 @@
-"""The normal densities of the classes: log densities of rows, marginals, conditional means, samples.
+"""The normal densities of the classes.
 
 ln p(x | k) = −½ (r ln 2π + ln det Σ + (x − μ)ᵀ Σ⁻¹ (x − μ)), where r is the rank of Σ. Distances are computed
 in whitened coordinates.
@@ -6,8 +6,7 @@ in whitened coordinates.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
@@ -16,111 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.products import multiply_rows, squared_lengths
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 _LOG_2PI = float(np.log(2 * np.pi))
 _FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
-
-
-class Gaussians(ABC):
-    """The densities of K classes of d features.
-
-    Scores of rows (n, K) are Fortran-ordered. With few classes, a maximum or sum over the classes of each row
-    is then several times as fast.
-
-    Attributes
-    ----------
-    means : ndarray of shape (K, d)
-        The means of the classes.
-    has_linear_scores : bool
-        Whether posterior scores are linear in the rows, and not computed from squared distances.
-    """
-
-    means: Array
-    has_linear_scores: ClassVar[bool] = False
-
-    @property
-    @abstractmethod
-    def log_normalisers(self) -> Array:
-        """The terms r ln 2π + ln det Σ of the log densities: (K,)."""
-
-    @property
-    @abstractmethod
-    def ranks(self) -> NDArray[np.int64]:
-        """The rank of the covariance of each class: (K,)."""
-
-    @property
-    def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
-        """The positions of classes without a density; each with a function that returns the error why."""
-        return {}
-
-    @abstractmethod
-    def squared_distances(self, X: Array) -> Array:
-        """(x − μ)ᵀ Σ⁻¹ (x − μ) of rows (n, d) for each class: (n, K)."""
-
-    @abstractmethod
-    def marginal(self, observed: Observed) -> Self:
-        """The marginal densities of the observed features, given as a mask (d,)."""
-
-    @abstractmethod
-    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
-        """The mean of the missing features given the observed ones: (n, d − d').
-
-        Σ_k p(k | x) (μ_k + Σ_k,missing,observed Σ_k,observed⁻¹ (x − μ_k,observed)).
-
-        Parameters
-        ----------
-        observed : ndarray of bool of shape (d,)
-            Which features are observed.
-        marginal : Gaussians
-            Their marginal densities.
-        X : ndarray of shape (n, d')
-            Their values.
-        posteriors : ndarray of shape (n, K)
-            p(k | x).
-
-        References
-        ----------
-        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorem 2.5.1.
-        """
-
-    @abstractmethod
-    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        """Random rows of class k: (n, d)."""
-
-    @abstractmethod
-    def covariance(self, k: int) -> Array:
-        """The covariance of class k: (d, d)."""
-
-    @abstractmethod
-    def precision(self, k: int) -> Array:
-        """The inverse of the covariance of class k: (d, d)."""
-
-    def log_density(self, X: Array) -> Array:
-        """The log density of rows (n, d) under each class: (n, K)."""
-        return self.log_density_from(self.squared_distances(X))
-
-    def log_density_from(self, squared_distances: Array) -> Array:
-        """`log_density` of rows with these squared distances (n, K), with the same bits: (n, K)."""
-        log_density: Array = -0.5 * (squared_distances + self.log_normalisers)
-        return log_density
-
-    def discriminants(self, X: Array) -> Array:
-        """The log density, up to a term that is the same for all rows and classes: (n, K)."""
-        return self.posterior_scores(X)
-
-    def posterior_scores(self, X: Array) -> Array:
-        """The log density, up to a term that is the same for all classes of a row: (n, K).
-
-        Posteriors depend on the scores up to such a term. Scores keep their digits if classes are far apart.
-        """
-        return self.posterior_scores_from(self.squared_distances(X))
-
-    def posterior_scores_from(self, squared_distances: Array) -> Array:
-        """`posterior_scores` of rows with these squared distances (n, K), with the same bits: (n, K)."""
-        return self.log_density_from(squared_distances)
 
 
 @dataclass(frozen=True)
@@ -141,6 +42,11 @@ class SeparateGaussians(Gaussians):
     @property
     def ranks(self) -> NDArray[np.int64]:
         return np.array([w.rank for w in self.whitenings])
+
+    @property
+    def n_covariance_parameters(self) -> int:
+        n_features = self.means.shape[1]
+        return int(len(self.means) * n_features * (n_features + 1) // 2)
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
@@ -178,8 +84,12 @@ class SeparateGaussians(Gaussians):
             expected += whitened @ _regression_coefficients(whole, part, observed).T
         return expected
 
-    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return _sample(self.means[k], self.whitenings[k], n, random)
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return _deviations(self.whitenings[k], n, random)
+
+    def total_squared_distance(self, scatter: Array) -> float:
+        pairs = zip(self.whitenings, scatter, strict=True)
+        return float(sum(np.vdot(whitening.precision, own) for whitening, own in pairs))
 
     def covariance(self, k: int) -> Array:
         return self.whitenings[k].covariance
@@ -196,7 +106,7 @@ class SharedGaussians(Gaussians):
     covariance is singular, distances are measured in its range, as by a pseudo-inverse.
     """
 
-    has_linear_scores: ClassVar[bool] = True
+    scores_from_distances: ClassVar[bool] = False
 
     means: Array
     centre: Array
@@ -210,6 +120,11 @@ class SharedGaussians(Gaussians):
     @property
     def ranks(self) -> NDArray[np.int64]:
         return np.full(len(self.means), self.whitening.rank)
+
+    @property
+    def n_covariance_parameters(self) -> int:
+        n_features = self.means.shape[1]
+        return int(n_features * (n_features + 1) // 2)
 
     def squared_distances(self, X: Array) -> Array:
         """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
@@ -300,8 +215,12 @@ class SharedGaussians(Gaussians):
         expected += whitened @ _regression_coefficients(self.whitening, marginal.whitening, observed).T
         return expected
 
-    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return _sample(self.means[k], self.whitening, n, random)
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return _deviations(self.whitening, n, random)
+
+    def total_squared_distance(self, scatter: Array) -> float:
+        pooled = scatter if scatter.ndim == 2 else scatter.sum(axis=0)
+        return float(np.vdot(self.whitening.precision, pooled))
 
     def covariance(self, k: int) -> Array:
         return self.whitening.covariance
@@ -325,6 +244,10 @@ class DiagonalGaussians(Gaussians):
     @property
     def ranks(self) -> NDArray[np.int64]:
         return np.full(len(self.means), self.means.shape[1])
+
+    @property
+    def n_covariance_parameters(self) -> int:
+        return self.variances.size
 
     def squared_distances(self, X: Array) -> Array:
         if len(X) < len(self.means):
@@ -359,11 +282,14 @@ class DiagonalGaussians(Gaussians):
         expected: Array = posteriors @ self.means[:, ~observed]
         return expected
 
-    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        rows = random.standard_normal((n, self.means.shape[1]))
-        rows *= np.sqrt(self.variances[k])
-        rows += self.means[k]
-        return rows
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        deviations = random.standard_normal((n, self.means.shape[1]))
+        deviations *= np.sqrt(self.variances[k])
+        return deviations
+
+    def total_squared_distance(self, scatter: Array) -> float:
+        own = scatter if scatter.ndim == 2 else np.einsum("kii->ki", scatter)
+        return float((own / self.variances).sum())
 
     def covariance(self, k: int) -> Array:
         return np.diag(self.variances[k])
@@ -378,7 +304,6 @@ def _regression_coefficients(whole: Whitening, marginal: Whitening, observed: Ob
     return coefficients
 
 
-def _sample(mean: Array, whitening: Whitening, n: int, random: np.random.RandomState) -> Array:
-    rows: Array = random.standard_normal((n, whitening.rank)) @ whitening.colorizer.T
-    rows += mean
-    return rows
+def _deviations(whitening: Whitening, n: int, random: np.random.RandomState) -> Array:
+    deviations: Array = random.standard_normal((n, whitening.rank)) @ whitening.colorizer.T
+    return deviations

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.gaussians.densities import Gaussians
+from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.whitening import Observed
 
 Rows = NDArray[np.generic]

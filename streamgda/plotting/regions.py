@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
-from streamgda.gaussians.densities import Gaussians
+from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
@@ -272,7 +272,7 @@ class _Plane:
     def through(cls, estimator: GaussianClassifier[Any], chosen: list[int], values: dict[int, float]) -> Self:
         held = sorted([*chosen, *values])
         observed = np.isin(np.arange(estimator.n_features_in_), held)
-        gaussians = finalised(estimator).gaussians
+        gaussians = finalised(estimator).densities
         return cls(
             gaussians if observed.all() else gaussians.marginal(observed),
             [held.index(feature) for feature in chosen],

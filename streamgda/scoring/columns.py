@@ -32,7 +32,7 @@ class Column:
     """
 
     field: Callable[[Labels], Field]
-    values: Callable[[RowScores[Any]], NDArray[Any]]
+    values: Callable[[RowScores], NDArray[Any]]
     holds_labels: bool = False
 
 

@@ -26,7 +26,7 @@ def pieces_of(model: Model, block: Block) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores[Any]]:
+def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]:
     """Yield the scores of the rows of a piece. Their positions count from the start of the piece.
 
     Raises

@@ -1,0 +1,91 @@
+"""The likelihood of the rows learnt, and the criteria that weigh it against the number of parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamgda.estimators.classifier import G, GaussianClassifier, finalised
+from streamgda.estimators.finalised import Finalised
+from streamgda.statistics.base import Statistics
+
+
+class LikelihoodCriteria(GaussianClassifier[G]):
+    """A classifier that knows how likely the rows are that it has learnt. No row is read again."""
+
+    @property
+    def log_likelihood_(self) -> float:
+        """Σ ln p(x, k) of the rows learnt and their classes k, under the normal densities of the model.
+
+        Rows count by their weights. It does not depend on `predictive`, and is −∞ if rows belong to a class
+        that cannot be estimated.
+
+        References
+        ----------
+        Celeux & Govaert (1995), "Gaussian parsimonious clustering models", Pattern Recognition 28.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> model = QuadraticDiscriminantAnalysis().fit([[-1.0], [1.0], [2.0], [6.0]], [0, 0, 1, 1])
+        >>> round(model.log_likelihood_, 6), model.n_parameters_
+        (-9.834637, 5.0)
+        """
+        with self.statistics_.lock:
+            return joint_log_likelihood(finalised(self), self.statistics_)
+
+    @property
+    def n_parameters_(self) -> float:
+        """The number of free parameters: means, covariances and, unless `priors` are given, shares.
+
+        A covariance that leans on others counts in part, by the trace of the linear map that makes
+        covariances of those of the rows.
+
+        References
+        ----------
+        Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", section 7.6.
+        """
+        n_classes = len(self.statistics_.classes)
+        n_shares = n_classes - 1 if self.priors is None else 0
+        return float(n_classes * self.statistics_.n_features + self._n_covariance_parameters() + n_shares)
+
+    def _n_covariance_parameters(self) -> float:
+        """The number of free parameters of the covariances."""
+        return finalised(self).gaussians.n_covariance_parameters
+
+    @property
+    def bic_(self) -> float:
+        """2 `log_likelihood_` − `n_parameters_` ln N, where N is the weight of all rows: larger is better.
+
+        scikit-learn's mixtures have the opposite sign.
+
+        References
+        ----------
+        Schwarz (1978), "Estimating the dimension of a model", Annals of Statistics 6.
+        """
+        return 2 * self.log_likelihood_ - self.n_parameters_ * float(np.log(self.statistics_.weights.sum()))
+
+    @property
+    def aic_(self) -> float:
+        """2 `log_likelihood_` − 2 `n_parameters_`: larger is better.
+
+        References
+        ----------
+        Akaike (1974), "A new look at the statistical model identification", IEEE Transactions on Automatic
+        Control 19.
+        """
+        return 2 * self.log_likelihood_ - 2 * self.n_parameters_
+
+
+def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
+    """Σ ln p(x, k) of the rows of these statistics, whose class means are those of the densities.
+
+    Parameters
+    ----------
+    state : Finalised
+        Densities and priors of the classes.
+    statistics : ClassStatistics or ExactClassStatistics
+        Of the same classes.
+    """
+    weights = statistics.weights
+    squared = state.gaussians.total_squared_distance(statistics.scatter)
+    return float(weights @ (state.log_priors - state.gaussians.log_normalisers / 2) - squared / 2)

@@ -1,0 +1,142 @@
+"""What the densities of classes can do: log densities of rows, marginals, conditional means, samples."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from streamgda.gaussians.whitening import Array, Observed
+
+
+class Gaussians(ABC):
+    """The densities of K classes of d features.
+
+    Scores of rows (n, K) are Fortran-ordered. With few classes, a maximum or sum over the classes of each row
+    is then several times as fast.
+
+    Attributes
+    ----------
+    means : ndarray of shape (K, d)
+        The means of the classes.
+    scores_from_distances : bool
+        Whether scores are best computed from squared distances, and not from the rows.
+    """
+
+    means: Array
+    scores_from_distances: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def log_normalisers(self) -> Array:
+        """−2 times the log density of each class at its mean, r ln 2π + ln det Σ of a normal one: (K,)."""
+
+    @property
+    @abstractmethod
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of the covariance of each class: (K,)."""
+
+    @property
+    @abstractmethod
+    def n_covariance_parameters(self) -> int:
+        """The number of free parameters of the covariances."""
+
+    @property
+    def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
+        """The positions of classes without a density; each with a function that returns the error why."""
+        return {}
+
+    @abstractmethod
+    def squared_distances(self, X: Array) -> Array:
+        """(x − μ)ᵀ Σ⁻¹ (x − μ) of rows (n, d) for each class: (n, K)."""
+
+    @abstractmethod
+    def marginal(self, observed: Observed) -> Self:
+        """The marginal densities of the observed features, given as a mask (d,)."""
+
+    @abstractmethod
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        """The mean of the missing features given the observed ones: (n, d − d').
+
+        Σ_k p(k | x) (μ_k + Σ_k,missing,observed Σ_k,observed⁻¹ (x − μ_k,observed)).
+
+        Parameters
+        ----------
+        observed : ndarray of bool of shape (d,)
+            Which features are observed.
+        marginal : Gaussians
+            Their marginal densities.
+        X : ndarray of shape (n, d')
+            Their values.
+        posteriors : ndarray of shape (n, K)
+            p(k | x).
+
+        References
+        ----------
+        Anderson (2003), "An Introduction to Multivariate Statistical Analysis", theorem 2.5.1.
+        """
+
+    @abstractmethod
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Deviations of random rows of class k from its mean: (n, d)."""
+
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Random rows of class k: (n, d)."""
+        rows = self.deviations(k, n, random)
+        rows += self.means[k]
+        return rows
+
+    @abstractmethod
+    def covariance(self, k: int) -> Array:
+        """The covariance of class k: (d, d)."""
+
+    @abstractmethod
+    def precision(self, k: int) -> Array:
+        """The inverse of the covariance of class k: (d, d)."""
+
+    @abstractmethod
+    def total_squared_distance(self, scatter: Array) -> float:
+        """The sum of the squared distances of rows from the means of their own classes, Σ tr(Σ_k⁻¹ W_k).
+
+        Parameters
+        ----------
+        scatter : ndarray of shape (K, d, d), (d, d) or (K, d)
+            W_k of each class, their sum if the classes share a covariance, or the diagonals of W_k if
+            covariances are diagonal.
+        """
+
+    def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
+        """The probability that a row of each class is at least as far from its mean as rows of X: (n, K).
+
+        Compares the squared distances (n, K) of the rows (n, d) with χ²; 1 if no feature is observed.
+        """
+        tail: Array = chdtrc(np.maximum(self.ranks, 1), squared_distances)
+        return np.where(self.ranks > 0, tail, 1.0)
+
+    def log_density(self, X: Array) -> Array:
+        """The log density of rows (n, d) under each class: (n, K)."""
+        return self.log_density_from(self.squared_distances(X))
+
+    def log_density_from(self, squared_distances: Array) -> Array:
+        """`log_density` of rows with these squared distances (n, K), with the same bits: (n, K)."""
+        log_density: Array = -0.5 * (squared_distances + self.log_normalisers)
+        return log_density
+
+    def discriminants(self, X: Array) -> Array:
+        """The log density, up to a term that is the same for all rows and classes: (n, K)."""
+        return self.posterior_scores(X)
+
+    def posterior_scores(self, X: Array) -> Array:
+        """The log density, up to a term that is the same for all classes of a row: (n, K).
+
+        Posteriors depend on the scores up to such a term. Scores keep their digits if classes are far apart.
+        """
+        return self.posterior_scores_from(self.squared_distances(X))
+
+    def posterior_scores_from(self, squared_distances: Array) -> Array:
+        """`posterior_scores` of rows with these squared distances (n, K), with the same bits: (n, K)."""
+        return self.log_density_from(squared_distances)

@@ -1,0 +1,81 @@
+"""The likelihood of the rows learnt, from the state alone, against scipy.stats and published values."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_iris
+
+from streamgda import (
+    ExactClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+
+IRIS = load_iris(return_X_y=True)
+MODELS = [
+    QuadraticDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(reg_param=0.1, priors=[0.5, 0.3, 0.2]),
+    LinearDiscriminantAnalysis(),
+    LinearDiscriminantAnalysis(shrinkage="oas"),
+    GaussianNB(var_smoothing=1e-3),
+]
+
+
+def covariances_of(model):
+    """The covariance of each class, as the model's own attributes have it."""
+    if isinstance(model, QuadraticDiscriminantAnalysis):
+        return model.covariance_
+    if isinstance(model, LinearDiscriminantAnalysis):
+        return [model.covariance_] * len(model.classes_)
+    return [np.diag(variances) for variances in model.var_]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_it_is_the_sum_of_the_log_densities_of_the_rows(model):
+    X, y = IRIS
+    weights = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    model.fit(X, y, weights)
+    means = model.statistics_.means
+    priors = np.bincount(y, weights) / weights.sum() if model.priors is None else model.priors
+    expected = sum(
+        weights[y == k] @ multivariate_normal(means[k], covariance).logpdf(X[y == k])
+        + weights[y == k].sum() * np.log(priors[k])
+        for k, covariance in enumerate(covariances_of(model))
+    )
+    assert model.log_likelihood_ == pytest.approx(expected, rel=1e-12)
+    n_free = model.n_parameters_
+    assert model.bic_ == pytest.approx(2 * expected - n_free * np.log(weights.sum()), rel=1e-12)
+    assert model.aic_ == pytest.approx(2 * expected - 2 * n_free, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "published", "n_parameters"),
+    [
+        (LinearDiscriminantAnalysis(), -98.4119, 22),
+        (GaussianNB(var_smoothing=0), -161.2582, 24),
+        (QuadraticDiscriminantAnalysis(), -23.5837, 42),
+    ],
+    ids=str,
+)
+def test_iris_without_its_three_equal_shares(model, published, n_parameters):
+    model.fit(*IRIS)
+    assert model.log_likelihood_ - 150 * np.log(1 / 3) == pytest.approx(published, abs=5e-5)
+    assert model.n_parameters_ == n_parameters + 2
+    assert model.set_params(priors=[1 / 3] * 3).n_parameters_ == n_parameters
+
+
+@pytest.mark.parametrize(
+    "kind", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB], ids=lambda k: k.__name__
+)
+def test_the_exact_state_has_the_same_likelihood(kind):
+    exact = kind.from_statistics(ExactClassStatistics().update(*IRIS))
+    assert exact.log_likelihood_ == pytest.approx(kind().fit(*IRIS).log_likelihood_, rel=1e-10)
+
+
+def test_rows_of_a_class_that_cannot_be_estimated_have_no_likelihood():
+    X, y = IRIS
+    model = QuadraticDiscriminantAnalysis(singular="skip")
+    with pytest.warns(UserWarning, match="class 3 gets no posterior"):
+        model.fit(np.vstack([X, X[:1]]), np.append(y, 3))
+    assert model.log_likelihood_ == -np.inf
