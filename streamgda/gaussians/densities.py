@@ -182,7 +182,7 @@ class SharedGaussians(Gaussians):
     @cached_property
     def coefficients(self) -> Array:
         """The coefficients of the discriminants of x − centre: (K, d)."""
-        return self._offsets @ self.whitening.matrix.T
+        return self.whitening.slopes(self._whitened_means)
 
     @cached_property
     def _slopes(self) -> Array:
@@ -191,13 +191,8 @@ class SharedGaussians(Gaussians):
     @cached_property
     def intercepts(self) -> Array:
         """The intercepts of the discriminants of x − centre: (K,)."""
-        intercepts: Array = -0.5 * np.vecdot(self._offsets, self._offsets)
+        intercepts: Array = -0.5 * np.vecdot(self._whitened_means, self._whitened_means)
         return intercepts
-
-    @cached_property
-    def _offsets(self) -> Array:
-        """The means less `centre`, times the whitening matrix: (K, r)."""
-        return (self.means - self.centre) @ self.whitening.matrix
 
     @cached_property
     def _whitened_means(self) -> Array:
