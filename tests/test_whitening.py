@@ -1,4 +1,4 @@
-"""Full rank is proved by a Cholesky factor; where it is in doubt, the spectrum decides, with the same verdict."""
+"""Full rank is proved by a Cholesky factor; where it is in doubt, the spectrum decides."""
 
 from fractions import Fraction
 
