@@ -18,9 +18,9 @@ from streamgda.blocks.block import (
     Matrix,
     Missing,
     cut_into_blocks,
-    name_row,
-    rows_of,
 )
+from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.places import Places
 
 
 def array_blocks(
@@ -32,10 +32,13 @@ def array_blocks(
     missing: Missing = "raise",
     origin: str | None = None,
     start: int = 0,
+    places: Places | None = None,
+    groups: ArrayLike | None = None,
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
-    Errors name the `origin` of the rows, such as a file, if it has a name, and count them from `start`.
+    Errors name the `origin` of the rows, such as a file, if it has a name, and count them from `start`. Both
+    make the `places` of the rows, where these are not given.
 
     Raises
     ------
@@ -58,8 +61,25 @@ def array_blocks(
         weights=weights,
         feature_names=feature_names or _column_names(X),
         missing=missing,
-        row_name=name_row if origin is None else rows_of(origin, start),
+        row_name=places or Places(origin or "", start, dataset=origin or ""),
+        groups=None if groups is None else group_codes(groups, len(matrix)),
     )
+
+
+def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
+    """The labels of the groups of rows, and the code of each row.
+
+    Raises
+    ------
+    ValueError
+        If there is not one for each row, or one is missing.
+    """
+    values, codes, missing = labels.encode(groups)
+    if codes.shape != (n_rows,):
+        raise ValueError(f"there are {n_rows} rows, and groups or folds of shape {codes.shape}")
+    if missing is not None:
+        raise ValueError(f"row {int(np.argmax(missing))} has no group or fold (null or NaN)")
+    return values, codes
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.places import Places
 
 Matrix = NDArray[Any]
 Column = NDArray[Any]
@@ -20,22 +20,14 @@ Features = Matrix | Sequence[Column]
 Missing = Literal["raise", "drop"]
 RowName = Callable[[int], str]
 
+_NOWHERE = Places()
+
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _POWERS = {"squares": 2, "fourth powers": 4}
 _TARGET_ELEMENTS = 1 << 21
 _MOST_ROWS = 1 << 16
 _FEWEST_ROWS = 1 << 8
-
-
-def name_row(row: int) -> str:
-    """The name of a row of an array."""
-    return f"row {row}"
-
-
-def rows_of(origin: str, start: int = 0) -> RowName:
-    """How the rows of a file, say, are named in an error, counted from `start`."""
-    return lambda row: f"{origin}, {name_row(start + row)}"
 
 
 @dataclass(frozen=True)
@@ -56,8 +48,11 @@ class Block:
         What to call the features in an error.
     n_dropped : int
         How many rows were left out because something was missing.
-    row_name : callable
-        The name, in an error, of a row counted within the block.
+    row_name : Places
+        Where the rows stand; the name, in an error, of a row counted within the block.
+    groups : tuple of labels and codes, or None
+        The labels of the column that groups the rows or names their folds, and the code of each row; where
+        the source is asked for one.
     """
 
     features: Features
@@ -66,7 +61,8 @@ class Block:
     weights: NDArray[np.float64] | None = None
     feature_names: tuple[str, ...] | None = None
     n_dropped: int = 0
-    row_name: RowName = name_row
+    row_name: Places = _NOWHERE
+    groups: tuple[Labels, Codes] | None = None
 
     @property
     def n_features(self) -> int:
@@ -96,7 +92,21 @@ class Block:
             codes=self.codes[rows],
             weights=None if self.weights is None else self.weights[rows],
             n_dropped=0,
-            row_name=partial(_name_after, self.row_name, start),
+            row_name=self.row_name.after(start),
+            groups=_groups(self.groups, rows),
+        )
+
+    def take(self, rows: NDArray[np.intp]) -> Block:
+        """Some of the rows, by their positions. The number of dropped rows is the same."""
+        classes, codes = labels.drop_unused(self.classes, self.codes[rows])
+        return replace(
+            self,
+            features=_rows(self.features, rows),
+            classes=classes,
+            codes=codes,
+            weights=None if self.weights is None else self.weights[rows],
+            row_name=self.row_name.take(rows),
+            groups=_groups(self.groups, rows),
         )
 
     def raise_for_values(self, powers: str = "squares") -> None:
@@ -163,7 +173,8 @@ def cut_into_blocks(
     weights: NDArray[Any] | None = None,
     feature_names: tuple[str, ...] | None = None,
     missing: Missing = "raise",
-    row_name: RowName = name_row,
+    row_name: Places = _NOWHERE,
+    groups: tuple[Labels, Codes] | None = None,
 ) -> Iterator[Block]:
     """Cut rows into blocks, and check labels and weights.
 
@@ -172,7 +183,7 @@ def cut_into_blocks(
 
     Parameters
     ----------
-    features, classes, codes, weights, feature_names, row_name
+    features, classes, codes, weights, feature_names, row_name, groups
         As for a block, of any number of rows; codes may leave classes out.
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
@@ -193,13 +204,10 @@ def cut_into_blocks(
             *labels.drop_unused(classes, codes[rows]),
             weights=None if weights is None else weights[rows],
             feature_names=feature_names,
-            row_name=partial(_name_after, row_name, start),
+            row_name=row_name.after(start),
+            groups=_groups(groups, rows),
         )
         yield _checked(block, None if unlabelled is None else unlabelled[rows], missing)
-
-
-def _name_after(row_name: RowName, start: int, row: int) -> str:
-    return row_name(start + row)
 
 
 def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
@@ -207,7 +215,7 @@ def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> t
     if missing == "raise" or (complete := _finite_rows(block.features)).all():
         return block, beside
     rows = np.flatnonzero(complete)
-    left = replace(_select(block, rows), n_dropped=len(complete) - len(rows))
+    left = replace(block.take(rows), n_dropped=len(complete) - len(rows))
     return left, {name: column.take(rows) for name, column in beside.items()}
 
 
@@ -231,7 +239,7 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         weights = checked_weights(weights, block.row_name, ignored=blank)
         keep &= weights > 0
     block = replace(block, weights=weights, n_dropped=int(blank.sum()))
-    return block if keep.all() else _select(block, np.flatnonzero(keep))
+    return block if keep.all() else block.take(np.flatnonzero(keep))
 
 
 def checked_weights(
@@ -248,16 +256,10 @@ def checked_weights(
     return weights
 
 
-def _select(block: Block, rows: NDArray[np.intp]) -> Block:
-    classes, codes = labels.drop_unused(block.classes, block.codes[rows])
-    return replace(
-        block,
-        features=_rows(block.features, rows),
-        classes=classes,
-        codes=codes,
-        weights=None if block.weights is None else block.weights[rows],
-        row_name=lambda row: block.row_name(int(rows[row])),
-    )
+def _groups(
+    groups: tuple[Labels, Codes] | None, rows: slice | NDArray[np.intp]
+) -> tuple[Labels, Codes] | None:
+    return None if groups is None else (groups[0], groups[1][rows])
 
 
 def _rows(features: Features, rows: slice | NDArray[np.intp]) -> Features:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import FAN_IN, Plan, n_rows_of, plan_fold
@@ -13,6 +14,7 @@ from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
 
 if TYPE_CHECKING:
@@ -79,25 +81,66 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    if not isinstance(source, Source):
-        raise TypeError(
-            f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
-        )
+    _check_source(source)
     empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    return _read(source, empty, scheduler, progress)
+
+
+def accumulate_folds(
+    source: Source,
+    covariance_type: CovarianceType = "full",
+    *,
+    rule: FoldRule,
+    fourth_moments: bool = False,
+    exact: bool = False,
+    scheduler: Scheduler = None,
+    progress: bool = False,
+) -> FoldStatistics:
+    """Read a source once and return the statistics of the rows of each fold.
+
+    Parameters
+    ----------
+    source, covariance_type, fourth_moments, exact, scheduler, progress
+        As for `accumulate`.
+    rule : FoldRule
+        Which fold a row is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `accumulate` does; also if the source has not the column of the rule.
+    """
+    _check_source(source)
+    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    grouped = source if rule.column is None else source.with_groups(rule.column)
+    return _read(grouped, FoldStatistics(empty, rule), scheduler, progress)
+
+
+S = TypeVar("S", Statistics, FoldStatistics)
+
+
+def _read(source: Source, empty: S, scheduler: Scheduler, progress: bool) -> S:
+    """Add the rows of a source to an empty state."""
     scheduler = scheduler_for(source, scheduler)
     groups = list(group_into_tasks(source.splits(), n_rows_of))
     if not groups:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
-    plan = plan_pass(groups, empty, fan_in_of(source))
-    statistics: Statistics = compute_plan(plan, scheduler, progress)
-    if not statistics.n_rows:
+    state: S = compute_plan(plan_pass(groups, empty, fan_in_of(source)), scheduler, progress)
+    if not state.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
-            f"({statistics.n_dropped} dropped, the others filtered out or of weight zero)"
+            f"({state.n_dropped} dropped, the others filtered out or of weight zero)"
         )
-    return statistics
+    return state
+
+
+def _check_source(source: object) -> None:
+    if not isinstance(source, Source):
+        raise TypeError(
+            f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
+        )
 
 
 def fan_in_of(source: Source) -> int:
@@ -108,12 +151,14 @@ def fan_in_of(source: Source) -> int:
     return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else FAN_IN
 
 
-def plan_pass(groups: Sequence[Sequence[Split | Delayed]], empty: Statistics, fan_in: int) -> Plan:
+def plan_pass(
+    groups: Sequence[Sequence[Split | Delayed]], empty: Statistics | FoldStatistics, fan_in: int
+) -> Plan:
     """The graph of a pass whose states are statistics like `empty`."""
     return plan_fold(groups, accumulate_splits, empty, fan_in)
 
 
-def accumulate_splits(splits: Iterable[Split], empty: Statistics) -> Statistics:
+def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     statistics = empty.copy()
     workspace = Workspace()

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from copy import copy
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from streamgda.sources.base import Source
 from streamgda.sources.roles import Roles
 
-D = TypeVar("D")
+D = TypeVar("D", bound="Described")
+
+
+class Described(Protocol):
+    """Data with a schema."""
+
+    @property
+    def schema(self) -> Any:
+        """Its columns."""
 
 
 class ArrowSource(Source, Generic[D]):
@@ -17,6 +26,12 @@ class ArrowSource(Source, Generic[D]):
         self._data = data
         self._roles = roles
         self.feature_names = roles.features
+
+    def with_groups(self, column: str) -> Self:
+        """The same source, which also reads a column that groups the rows."""
+        twin = copy(self)
+        twin._roles = self._roles.with_groups(column, self._data.schema.names, "the data")
+        return twin
 
     def __repr__(self) -> str:
         return (

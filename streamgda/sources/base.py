@@ -76,6 +76,18 @@ class Source(ABC):
         """Whether it can be read in this process only, as a stream can."""
         return False
 
+    def with_groups(self, column: str) -> Source:
+        """The same source with the values of a column beside the rows, in the `groups` of its blocks.
+
+        Raises
+        ------
+        TypeError
+            If the source cannot read another column.
+        ValueError
+            If there is no such column, or it has a role.
+        """
+        raise TypeError(f"{self!r} has no columns beside the features, the target and the weight")
+
     @abstractmethod
     def splits(self) -> Sequence[Split | Delayed]:
         """The parts of the source, in order: a pure function of the data, whoever reads them.

@@ -17,13 +17,12 @@ from streamgda.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
     Column,
-    RowName,
     cut_into_blocks,
-    rows_of,
     rows_per_block,
     without_missing,
 )
 from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.places import Places
 from streamgda.sources.roles import Roles
 
 
@@ -107,7 +106,7 @@ def blocks_of_batch(
     batch: pa.RecordBatch,
     roles: Roles,
     origin: str,
-    row_name: RowName,
+    row_name: Places,
     constants: Mapping[str, Any] = _NO_CONSTANTS,
 ) -> Iterator[Block]:
     """Blocks of the rows of a batch.
@@ -120,8 +119,8 @@ def blocks_of_batch(
         What the columns are.
     origin : str
         What to call the batch in an error, such as the path of its file.
-    row_name : callable
-        What to call a row, counted within the batch.
+    row_name : Places
+        Where the rows stand.
     constants : mapping
         Columns that have one value for the whole batch, such as the keys of its partition.
     """
@@ -138,11 +137,12 @@ def blocks_of_batch(
         feature_names=roles.features,
         missing=roles.missing,
         row_name=row_name,
+        groups=None if roles.groups is None else held.groups(roles.groups),
     )
 
 
 def blocks_of_batches(
-    batches: Iterable[pa.RecordBatch], roles: Roles, origin: str, start: int = 0
+    batches: Iterable[pa.RecordBatch], roles: Roles, origin: str, start: int = 0, dataset: str = ""
 ) -> Iterator[Block]:
     """Blocks of the rows of some batches, the same however the rows are cut into batches.
 
@@ -153,10 +153,12 @@ def blocks_of_batches(
     roles, origin
         As for `blocks_of_batch`.
     start : int
-        The position of the first row, for errors.
+        The position of the first row, for errors and folds.
+    dataset : str
+        What tells the data from other files of its dataset.
     """
     for batch in _rebatched(batches, roles):
-        yield from blocks_of_batch(batch, roles, origin, rows_of(origin, start))
+        yield from blocks_of_batch(batch, roles, origin, Places(origin, start, dataset=dataset))
         start += batch.num_rows
 
 
@@ -186,7 +188,7 @@ def unlabelled_block(
     roles: Roles,
     kept: Sequence[str],
     origin: str,
-    row_name: RowName,
+    row_name: Places,
     constants: Mapping[str, Any] = _NO_CONSTANTS,
 ) -> tuple[Block, dict[str, pa.Array]]:
     """The features of a batch as one block in which all rows are of one class, and the columns kept."""
@@ -206,14 +208,24 @@ class _Columns:
         self._n_rows = batch.num_rows
         self._origin = origin
 
-    def labels(self, name: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+    def labels(self, name: str, role: str = "target") -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
         column = self._held.get(name)
         if column is None:
             column = pa.array([self._constants[name]]).take(pa.array(np.zeros(self._n_rows, np.int8)))
         try:
             return codes(column)
         except ValueError as error:
-            raise ValueError(f"{self._origin}: target {name!r}: {error}") from error
+            raise ValueError(f"{self._origin}: {role} {name!r}: {error}") from error
+
+    def groups(self, name: str) -> tuple[Labels, Codes]:
+        """The labels of the column that groups rows, or names their folds."""
+        values, codes, missing = self.labels(name, "groups or folds")
+        if missing is not None:
+            raise ValueError(
+                f"{self._origin}, row {int(np.argmax(missing))} of the batch: column {name!r} has no value, "
+                "so the row is of no fold. Mend the data, or leave out such rows by a filter"
+            )
+        return values, codes
 
     def arrow(self, name: str) -> pa.Array:
         column = self._held.get(name)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
 from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Block, Missing, check_missing, rows_of
+from streamgda.blocks.block import Block, Missing, check_missing
+from streamgda.blocks.places import Places
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.roles import Roles
@@ -89,9 +91,18 @@ class DaskSource(Source):
     partitions: list[Delayed]
     feature_names: tuple[str, ...] | None = None
     n_features: int | None = None
+    regroup: Callable[[str], DaskSource] | None = None
 
     def __repr__(self) -> str:
         return f"<Dask {self.description}, {len(self.partitions)} partitions>"
+
+    def with_groups(self, column: str) -> DaskSource:
+        """The same source, which also reads a column of the data frame that groups the rows."""
+        if self.regroup is None:
+            raise TypeError(
+                f"{self!r} has no columns to group the rows by; scan a data frame whose target is named"
+            )
+        return self.regroup(column)
 
     def splits(self) -> list[Delayed]:
         """The partitions, each of which becomes a split when it is computed."""
@@ -124,7 +135,7 @@ class FramePartition(Split):
                     f"{origin}: there is no column {name!r}, which the data frame is said to have"
                 )
         self.roles.check_types(batch.schema, origin)
-        yield from blocks_of_batch(batch, self.roles, origin, rows_of(origin))
+        yield from blocks_of_batch(batch, self.roles, origin, Places(origin, dataset=origin))
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,7 @@ class RowsPartition(Split):
     index: int
     names: tuple[str, ...] | None
     missing: Missing
+    before: int | None = None
 
     @property
     def n_rows(self) -> int:
@@ -151,7 +163,11 @@ class RowsPartition(Split):
             raise ValueError(
                 f"{origin} has the columns {list(held)}; the data frame is said to have {list(self.names)}"
             )
-        return array_blocks(self.rows, self.labels, self.weights, missing=self.missing, origin=origin)
+        unnumbered = Places(origin, dataset=origin)
+        places = unnumbered if self.before is None else Places(origin, before=self.before)
+        return array_blocks(
+            self.rows, self.labels, self.weights, missing=self.missing, origin=origin, places=places
+        )
 
 
 def _named_columns(
@@ -161,6 +177,7 @@ def _named_columns(
     exclude: Sequence[str],
     weight: str | None,
     missing: Missing,
+    groups: str | None = None,
 ) -> DaskSource:
     if not hasattr(frame, "columns"):
         raise ValueError("the target of a dask array is an array beside it, not a name")
@@ -175,6 +192,8 @@ def _named_columns(
         default=names,
         exclude=exclude,
     )
+    if groups is not None:
+        roles = roles.with_groups(groups, names, "the data frame")
     kept = list(roles.columns)
     roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow
     roles.check_types(_known_types(frame[kept]._meta_nonempty), "the data frame")
@@ -182,7 +201,8 @@ def _named_columns(
         delayed(partial(FramePartition, index=i, roles=roles))(part)
         for i, part in enumerate(frame[kept].to_delayed())
     ]
-    return DaskSource(f"frame, target {target!r}", partitions, roles.features, len(roles.features))
+    regroup = partial(_named_columns, frame, target, features, exclude, weight, missing)
+    return DaskSource(f"frame, target {target!r}", partitions, roles.features, len(roles.features), regroup)
 
 
 def _known_types(frame: Any) -> pa.Schema:
@@ -213,11 +233,19 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
             )
     if weights is None:
         parts.append([None] * len(parts[0]))
+    starts = _starts(rows, len(parts[0]))
     partitions = [
-        delayed(partial(RowsPartition, index=i, names=names, missing=missing))(*part)
+        delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=starts[i]))(*part)
         for i, part in enumerate(zip(*parts, strict=True))
     ]
     return DaskSource("rows with a target beside them", partitions, names, int(rows.shape[1]))
+
+
+def _starts(rows: Any, n_parts: int) -> Sequence[int | None]:
+    """How many rows come before each partition; None where their lengths are not known."""
+    if not hasattr(rows, "chunks") or _is_unknown(rows):
+        return [None] * n_parts
+    return [0, *accumulate(rows.chunks[0])]
 
 
 def _refuse_eager(rows: Any, role: str, other: Any) -> None:

@@ -58,7 +58,7 @@ class Fragment(Split):
     def blocks(self) -> Iterator[Block]:
         """Read the fragment in order."""
         origin = getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
-        return blocks_of_batches(self._batches(origin), self.roles, origin)
+        return blocks_of_batches(self._batches(origin), self.roles, origin, dataset=origin)
 
     def _batches(self, origin: str) -> Iterator[pa.RecordBatch]:
         written_as = type(getattr(self.fragment, "format", self.fragment)).__name__

@@ -50,6 +50,12 @@ class FoundFiles:
         location, *others = self.locations
         return location.path if isinstance(location, Folder) and not others else ""
 
+    @property
+    def root(self) -> str:
+        """The folder that all the files are in, if they were found in one location; else ""."""
+        location, *others = self.locations
+        return "" if others else location.root
+
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
         """Whether a Parquet file that is written to a path would be found from then on."""
         place = Place.of(filesystem, path)

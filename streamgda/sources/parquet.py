@@ -6,6 +6,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -156,7 +157,9 @@ class ParquetSource(FileSource, ScorableSource):
             exclude=exclude,
         )
         self.feature_names, self.target = roles.features, roles.target
-        self._read_options = ReadOptions(dataset.filesystem, roles, Filter.of(filters, dataset.schema))
+        root = "" if found is None else found.root
+        chosen = Filter.of(filters, dataset.schema)
+        self._read_options = ReadOptions(dataset.filesystem, roles, chosen, root=root)
         self._planner = FilePlanner(dataset, stored, self._read_options, whole=find is not None)
         roles.check_types(stored, dataset.files[0])
 
@@ -173,7 +176,7 @@ class ParquetSource(FileSource, ScorableSource):
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
         for name in keep:
             check_known(name, self._dataset.schema.names, self._dataset.files[0])
-        roles = replace(self._read_options.roles, target=None, weight=None)
+        roles = replace(self._read_options.roles, target=None, weight=None, groups=None)
         read_options = replace(self._read_options, roles=roles, kept=tuple(keep))
         planner = replace(self._planner, read_options=read_options)
         files = planner.plan(planner.fragments())
@@ -184,7 +187,7 @@ class ParquetSource(FileSource, ScorableSource):
         """The same source with the files that are there now."""
         roles, chosen = self._read_options.roles, self._read_options.filter
         found = None if self._find is None else self._find()
-        return type(self)(
+        fresh = type(self)(
             self._dataset if found is None else _dataset(found),
             roles.target,
             roles.features,
@@ -194,6 +197,16 @@ class ParquetSource(FileSource, ScorableSource):
             found,
             self._find,
         )
+        return fresh if roles.groups is None else fresh.with_groups(roles.groups)
+
+    def with_groups(self, column: str) -> Self:
+        """The same source, which also reads a column, or partition key, that groups the rows."""
+        known, file = self._dataset.schema.names, self._dataset.files[0]
+        roles = self._read_options.roles.with_groups(column, known, file)
+        twin = copy(self)
+        twin._read_options = replace(self._read_options, roles=roles)
+        twin._planner = replace(self._planner, read_options=twin._read_options)
+        return twin
 
     @property
     def read_options(self) -> dict[str, Any]:
@@ -205,6 +218,7 @@ class ParquetSource(FileSource, ScorableSource):
             "weight": roles.weight,
             "filters": None if chosen is None else chosen.identity,
             "missing": roles.missing,
+            **({} if roles.groups is None else {"groups": roles.groups}),
         }
 
     def files(self) -> list[InputFile]:

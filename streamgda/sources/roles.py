@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Self
 
@@ -54,6 +54,7 @@ class Roles:
     target: str | None
     weight: str | None
     missing: Missing
+    groups: str | None = None
 
     @classmethod
     def choose(
@@ -94,7 +95,28 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """All the columns that have a role."""
-        return (*self.features, *(name for name in (self.target, self.weight) if name is not None))
+        return (
+            *self.features,
+            *(name for name in (self.target, self.weight, self.groups) if name is not None),
+        )
+
+    def with_groups(self, column: str, known: Collection[str], origin: str) -> Self:
+        """The same roles, and a column that groups the rows or names their folds.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, or it has a role.
+        """
+        check_known(column, known, origin)
+        if column in self.features:
+            raise ValueError(
+                f"column {column!r} is a feature and cannot group the rows too; scan with "
+                f"exclude=[{column!r}]"
+            )
+        if column in {self.target, self.weight}:
+            raise ValueError(f"column {column!r} is the target or the weight and cannot group the rows too")
+        return replace(self, groups=column)
 
     def _check_known(self, known: Collection[str], origin: str) -> None:
         for name in (self.target, *self.columns):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -14,7 +13,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block, RowName
+from streamgda.blocks.block import Block
+from streamgda.blocks.places import Places
 from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.errors import decoding, opening
@@ -36,6 +36,7 @@ class ReadOptions:
     roles: Roles
     filter: Filter | None
     kept: tuple[str, ...] = ()
+    root: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -96,7 +97,7 @@ class RowGroups(ScorableSplit):
             yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
             del batch
 
-    def batches(self) -> Iterator[tuple[pa.RecordBatch, RowName]]:
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
         self._check_unchanged()
         with opening(self.path):
@@ -112,17 +113,20 @@ class RowGroups(ScorableSplit):
 
     def _batches_of_group(
         self, parquet: pq.ParquetFile, index: int
-    ) -> Iterator[tuple[pa.RecordBatch, RowName]]:
-        start = 0
+    ) -> Iterator[tuple[pa.RecordBatch, Places]]:
+        places, start = self._places(parquet, index), 0
         for decoded in self._decoded(parquet, index):
             batch, rows = self._filtered(decoded, np.arange(start, start + decoded.num_rows))
             start += decoded.num_rows
             del decoded
-            yield batch, partial(self._name_of, index, rows)
+            yield batch, places.take(rows)
             del batch
 
-    def _name_of(self, index: int, rows: NDArray[np.intp], row: int) -> str:
-        return f"{self.path}, row group {index}, row {rows[row]}"
+    def _places(self, parquet: pq.ParquetFile, index: int) -> Places:
+        """The places of the rows of a row group; those of a file are numbered throughout."""
+        before = sum(parquet.metadata.row_group(i).num_rows for i in range(index))
+        name = self.path.removeprefix(self.read_options.root).lstrip("/")
+        return Places(f"{self.path}, row group {index}", dataset=name, before=before)
 
     def _decoded(self, parquet: pq.ParquetFile, index: int) -> Iterator[pa.RecordBatch]:
         """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""

@@ -18,7 +18,8 @@ from zarr.abc.store import Store
 from zarr.storage import StoreLike
 
 from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Block, Missing, check_missing, rows_of, without_missing
+from streamgda.blocks.block import Block, Missing, check_missing, without_missing
+from streamgda.blocks.places import Places
 from streamgda.sources.base import READ_ELEMENTS, ROWS_PER_TASK, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
 from streamgda.sources.zarr_chunks import (
@@ -131,6 +132,8 @@ class ZarrSource(ScorableSource):
         What becomes of rows in which something is missing.
     kept : tuple of str
         Arrays to be carried over beside predictions.
+    groups : str or None
+        An array that groups the rows, or names their folds.
     """
 
     store: Store
@@ -140,6 +143,7 @@ class ZarrSource(ScorableSource):
     weight: str | None
     missing: Missing
     kept: tuple[str, ...] = ()
+    groups: str | None = None
 
     def __repr__(self) -> str:
         return f"<Zarr {self.origin}: features {self.features!r}, target {self.target!r}>"
@@ -157,7 +161,8 @@ class ZarrSource(ScorableSource):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, the features first."""
-        return (*(name for name in (self.features, self.target, self.weight) if name is not None), *self.kept)
+        named = (self.features, self.target, self.weight, self.groups)
+        return (*(name for name in named if name is not None), *self.kept)
 
     def arrays(self, store: Store | None = None) -> list[zarr.Array[Any]]:
         """The arrays as they are now, checked, in the order of `names`."""
@@ -191,11 +196,19 @@ class ZarrSource(ScorableSource):
             return "kept", _LABELS + _TIMES
         if name == self.target:
             return "the target", _LABELS
+        if name == self.groups:
+            return "groups or folds", _LABELS
         return "the features" if name == self.features else "the weight", _NUMBERS
+
+    def with_groups(self, column: str) -> ZarrSource:
+        """The same source, which also reads an array (n_rows,) that groups the rows."""
+        grouped = replace(self, groups=column)
+        grouped.arrays()
+        return grouped
 
     def to_score(self, keep: Sequence[str]) -> tuple[list[ZarrRows], pa.Schema]:
         """The same parts to read without labels, and the types of the arrays to keep, as Arrow has them."""
-        unlabelled = replace(self, target=None, weight=None, kept=tuple(keep))
+        unlabelled = replace(self, target=None, weight=None, groups=None, kept=tuple(keep))
         _, *arrays = unlabelled.arrays()
         types = [(name, _arrow_type(array.dtype)) for name, array in zip(keep, arrays, strict=True)]
         return unlabelled.splits(), pa.schema(types)
@@ -252,10 +265,16 @@ class ZarrRows(ScorableSplit):
         """Read the rows, slab by slab, each slab a whole number of chunks of the features."""
         if self.source.target is None:
             raise ValueError(f"{self.source.origin}: no target is named; name the array of labels")
-        for start, (rows, labels, *weights) in self._slabs():
-            weight = weights[0] if weights else None
+        origin = self.source.origin
+        for start, (rows, labels, *others) in self._slabs():
             yield from array_blocks(
-                rows, labels, weight, missing=self.source.missing, origin=self.source.origin, start=start
+                rows,
+                labels,
+                None if self.source.weight is None else others[0],
+                missing=self.source.missing,
+                origin=origin,
+                places=Places(origin, start),
+                groups=None if self.source.groups is None else others[-1],
             )
             del rows  # or they would be held while the next ones are read
 
@@ -281,7 +300,7 @@ class ZarrRows(ScorableSplit):
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""
         for start, (rows, *others) in self._slabs():
-            row_name = rows_of(self.source.origin, start)
+            row_name = Places(self.source.origin, start)
             block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8), row_name=row_name)
             beside = dict(zip(self.source.kept, map(_for_arrow, others), strict=True))
             yield without_missing(block, beside, self.source.missing)
