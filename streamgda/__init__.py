@@ -7,6 +7,7 @@
   what `save` wrote.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`.
+- Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two.
 
 Displays are in `streamgda.plotting`.
 """
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
     from streamgda.scoring.predict import predict_dataset
+    from streamgda.selection.folds import HashedKFold
+    from streamgda.selection.search import StatisticsSearchCV
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
@@ -39,9 +42,11 @@ __all__ = [
     "Evaluation",
     "ExactClassStatistics",
     "GaussianNB",
+    "HashedKFold",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
     "StatisticsLedger",
+    "StatisticsSearchCV",
     "WindowedStatistics",
     "accumulate",
     "evaluate",
@@ -62,7 +67,9 @@ _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",
     "ExactClassStatistics": "streamgda.statistics.exact.state",
     "Evaluation": "streamgda.scoring.evaluation",
+    "HashedKFold": "streamgda.selection.folds",
     "StatisticsLedger": "streamgda.ledger.ledger",
+    "StatisticsSearchCV": "streamgda.selection.search",
     "WindowedStatistics": "streamgda.statistics.window",
     "accumulate": "streamgda.passes.accumulate",
     "load": "streamgda.estimators.saved",

@@ -230,11 +230,17 @@ def score_rows(
     missing : {"raise", "marginal"}, optional
         Whether NaN may mark a missing value. If None, the parameter of the model.
     """
-    state = finalised(model)
+    return score_finalised(finalised(model), rows, missing or model.missing)
+
+
+def score_finalised(
+    state: Finalised[Any], rows: NDArray[Any], missing: MissingAtPrediction
+) -> Iterator[RowScores]:
+    """`score_rows` by the densities of a model, which other processes get without its statistics."""
     size = max(1, min(_VALUES_PER_BLOCK // rows.shape[1], _SCORES_PER_BLOCK // len(state.classes)))
     if size >= TILE_ROWS // 2:  # whole tiles
         size = -(-size // TILE_ROWS) * TILE_ROWS
-    blocks = blocks_by_pattern if (missing or model.missing) == "marginal" else blocks_of
+    blocks = blocks_by_pattern if missing == "marginal" else blocks_of
     for positions, gaussians, block in blocks(rows, state.densities, size):
         # C-contiguous, since the bits of sums over the features of a row depend on the memory order.
         values = np.ascontiguousarray(block, dtype=np.float64)

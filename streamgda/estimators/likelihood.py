@@ -7,6 +7,7 @@ import numpy as np
 from streamgda.estimators.classifier import G, GaussianClassifier, finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import kind_named
 
 
 class LikelihoodCriteria(GaussianClassifier[G]):
@@ -77,15 +78,25 @@ class LikelihoodCriteria(GaussianClassifier[G]):
 
 
 def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
-    """Σ ln p(x, k) of the rows of these statistics, whose class means are those of the densities.
+    """Σ ln p(x, k) of the rows of which these are the statistics: of those learnt, or of others.
+
+    It needs Σ w (x − μ)(x − μ)ᵀ of the rows of a class, which is W + w (m − μ)(m − μ)ᵀ of their mean m and
+    scatter W.
 
     Parameters
     ----------
     state : Finalised
         Densities and priors of the classes.
     statistics : ClassStatistics or ExactClassStatistics
-        Of the same classes.
+        Of rows of these classes, or of some of them; of the covariance type that the model needs.
     """
-    weights = statistics.weights
-    squared = state.gaussians.total_squared_distance(statistics.scatter)
-    return float(weights @ (state.log_priors - state.gaussians.log_normalisers / 2) - squared / 2)
+    places = np.searchsorted(state.classes, statistics.classes)
+    weights, kind = statistics.weights, kind_named(statistics.covariance_type)
+    offsets = (statistics.means - state.gaussians.means[places]) + statistics.mean_tails
+    scatter = statistics.scatter + kind.outer(np.sqrt(weights)[:, None] * offsets)
+    if not kind.is_pooled and len(places) < len(state.classes):
+        own, scatter = scatter, np.zeros((len(state.classes), *scatter.shape[1:]))
+        scatter[places] = own
+    squared = state.gaussians.total_squared_distance(scatter)
+    terms = state.log_priors - state.gaussians.log_normalisers / 2
+    return float(weights @ terms[places] - squared / 2)

@@ -16,7 +16,7 @@ from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
 
 _CALIBRATION_BINS = 10
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
-_LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
+LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
 _NEGATIVE = 0  # the histogram of rows of other classes
 
 
@@ -127,7 +127,7 @@ class Evaluation(Measures):
         probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
-        self._log_loss -= float(weight @ np.maximum(log_probability, _LEAST_LOG_PROBABILITY))
+        self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
         np.add.at(self._confusion, (truth, scores.argmax(axis=1)), weight)
         self._add_scores(bins_of(log_odds), truth, weight)
         self._add_probabilities(probabilities, truth, weight)

@@ -1,0 +1,16 @@
+"""Choose between models, and validate them, from the statistics of folds: in one read of the rows, or two.
+
+A first read keeps a state for each fold (`streamgda.statistics.folded`). The state of a training part is the
+sum of the other folds, so candidates are fitted to it without reading. Joint log-likelihoods of held-out
+folds are computed from their states; other scorings take a second read.
+
+- `search`: `StatisticsSearchCV`.
+- `comparison`: candidates on held-out folds.
+- `reading`: the second read, which scores rows.
+- `folds`: which folds are asked for, and `HashedKFold`.
+- `candidates`: estimators with parameters.
+- `scorings`: what is summed up of the scores of rows. To add a scoring, write one class and its entry there.
+- `likelihood`: log-likelihoods from states.
+- `results`: the table of a search.
+- `arrays`: rows in memory as a source.
+"""

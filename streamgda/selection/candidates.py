@@ -1,0 +1,82 @@
+"""Candidates: estimators with parameters, and the statistics that serve them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+
+from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.statistics.base import Statistics
+
+ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An estimator, and the parameters by which the grid names it."""
+
+    params: dict[str, Any]
+    estimator: GaussianClassifier[Any]
+
+    def fitted(self, statistics: Statistics) -> GaussianClassifier[Any]:
+        """The estimator fitted to the rows of some statistics.
+
+        Raises
+        ------
+        ValueError
+            If they do not determine the model, or a parameter is not valid.
+        """
+        params = self.estimator.get_params(deep=False)
+        return type(self.estimator).from_statistics(statistics, **params)
+
+
+def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
+    """The candidates of a grid, in scikit-learn's order.
+
+    Raises
+    ------
+    TypeError
+        If an estimator is not one of this project.
+    ValueError
+        If a parameter is none of its estimator, or the grid is empty.
+    """
+    candidates = []
+    for params in ParameterGrid(param_grid):
+        rest = {name: value for name, value in params.items() if name != "estimator"}
+        chosen = params.get("estimator", estimator)
+        _check_estimator(chosen)
+        candidates.append(Candidate(dict(params), clone(chosen).set_params(**rest)))
+    return candidates
+
+
+def _check_estimator(estimator: Any) -> None:
+    if not isinstance(estimator, GaussianClassifier):
+        raise TypeError(
+            "candidates are estimators that learn from statistics, such as QuadraticDiscriminantAnalysis(); "
+            f"got {estimator!r}"
+        )
+
+
+def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """The statistics that serve all the candidates, as parameters of `accumulate`.
+
+    Raises
+    ------
+    ValueError
+        If some candidates learn by exact sums and others do not.
+    """
+    required = [candidate.estimator.required_statistics() for candidate in candidates]
+    exact = {bool(candidate.estimator.exact) for candidate in candidates}
+    if len(exact) > 1:
+        raise ValueError("candidates learn from the same sums: set exact=True for all of them, or for none")
+    types = {needed["covariance_type"] for needed in required}
+    fourth = any(needed.get("fourth_moments", False) for needed in required)
+    return {
+        "covariance_type": types.pop() if len(types) == 1 and not fourth else "full",
+        "fourth_moments": fourth,
+        "exact": exact.pop(),
+    }

@@ -1,0 +1,262 @@
+"""Scorings: what is summed up over the held-out rows that a candidate scores, and the score of the sums.
+
+Greater scores are better, so losses are negative, as in scikit-learn. To add a scoring, write one class and
+its entry in `TALLIES`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.gaussians.posteriors import posteriors_and_odds
+from streamgda.scoring.curves import N_BINS, ScoreHistogram, bins_of
+from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
+from streamgda.statistics.covariances import Array
+
+LOG_LIKELIHOOD = "log_likelihood"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Some rows, scored by a candidate.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n, K)
+        ln p(x, k), up to a term for each row.
+    truth : ndarray of int of shape (n,)
+        The positions of the true classes.
+    weights : ndarray of shape (n,)
+        The weights of the rows.
+    log_joint : ndarray of shape (n,), or None
+        ln p(x, k) of the true class, where it is asked for.
+    """
+
+    scores: Array
+    truth: NDArray[np.intp]
+    weights: Array
+    log_joint: Array | None = None
+
+    @cached_property
+    def predicted(self) -> NDArray[np.intp]:
+        """The positions of the predicted classes."""
+        codes: NDArray[np.intp] = self.scores.argmax(axis=1)
+        return codes
+
+    @cached_property
+    def posteriors(self) -> tuple[Array, Array, Array]:
+        """Probabilities, log-odds, and the log probability of the true class."""
+        return posteriors_and_odds(self.scores, self.truth)
+
+
+class Tally(ABC):
+    """Sums over scored rows, of which a score is made. Tallies can be merged."""
+
+    @abstractmethod
+    def add(self, rows: Scored) -> None:
+        """Add scored rows."""
+
+    @abstractmethod
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another tally, in place."""
+
+    @property
+    @abstractmethod
+    def score(self) -> float:
+        """The score: greater is better. NaN where the rows do not define it."""
+
+
+class _Mean(Tally):
+    """The weighted mean of a value of each row."""
+
+    def __init__(self, n_classes: int) -> None:
+        self._n_classes = n_classes
+        self._total = self._weight = 0.0
+
+    @abstractmethod
+    def _values(self, rows: Scored) -> Array:
+        """The value of each row."""
+
+    def add(self, rows: Scored) -> None:
+        """Add scored rows."""
+        self._total += float(rows.weights @ self._values(rows))
+        self._weight += float(rows.weights.sum())
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another tally, in place."""
+        self._total += other._total
+        self._weight += other._weight
+        return self
+
+    @property
+    def score(self) -> float:
+        """The mean."""
+        return self._total / self._weight if self._weight else np.nan
+
+
+class Accuracy(_Mean):
+    """The share of rows whose class is predicted."""
+
+    def _values(self, rows: Scored) -> Array:
+        return np.asarray(rows.predicted == rows.truth, dtype=np.float64)
+
+
+class LogLoss(_Mean):
+    """The mean of ln p(true class | x), with p at least 2⁻⁵² as in scikit-learn."""
+
+    def _values(self, rows: Scored) -> Array:
+        _, _, log_probability = rows.posteriors
+        clipped: Array = np.maximum(log_probability, LEAST_LOG_PROBABILITY)
+        return clipped
+
+
+class BrierScore(_Mean):
+    """The mean of −Σ_k (p(k | x) − [x is of k])²; half of that for two classes, as in scikit-learn."""
+
+    def _values(self, rows: Scored) -> Array:
+        errors = rows.posteriors[0].copy()
+        errors[np.arange(len(errors)), rows.truth] -= 1.0
+        squared: Array = np.vecdot(errors, errors)
+        scaled: Array = -squared / (2 if self._n_classes == 2 else 1)
+        return scaled
+
+
+class LogLikelihood(_Mean):
+    """The mean of ln p(x, k) over rows and their classes."""
+
+    def _values(self, rows: Scored) -> Array:
+        assert rows.log_joint is not None
+        return rows.log_joint
+
+
+class F1Macro(Tally):
+    """The mean over classes of the harmonic mean of precision and recall.
+
+    Classes that are neither those of rows nor predicted do not count; as in scikit-learn.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        self._sums = np.zeros((3, n_classes))
+
+    def add(self, rows: Scored) -> None:
+        """Add scored rows."""
+        hits = rows.weights * (rows.predicted == rows.truth)
+        pairs = ((rows.truth, hits), (rows.truth, rows.weights), (rows.predicted, rows.weights))
+        n_classes = self._sums.shape[1]
+        self._sums += [np.bincount(codes, values, minlength=n_classes) for codes, values in pairs]
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another tally, in place."""
+        self._sums += other._sums
+        return self
+
+    @property
+    def score(self) -> float:
+        """The mean over the classes."""
+        hits, true, predicted = self._sums
+        seen = true + predicted > 0
+        return float((2 * hits[seen] / (true + predicted)[seen]).mean()) if seen.any() else np.nan
+
+
+class BinnedRocAuc(Tally):
+    """The area under the ROC curve from binned log-odds; see `streamgda.scoring.curves`.
+
+    Of two classes that of the second; of more the mean over the classes, each against the rest.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        self._histograms = np.zeros((n_classes, 2, N_BINS))
+
+    def add(self, rows: Scored) -> None:
+        """Add scored rows."""
+        bins = bins_of(rows.posteriors[1])
+        for k, histogram in enumerate(self._histograms):
+            for side, chosen in enumerate((rows.truth != k, rows.truth == k)):
+                histogram[side] += np.bincount(bins[chosen, k], rows.weights[chosen], minlength=N_BINS)
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another tally, in place."""
+        self._histograms += other._histograms
+        return self
+
+    @property
+    def score(self) -> float:
+        """The area."""
+        return _mean_area([ScoreHistogram(*sides) for sides in self._histograms])
+
+
+class RocAuc(Tally):
+    """The same area from the ranks of all the log-odds, which are kept: exact, if rows are not too many."""
+
+    def __init__(self, n_classes: int) -> None:
+        self._n_classes = n_classes
+        self._kept: list[tuple[Array, NDArray[np.intp], Array]] = []
+
+    def add(self, rows: Scored) -> None:
+        """Add scored rows."""
+        self._kept.append((rows.posteriors[1], rows.truth, rows.weights))
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another tally, in place."""
+        self._kept += other._kept
+        return self
+
+    @property
+    def score(self) -> float:
+        """The area."""
+        if not self._kept:
+            return np.nan
+        odds, truth, weights = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
+        return _mean_area([_histogram(odds[:, k], truth == k, weights) for k in range(self._n_classes)])
+
+
+def _histogram(odds: Array, members: NDArray[np.bool_], weights: Array) -> ScoreHistogram:
+    """A bin for each value that occurs."""
+    values, bins = np.unique(odds, return_inverse=True)
+    n = len(values)
+    negatives, positives = (np.bincount(bins[of], weights[of], n) for of in (~members, members))
+    return ScoreHistogram(negatives.astype(np.float64), positives.astype(np.float64))
+
+
+def _mean_area(histograms: list[ScoreHistogram]) -> float:
+    chosen = histograms[1:] if len(histograms) == 2 else histograms
+    return float(np.mean([histogram.roc_auc()[0] for histogram in chosen]))
+
+
+TALLIES: dict[str, type[Any]] = {
+    LOG_LIKELIHOOD: LogLikelihood,
+    "accuracy": Accuracy,
+    "log_loss": LogLoss,
+    "neg_log_loss": LogLoss,
+    "brier_score": BrierScore,
+    "neg_brier_score": BrierScore,
+    "roc_auc": RocAuc,
+    "roc_auc_ovr": RocAuc,
+    "f1_macro": F1Macro,
+}
+"""The scorings, by their names; those of scikit-learn's scorers are the same."""
+
+
+def scoring_names(scoring: str | Iterable[str]) -> list[str]:
+    """The scorings that are asked for.
+
+    Raises
+    ------
+    ValueError
+        If one is not known, or none is asked for.
+    """
+    names = [scoring] if isinstance(scoring, str) else list(scoring)
+    for name in names:
+        if name not in TALLIES:
+            known = ", ".join(map(repr, TALLIES))
+            raise ValueError(f"scoring {name!r} is not known; there are {known}")
+    if not names:
+        raise ValueError("at least one scoring is needed")
+    return names

@@ -1,0 +1,330 @@
+"""Search over the parameters of estimators, from one read of the rows or two."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.passes.accumulate import accumulate_folds
+from streamgda.passes.schedulers import Scheduler
+from streamgda.selection.arrays import ArraySource
+from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
+from streamgda.selection.comparison import Comparison, compare
+from streamgda.selection.folds import with_folds
+from streamgda.selection.results import Results, results_table
+from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.sources.base import Source
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.folded import FoldStatistics
+
+Refit = bool | str | Callable[[Results], int]
+
+
+class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
+    """Search for the best parameters by cross-validation, in one read of the rows or two.
+
+    One read keeps the statistics of each fold. The training part of a fold is the sum of the others, so
+    every candidate is fitted to each part without reading again, and its joint log-likelihood of the held-out
+    fold is computed from statistics too. Other scorings take one more read, in which each row is scored by
+    all the candidates of its fold. Scores are those of scikit-learn's `GridSearchCV` over the same folds.
+
+    The folds of rows are hashes of their places: the file and the number of the row there, or the index of
+    a row in memory. Rows keep their folds when others are added, and schedulers and chunks do not matter.
+    Of n rows each fold has n / cv, with a standard deviation of less than the root of that; so has each class
+    of it. Memory is that of one state for each fold; the second read holds the densities of all candidates.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        An estimator of this project. None if the grid names estimators.
+    param_grid : dict of str to sequence, or list of them
+        The parameters to try, as for `GridSearchCV`. ``{"estimator": [...], ...}`` tries different
+        estimators.
+    cv : int, "loo" or splitter, default=5
+        The number of folds. For rows in memory also a splitter of scikit-learn that holds each row out at
+        most once, as `KFold`, `StratifiedKFold` and `PredefinedSplit` do. "loo" leaves out one row at a time.
+    scoring : str or list of str, default="log_likelihood"
+        "log_likelihood" is the mean of ln p(x, k) over rows and their classes. "accuracy", "neg_log_loss",
+        "neg_brier_score", "roc_auc" and "f1_macro" are as in scikit-learn and take one more read; so do
+        "log_loss" and "brier_score", which are other names of the losses. Greater is better, so losses are
+        negative. For more than two classes, "roc_auc" is the mean area of each class against the rest.
+    groups : str or array-like of shape (n_rows,), optional
+        A column of the source, or values in memory: rows of one group share a fold.
+    fold : str or array-like of shape (n_rows,), optional
+        A column of the source, or values in memory, that names the fold of each row, in place of `cv`. Rows
+        of fold -1 are never held out.
+    refit : bool, str or callable, default=True
+        Whether to make the best candidate from the statistics of all rows. With several scorings, the name
+        of the one that counts. A callable gets `cv_results_` and returns the index of the best.
+    error_score : "raise" or float, default=np.nan
+        The score of a candidate that cannot be fitted, such as a singular one. `cv_results_["fit_error"]`
+        says why. "raise" is an error.
+
+    Attributes
+    ----------
+    cv_results_ : dict of str to ndarray
+        The table of scores, with the keys of `GridSearchCV`; `pandas.DataFrame` takes it. "fit_time" is the
+        time to make a model from statistics, "score_time" the time to score statistics by it.
+    best_estimator_ : estimator
+        Fitted to all the rows.
+    best_params_ : dict
+        Its parameters in the grid.
+    best_score_ : float
+        Its mean score.
+    best_index_ : int
+        Its position in `cv_results_`.
+    n_reads_ : int
+        How many times the rows were read.
+    n_splits_ : int
+        The number of folds that were held out.
+    fold_statistics_ : FoldStatistics
+        What was read. Another search can be fitted to it without reading.
+    scorer_ : list of str
+        The scorings.
+    classes_ : ndarray of shape (n_classes,)
+        The labels seen, sorted.
+
+    References
+    ----------
+    Izbicki (2013), "Algebraic classifiers: a generic approach to fast cross-validation, online training, and
+    parallel training", ICML.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from streamgda import QuadraticDiscriminantAnalysis, StatisticsSearchCV
+    >>> X, y = load_wine(return_X_y=True)
+    >>> grid = {"shrinkage": [0.0, 0.001, 0.01, 0.1]}
+    >>> search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(), grid).fit(X, y)
+    >>> search.best_params_, search.n_reads_
+    ({'shrinkage': 0.001}, 1)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: ParamGrid,
+        *,
+        cv: Any = 5,
+        scoring: str | Iterable[str] = LOG_LIKELIHOOD,
+        groups: Any = None,
+        fold: Any = None,
+        refit: Refit = True,
+        error_score: Any = np.nan,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.cv = cv
+        self.scoring = scoring
+        self.groups = groups
+        self.fold = fold
+        self.refit = refit
+        self.error_score = error_score
+
+    # ------------------------------------------------------------------ learning
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        scheduler: Scheduler = None,
+        progress: bool = False,
+    ) -> Self:
+        """Score all candidates, and make the best one from all the rows.
+
+        Parameters
+        ----------
+        X : source, array-like of shape (n_rows, n_features), dask array or DataFrame, or FoldStatistics
+            Rows, as for the `fit` of an estimator; or what `StatisticsLedger.fold_statistics` returns, of
+            which nothing is read.
+        y, sample_weight : optional
+            As for the `fit` of an estimator. Weights count in training and in scores.
+        scheduler, progress : optional
+            As for `accumulate`.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a scoring or parameter is not known, a training part lacks a class, a fold has no rows, or no
+            candidate could be fitted. What was read is kept in `fold_statistics_`.
+        """
+        self._forget()
+        self._n_arrived = 0
+        candidates, scorings = self._candidates(), self._scorings()
+        source: Source | None = None
+        if isinstance(X, FoldStatistics):
+            self.fold_statistics_, self.n_reads_ = X, 0
+        else:
+            source, rule = with_folds(X, y, sample_weight, self.cv, self.groups, self.fold)
+            kept = statistics_for_all(candidates)
+            self.fold_statistics_ = accumulate_folds(
+                source, rule=rule, **kept, scheduler=scheduler, progress=progress
+            )
+            self.n_reads_ = 1
+        self._choose(compare(candidates, self.fold_statistics_, scorings, source, scheduler, progress))
+        return self
+
+    def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Add a batch of rows, numbered by their arrival. The scores are those of all batches together.
+
+        Candidates are scored again when a result is next asked for. The rows are not kept, so the scoring is
+        "log_likelihood".
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows in memory.
+        y : array-like of shape (n_rows,)
+            Their labels.
+        sample_weight : array-like of shape (n_rows,), optional
+            Repetitions of each row.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the scoring needs the rows, or the batch cannot be learnt. The search is then unchanged.
+        """
+        candidates, scorings = self._candidates(), self._scorings()
+        if scorings != [LOG_LIKELIHOOD]:
+            raise ValueError("batches are not kept, so they can be scored by 'log_likelihood' alone")
+        source, rule = with_folds(X, y, sample_weight, self.cv, self.groups, self.fold)
+        held = getattr(self, "fold_statistics_", None)
+        if held is None:
+            held = FoldStatistics(empty_statistics(**statistics_for_all(candidates)), rule)
+        if not isinstance(source, ArraySource):
+            raise TypeError("batches are rows in memory; a source goes to fit")
+        arrived = getattr(self, "_n_arrived", 0)
+        held.update_blocks(source.blocks(arrived))
+        self._forget()
+        self.fold_statistics_, self.n_reads_ = held, 1
+        self._n_arrived = arrived + len(source.rows)
+        return self
+
+    def _candidates(self) -> list[Candidate]:
+        return candidates_of(self.estimator, self.param_grid)
+
+    def _scorings(self) -> list[str]:
+        names = scoring_names(self.scoring)
+        if len(names) > 1 and not callable(self.refit) and self.refit not in {False, *names}:
+            raise ValueError(f"with several scorings, refit is False or one of {names}; got {self.refit!r}")
+        return names
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
+            del self.__dict__[name]
+
+    def _choose(self, comparison: Comparison) -> None:
+        """Set the results of a comparison, and the best candidate."""
+        candidates, reasons = self._candidates(), comparison.reasons()
+        self._report_failures(comparison, reasons)
+        single = isinstance(self.scoring, str)
+        scores = {("score" if single else name): values for name, values in comparison.scores.items()}
+        if self.error_score != "raise":
+            for number, held in enumerate(comparison.errors):
+                failed = [comparison.folds.index(fold) for fold in held]
+                for values in scores.values():
+                    values[number, failed] = self.error_score
+        times = {"fit_time": comparison.fit_time, "score_time": comparison.score_time}
+        self.cv_results_ = results_table([c.params for c in candidates], scores, times, reasons)
+        self.n_splits_, self.scorer_ = len(comparison.folds), list(comparison.scores)
+        self.n_reads_ += comparison.n_reads
+        self._select(candidates, "score" if single else self.refit)
+
+    def _report_failures(self, comparison: Comparison, reasons: list[str]) -> None:
+        failed = sum(map(len, comparison.errors))
+        if not failed:
+            return
+        first = next(reason for reason in reasons if reason)
+        n_fits = len(reasons) * len(comparison.folds)
+        if self.error_score == "raise" or failed == n_fits:
+            raise ValueError(f"{failed} of {n_fits} fits failed. The first: {first}")
+        warnings.warn(
+            f"{failed} of {n_fits} fits failed, with a score of {self.error_score}. The first: {first}; "
+            "cv_results_['fit_error'] has all of them",
+            FitFailedWarning,
+            stacklevel=4,
+        )
+
+    def _select(self, candidates: list[Candidate], by: Any) -> None:
+        if self.refit is False:
+            return
+        if callable(self.refit):
+            self.best_index_ = int(self.refit(self.cv_results_))
+        else:
+            self.best_index_ = int(self.cv_results_[f"rank_test_{by}"].argmin())
+            self.best_score_ = float(self.cv_results_[f"mean_test_{by}"][self.best_index_])
+        self.best_params_ = dict(candidates[self.best_index_].params)
+        self.best_estimator_ = candidates[self.best_index_].fitted(self.fold_statistics_.total())
+
+    def __getattr__(self, name: str) -> Any:
+        """The results after batches, which are computed when the first of them is asked for."""
+        if name not in _RESULTS or "fold_statistics_" not in vars(self) or "cv_results_" in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._choose(compare(self._candidates(), self.fold_statistics_, self._scorings(), None))
+        return getattr(self, name)
+
+    # ------------------------------------------------------------------ predicting
+
+    @property
+    def classes_(self) -> Any:
+        """The labels seen, sorted."""
+        return self._best().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features."""
+        return int(self._best().n_features_in_)
+
+    def _best(self) -> Any:
+        check_is_fitted(self)
+        if self.refit is False:
+            raise NotFittedError("refit=False: there is no best estimator to predict with")
+        return self.best_estimator_
+
+    def predict(self, X: Any) -> Any:
+        """The class of each row, by the best estimator."""
+        return self._best().predict(X)
+
+    def predict_proba(self, X: Any) -> Any:
+        """The posterior probability of each class, by the best estimator."""
+        return self._best().predict_proba(X)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """The logarithm of the posterior probability of each class, by the best estimator."""
+        return self._best().predict_log_proba(X)
+
+    def decision_function(self, X: Any) -> Any:
+        """The decision function of the best estimator."""
+        return self._best().decision_function(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The accuracy of the best estimator, whatever `scoring` is."""
+        return float(self._best().score(X, y, sample_weight))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "fold_statistics_" in vars(self)
+
+
+_RESULTS = frozenset(
+    {
+        *("cv_results_", "best_estimator_", "best_params_", "best_score_", "best_index_"),
+        *("n_splits_", "scorer_"),
+    }
+)

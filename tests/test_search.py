@@ -1,0 +1,393 @@
+"""Searches from the states of folds against scikit-learn's, which fits each candidate to each part."""
+
+import hashlib
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit, StratifiedKFold
+
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    HashedKFold,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsSearchCV,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
+from streamgda.blocks.folds import FoldRule
+from streamgda.passes.accumulate import accumulate, accumulate_folds
+
+LDA, QDA = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+
+def rows(n_classes=3, n_rows=400, n_features=4, seed=0):
+    """Classes that overlap, so that no probability is 0 or 1 in float64."""
+    rng = np.random.default_rng(seed)
+    X, y = make_classification(
+        n_rows, n_features, n_informative=n_features, n_redundant=0, n_classes=n_classes, random_state=seed
+    )
+    return X + rng.normal(size=X.shape), y
+
+
+def joint_log_likelihood(model, X, y):
+    """The mean of ln p(x, k), from the densities of rows."""
+    log_joint = model.predict_log_proba(X) + model.score_samples(X)[:, None]
+    return log_joint[np.arange(len(y)), np.searchsorted(model.classes_, y)].mean()
+
+
+SCORERS = {
+    "log_likelihood": joint_log_likelihood,
+    **{name: name for name in ("accuracy", "neg_log_loss", "neg_brier_score", "f1_macro")},
+}
+
+GRIDS = [
+    (QDA(), {"reg_param": [0.0, 0.1], "shrinkage": [None, 0.2, "oas"]}),
+    (QDA(), {"shrinkage": ["auto", None]}),
+    (LDA(), {"shrinkage": [None, 0.3, "auto"], "priors": [None, [0.5, 0.3, 0.2]]}),
+    (GaussianNB(), {"var_smoothing": [1e-9, 0.1]}),
+    (QDA(exact=True), {"reg_param": [0.0, 0.5]}),
+]
+
+
+@pytest.mark.parametrize(("estimator", "grid"), GRIDS, ids=str)
+def test_scores_are_those_of_grid_search_over_the_same_folds(estimator, grid):
+    X, y = rows()
+    theirs = GridSearchCV(
+        estimator,
+        grid,
+        cv=PredefinedSplit(HashedKFold(4).folds(len(X)).astype(int)),
+        scoring={**SCORERS, "roc_auc": "roc_auc_ovr"},
+        refit="neg_log_loss",
+    ).fit(X, y)
+    ours = StatisticsSearchCV(estimator, grid, cv=4, scoring=[*SCORERS, "roc_auc"], refit="neg_log_loss").fit(
+        X, y
+    )
+    assert_same_results(ours.cv_results_, theirs.cv_results_)
+    assert ours.best_params_ == theirs.best_params_
+    assert ours.best_score_ == pytest.approx(theirs.best_score_, abs=1e-8)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-8)
+    assert ours.n_reads_ == 2
+
+
+def assert_same_results(ours, theirs):
+    """The same keys, but for the reasons of failures, and the same scores."""
+    assert set(ours) - set(theirs) == {"fit_error"}
+    assert not set(theirs) - set(ours)
+    assert ours["params"] == theirs["params"]
+    for name, values in theirs.items():
+        if "test_" in name:
+            np.testing.assert_allclose(ours[name], values, atol=1e-8, err_msg=name)
+        elif name.startswith("param_"):
+            assert ours[name].tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("scoring", [*SCORERS, "roc_auc"])
+def test_one_scoring_of_two_classes(scoring):
+    X, y = rows(n_classes=2)
+    y = np.array(["no", "yes"])[y]
+    grid = {"reg_param": [0.0, 0.01, 0.9]}
+    folds = HashedKFold(3).folds(len(X)).astype(int)
+    theirs = GridSearchCV(QDA(), grid, cv=PredefinedSplit(folds), scoring=SCORERS.get(scoring, scoring))
+    if scoring == "neg_brier_score":  # the scorer of scikit-learn asks for a label of 1
+        theirs.set_params(scoring=lambda m, X, y: -np.mean((m.predict_proba(X)[:, 1] - (y == "yes")) ** 2))
+    theirs.fit(X, y)
+    ours = StatisticsSearchCV(QDA(), grid, cv=3, scoring=scoring).fit(X, y)
+    assert_same_results(ours.cv_results_, theirs.cv_results_)
+    assert ours.n_reads_ == (1 if scoring == "log_likelihood" else 2)
+    pd.DataFrame(ours.cv_results_)
+
+
+def test_different_estimators_in_one_search():
+    X, y = rows()
+    grids = [
+        {"estimator": [LDA(), QDA()], "shrinkage": [None, 0.1]},
+        {"estimator": [GaussianNB()], "var_smoothing": [1e-9]},
+    ]
+    search = StatisticsSearchCV(None, grids, scoring=["log_likelihood", "accuracy"], refit="accuracy").fit(
+        X, y
+    )
+    assert len(search.cv_results_["params"]) == 5
+    assert search.cv_results_["param_var_smoothing"].mask.tolist() == [True] * 4 + [False]
+    for i, params in enumerate(search.cv_results_["params"]):
+        alone = StatisticsSearchCV(
+            params["estimator"], {k: [v] for k, v in params.items() if k != "estimator"}
+        ).fit(X, y)
+        assert alone.best_score_ == pytest.approx(
+            search.cv_results_["mean_test_log_likelihood"][i], abs=1e-12
+        )
+
+
+@pytest.mark.parametrize("cv", [KFold(4), StratifiedKFold(3, shuffle=True, random_state=0)])
+def test_splitters_of_scikit_learn(cv):
+    X, y = rows()
+    grid = {"shrinkage": [None, 0.5]}
+    theirs = GridSearchCV(LDA(), grid, cv=cv, scoring="neg_log_loss").fit(X, y)
+    ours = StatisticsSearchCV(LDA(), grid, cv=cv, scoring="neg_log_loss").fit(X, y)
+    assert_same_results(ours.cv_results_, theirs.cv_results_)
+
+
+def test_a_column_of_folds_is_a_predefined_split(tmp_path):
+    X, y = rows()
+    folds = np.random.default_rng(1).integers(-1, 3, len(X))
+    grid = {"reg_param": [0, 0.1]}
+    theirs = GridSearchCV(QDA(), grid, cv=PredefinedSplit(folds), scoring="neg_log_loss").fit(X, y)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=y, part=folds)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=150)
+    source = scan_parquet(tmp_path, "kind", exclude=["part"])
+    for where in (source, scan_arrow(frame, "kind", exclude=["part"])):
+        ours = StatisticsSearchCV(QDA(), {"reg_param": [0, 0.1]}, fold="part", scoring="neg_log_loss").fit(
+            where
+        )
+        assert_same_results(ours.cv_results_, theirs.cv_results_)
+    ours = StatisticsSearchCV(QDA(), grid, fold=folds, scoring="neg_log_loss").fit(X, y)
+    assert_same_results(ours.cv_results_, theirs.cv_results_)
+
+
+# ---------------------------------------------------------------------- folds
+
+
+def written(folder, X, y, *, groups=None, parts=3, row_group_size=64):
+    """The rows in some files."""
+    folder.mkdir(exist_ok=True)
+    for i, part in enumerate(np.array_split(np.arange(len(X)), parts)):
+        columns = {f"x{j}": X[part, j] for j in range(X.shape[1])} | {"kind": y[part]}
+        if groups is not None:
+            columns["who"] = groups[part]
+        pq.write_table(pa.table(columns), folder / f"{i}.parquet", row_group_size=row_group_size)
+    return folder
+
+
+def test_folds_are_written_down():
+    """The folds of rows must never change: ledgers keep statistics by them."""
+    assert HashedKFold(5).folds(12).tolist() == [4, 2, 4, 1, 4, 4, 2, 1, 4, 2, 1, 3]
+    assert HashedKFold(5).folds(12).tolist() == [split_mix(row) % 5 for row in range(12)]
+    assert HashedKFold(5).folds(4, groups=["a", "b", "c", "a"]).tolist() == [3, 3, 0, 3]
+
+
+def split_mix(row):
+    """SplitMix64 in Python's integers, from the state that "" hashes to."""
+    seed = int.from_bytes(hashlib.blake2b(b"", digest_size=8).digest(), "little")
+    z = (seed + row * 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
+
+
+@pytest.mark.parametrize("n_folds", [2, 5, 10])
+def test_folds_are_as_even_as_chance(n_folds):
+    counts = np.bincount(HashedKFold(n_folds).folds(100_000), minlength=n_folds)
+    expected = 100_000 / n_folds
+    assert ((counts - expected) ** 2 / expected).sum() < 4 * n_folds
+
+
+def test_folds_do_not_depend_on_row_groups_or_tasks(tmp_path):
+    X, y = rows()
+    states = [
+        accumulate_folds(
+            scan_parquet(written(tmp_path / str(size), X, y, row_group_size=size), "kind"), rule=FoldRule(5)
+        )
+        for size in (7, 64, 1000)
+    ]
+    for state in states[1:]:
+        assert all(state[fold].allclose(states[0][fold]) for fold in range(5))
+
+
+def test_rows_keep_their_folds_when_files_are_added(tmp_path):
+    X, y = rows()
+    folder = written(tmp_path / "a", X, y, parts=2)
+    before = accumulate_folds(scan_parquet(folder, "kind"), rule=FoldRule(5))
+    X2, y2 = rows(seed=1)
+    written(tmp_path / "b", X2, y2, parts=1)
+    (tmp_path / "b" / "0.parquet").rename(folder / "9.parquet")
+    new = accumulate_folds(scan_parquet(folder / "9.parquet", "kind"), rule=FoldRule(5))
+    after = accumulate_folds(scan_parquet(folder, "kind"), rule=FoldRule(5))
+    assert all(after[fold].allclose((before + new)[fold]) for fold in range(5))
+
+
+def test_a_filter_leaves_rows_in_their_folds(tmp_path):
+    X, y = rows()
+    folder = written(tmp_path, X, y, parts=1)
+    whole = accumulate_folds(scan_parquet(folder, "kind"), rule=FoldRule(3))
+    of_two = accumulate_folds(scan_parquet(folder, "kind", filters=[("kind", "<", 2)]), rule=FoldRule(3))
+    for fold in range(3):
+        np.testing.assert_array_equal(of_two[fold].counts, whole[fold].counts[:2])
+
+
+def test_rows_of_arrays_tables_and_zarr_groups_have_the_same_folds(tmp_path):
+    import dask.array as da
+    import zarr
+
+    X, y = rows()
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(90, 4))
+    group.create_array("y", data=y, chunks=(90,))
+    table = pa.table({f"x{j}": X[:, j] for j in range(4)} | {"kind": y})
+    sources = [
+        scan_zarr(tmp_path / "rows.zarr"),
+        scan_arrow(table, "kind"),
+        scan_arrow(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(33)), "kind"),
+        scan_dask(da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=50)),
+    ]
+    folds = HashedKFold(5).folds(len(X))
+    for source in sources:
+        states = accumulate_folds(source, rule=FoldRule(5))
+        for fold in range(5):
+            assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
+
+
+def test_rows_of_a_group_share_a_fold(tmp_path):
+    X, y = rows()
+    who = np.random.default_rng(0).integers(0, 40, len(X)).astype(str)
+    source = scan_parquet(written(tmp_path, X, y, groups=who), "kind", exclude=["who"])
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}, groups="who").fit(source)
+    folds = HashedKFold(5).folds(len(X), who)
+    assert all(len(set(folds[who == name])) == 1 for name in set(who))
+    theirs = GridSearchCV(
+        LDA(), {"shrinkage": [0.1]}, cv=PredefinedSplit(folds.astype(int)), scoring=joint_log_likelihood
+    ).fit(X, y)
+    assert search.best_score_ == pytest.approx(theirs.best_score_, abs=1e-8)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(2, 7))
+def test_any_batches_give_the_search_of_all_rows(sizes, n_folds):
+    X, y = rows(n_rows=200, n_classes=2)
+    whole = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 0.1]}, cv=n_folds).fit(X, y)
+    search = clone(whole)
+    bounds = [0, *np.minimum(np.cumsum(sizes), 200), 200]
+    for start, stop in pairwise(bounds):
+        if start < stop:
+            search.partial_fit(X[start:stop], y[start:stop])
+    np.testing.assert_allclose(
+        search.cv_results_["mean_test_score"], whole.cv_results_["mean_test_score"], rtol=1e-12
+    )
+    assert search.best_params_ == whole.best_params_
+
+
+# ---------------------------------------------------------------------- schedulers
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes", "cluster"])
+def test_every_scheduler_gives_the_same_bits(scheduler, tmp_path, request):
+    X, y = rows(n_rows=900)
+    source = scan_parquet(written(tmp_path, X, y, parts=5), "kind")
+    search = StatisticsSearchCV(QDA(), {"reg_param": [0.0, 0.1]}, scoring=[*SCORERS, "roc_auc"], refit=False)
+    expected = clone(search).fit(source, scheduler="synchronous")
+    where = request.getfixturevalue("client") if scheduler == "cluster" else scheduler
+    found = search.fit(source, scheduler=where)
+    assert found.fold_statistics_ == expected.fold_statistics_
+    for name, values in expected.cv_results_.items():
+        if "test_" in name:
+            np.testing.assert_array_equal(found.cv_results_[name], values)
+
+
+# ---------------------------------------------------------------------- what fails
+
+
+def test_a_singular_candidate_has_no_score_and_says_why():
+    X, y = rows()
+    X = np.column_stack([X, X[:, 0]])
+    with pytest.warns(FitFailedWarning, match="3 of 6 fits failed"):
+        search = StatisticsSearchCV(QDA(), {"reg_param": [0.0, 0.1]}, cv=3).fit(X, y)
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [True, False]
+    assert search.cv_results_["rank_test_score"].tolist() == [2, 1]
+    assert "collinear" in search.cv_results_["fit_error"][0]
+    assert search.cv_results_["fit_error"][1] == ""
+    assert search.best_params_ == {"reg_param": 0.1}
+    with pytest.raises(ValueError, match="3 of 6 fits failed"):
+        search.set_params(error_score="raise").fit(X, y)
+    with pytest.raises(ValueError, match="3 of 3 fits failed"):
+        StatisticsSearchCV(QDA(), {"reg_param": [0.0]}, cv=3).fit(X, y)
+
+
+def test_a_class_that_a_training_part_lacks_is_named():
+    X, y = rows()
+    y[5] = 9
+    search = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9]})
+    with pytest.raises(ValueError, match="class 9: all its 1 rows are in fold"):
+        search.fit(X, y)
+    assert search.fold_statistics_.n_rows == len(X)  # what was read is kept
+
+
+def test_too_few_groups_are_an_error_with_its_remedy():
+    X, y = rows()
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}, groups=np.arange(len(X)) % 3)
+    with pytest.raises(ValueError, match=r"fold \d of 5 has no rows: there are too few groups"):
+        search.fit(X, y)
+    search.set_params(groups=None, fold=np.arange(len(X)) % 3).fit(X, y)
+    assert search.n_splits_ == 3
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"scoring": "acuracy"}, "scoring 'acuracy' is not known"),
+        ({"cv": 1}, "at least 2 folds"),
+        ({"cv": "five"}, "cv must be"),
+        ({"param_grid": {"regparam": [1]}}, "Invalid parameter 'regparam'"),
+        ({"scoring": ["accuracy", "log_loss"]}, "refit is False or one of"),
+        ({"groups": "who", "fold": "who"}, "groups or fold, not both"),
+        ({"groups": "who"}, "no column 'who'"),
+    ],
+)
+def test_bad_input(params, message):
+    X, y = rows()
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}).set_params(**params)
+    with pytest.raises(ValueError, match=message):
+        search.fit(X, y)
+
+
+def test_a_feature_cannot_group_rows(tmp_path):
+    X, y = rows()
+    source = scan_parquet(written(tmp_path, X, y, groups=np.arange(len(X))), "kind")
+    with pytest.raises(ValueError, match=r"'who' is a feature .* exclude=\['who'\]"):
+        StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}, groups="who").fit(source)
+
+
+def test_only_models_from_statistics_are_candidates():
+    from sklearn.linear_model import LogisticRegression
+
+    with pytest.raises(TypeError, match="learn from statistics"):
+        StatisticsSearchCV(LogisticRegression(), {"C": [1]}).fit(*rows())
+
+
+def test_batches_cannot_be_scored_by_row():
+    with pytest.raises(ValueError, match="batches are not kept"):
+        StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}, scoring="accuracy").partial_fit(*rows())
+
+
+def test_without_refit_there_is_nothing_to_predict_with():
+    X, y = rows()
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}, refit=False).fit(X, y)
+    assert not hasattr(search, "best_estimator_")
+    with pytest.raises(NotFittedError):
+        search.predict(X)
+    with pytest.raises(NotFittedError):
+        clone(search).predict(X)
+
+
+def test_the_best_estimator_is_that_of_one_fit(tmp_path):
+    X, y = rows()
+    source = scan_parquet(written(tmp_path, X, y), "kind")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search = StatisticsSearchCV(QDA(), {"reg_param": [0.0, 0.5]}).fit(source)
+    assert search.fold_statistics_.total().allclose(accumulate(source))
+    again = StatisticsSearchCV(LDA(), {"shrinkage": [0.0, 0.5]}).fit(search.fold_statistics_)
+    assert again.n_reads_ == 0
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2", "x3"])
+    alone = LDA(shrinkage=0.0).fit(frame, y)
+    np.testing.assert_allclose(again.predict_proba(frame), alone.predict_proba(frame))
