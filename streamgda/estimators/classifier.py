@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from streamgda.gaussians.products import TILE_ROWS
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.revisions import Added
 
 G = TypeVar("G", bound=Gaussians)
 
@@ -59,13 +60,24 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _finalise(self, statistics: Statistics) -> G:
         """Compute the densities of the classes from statistics and the parameters of the estimator."""
 
-    def _compute_finalised(self, statistics: Statistics) -> Finalised[G]:
-        self._validate_params()
-        check_two_classes(statistics)
-        check_finite(statistics)
+    def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
+        gaussians = None if before is None else self._followed(before, statistics)
+        if gaussians is None:
+            self._validate_params()
+            check_two_classes(statistics)
+            check_finite(statistics)
+            gaussians = self._finalise(statistics)
         priors = self._class_priors(statistics)
-        gaussians = self._finalise(statistics)
         return Finalised.of(self, statistics, gaussians, self._predictive(gaussians, statistics), priors)
+
+    def _followed(self, before: Finalised[G], statistics: Statistics) -> G | None:
+        """The densities brought up to date, if only few rows or classes have changed since."""
+        added = statistics.revision.since(before.revision) if before.has_params(self) else None
+        return None if added is None else self._refinalise(before, statistics, added)
+
+    def _refinalise(self, before: Finalised[G], statistics: Statistics, added: Sequence[Added]) -> G | None:
+        """Compute densities from those before some rows were added; None to compute them all anew."""
+        return None
 
     def _predictive(self, gaussians: G, statistics: Statistics) -> Gaussians:
         """The densities that rows are scored by; by default the normal ones."""
@@ -211,7 +223,7 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
         return cached
     statistics = model.statistics_
     with statistics.lock:  # no other thread may learn meanwhile
-        computed = model._cache = model._compute_finalised(statistics)
+        computed = model._cache = model._compute_finalised(statistics, cached)
     model._warn_once(computed)
     return computed
 

@@ -73,6 +73,8 @@ class Finalised(Generic[G]):
 
     def is_current(self, model: Any) -> bool:
         """Whether the statistics of the model have this revision and its parameters are the same objects."""
-        return self.revision is model.statistics_.revision and all(
-            getattr(model, name) is value for name, value in self.params.items()
-        )
+        return self.revision is model.statistics_.revision and self.has_params(model)
+
+    def has_params(self, model: Any) -> bool:
+        """Whether the parameters of the model are the same objects."""
+        return all(getattr(model, name) is value for name, value in self.params.items())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -23,12 +24,14 @@ from streamgda.estimators.exchange import (
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.following import changed_positions, is_plain
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, statistics_for
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.revisions import Added
 
 
 class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
@@ -151,18 +154,41 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         return covariances
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
-        means, covariances, tol = statistics.means, self._covariances(statistics), self._least_eigenvalue
+        whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
+        return SeparateGaussians(statistics.means, whitenings)
+
+    def _refinalise(
+        self, before: Finalised[SeparateGaussians], statistics: Statistics, added: Sequence[Added]
+    ) -> SeparateGaussians | None:
+        """Finalise the classes that have changed; with the same bits as all of them."""
+        if not is_plain(self, but=("shrinkage", "reg_param")):  # these concern each class alone
+            return None
+        positions = changed_positions(before, statistics.classes, added)
+        try:
+            changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
+        except ValueError:  # of all classes, more may be known
+            return None
+        kept = before.gaussians.whitenings
+        whitenings = [next(changed) if position < 0 else kept[position] for position in positions.tolist()]
+        is_estimated = not all(isinstance(whitening, Unestimated) for whitening in whitenings)
+        return SeparateGaussians(statistics.means, whitenings) if is_estimated else None
+
+    def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
+        """Whiten the covariances of the classes at these positions."""
+        some = statistics.of_classes(positions)
+        means, covariances, tol = some.means, self._covariances(some), self._least_eigenvalue
         whitenings = [Whitening.of(covariances[k], means[[k]], tol) for k in range(len(means))]
         regularised = bool(self.shrinkage or self.reg_param)
-        largest_rank = np.inf if regularised else statistics.counts - 1  # n rows span n - 1 dimensions
+        largest_rank = np.inf if regularised else some.counts - 1  # n rows span n - 1 dimensions
         ranks = np.minimum([whitening.rank for whitening in whitenings], largest_rank)
         singular = np.flatnonzero(ranks < statistics.n_features).tolist()
-        for k in singular:
-            error = partial(singular_class, statistics, k, int(ranks[k]), tol, regularised=regularised)
-            if self.singular == "raise" or len(singular) == len(means):
+        for i in singular:
+            k, rank = int(positions[i]), int(ranks[i])
+            error = partial(singular_class, statistics, k, rank, tol, regularised=regularised)
+            if self.singular == "raise" or len(singular) == len(statistics.counts):
                 raise error()
-            whitenings[k] = Unestimated.because(statistics.n_features, error)
-        return SeparateGaussians(means, whitenings)
+            whitenings[i] = Unestimated.because(statistics.n_features, error)
+        return whitenings
 
     def _check_fit(self, state: Finalised[SeparateGaussians]) -> None:
         for _, error in state.unestimated:

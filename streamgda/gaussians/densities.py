@@ -6,7 +6,7 @@ in whitened coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from streamgda.gaussians.base import Gaussians
-from streamgda.gaussians.products import multiply_rows, squared_lengths
+from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -57,10 +57,9 @@ class SeparateGaussians(Gaussians):
         return distances
 
     @cached_property
-    def _triangles(self) -> Array:
-        """The lower triangles that whiten, stored by column: (K, d, d)."""
-        stacked = np.stack([whitening.triangle.T for whitening in self.whitenings])
-        return stacked.transpose(0, 2, 1)
+    def _triangles(self) -> Sequence[Array] | Array:
+        """The lower triangles that whiten, stored by column."""
+        return stacked([whitening.triangle for whitening in self.whitenings])
 
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """The log density without its term in ln 2π, as in scikit-learn."""

@@ -9,7 +9,7 @@ number of threads may still change the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -42,13 +42,23 @@ def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
     return _multiply_by_triangle(_padded_for_triangle(X), triangle)[: len(X)]
 
 
-def squared_lengths(X: Array, origins: Array, triangles: Array) -> Iterator[tuple[slice, Array]]:
-    """|T_k (x − m_k)|² of rows (n, d) for origins (K, d) and lower triangles (K, d, d) stored by column.
+def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
+    """Lower triangles (d, d) stored by column as `squared_lengths` takes them, copied if it is of use."""
+    n_features = len(triangles[0])
+    if n_features > _LARGE_TRIANGLE or _LOWEST_TILE * n_features * len(triangles) > _MOST_AT_ONCE:
+        return triangles
+    return np.stack([triangle.T for triangle in triangles]).transpose(0, 2, 1)
+
+
+def squared_lengths(
+    X: Array, origins: Array, triangles: Sequence[Array] | Array
+) -> Iterator[tuple[slice, Array]]:
+    """|T_k (x − m_k)|² of rows (n, d) for origins (K, d) and K lower triangles, see `stacked`.
 
     Yields some of the k, and their squared lengths: (n, number of these k).
     """
     rows = _padded_for_triangle(X)
-    if X.shape[1] <= _LARGE_TRIANGLE and len(rows) * origins.size <= _MOST_AT_ONCE:  # one call for all k
+    if isinstance(triangles, np.ndarray) and len(rows) * origins.size <= _MOST_AT_ONCE:  # one call for all
         products = np.matmul(_tiles(rows - origins[:, None]), triangles.transpose(0, 2, 1)[:, None])
         yield slice(None), np.vecdot(products, products).reshape(len(origins), len(rows)).T[: len(X)]
         return

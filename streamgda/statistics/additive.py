@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from streamgda.statistics.revisions import Added
 from streamgda.statistics.stateful import Stateful
 from streamgda.statistics.validation import check_same_names
 
@@ -28,7 +29,9 @@ class Additive(Stateful):
         with self._lock:
             self._check_compatible(other)
             self._labelled.merge(other._labelled.copy() if other is self else other._labelled)
+            revision = self._revision.followed_by(Added(other._labelled.classes, other._revision.rows))
             self._set_labelled(self._labelled)
+            self._revision = revision
             self._n_dropped += other.n_dropped
             self._names = self._names or other._names
         return self

@@ -20,6 +20,7 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.derived import Derived
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import ClassSums, Labelled
+from streamgda.statistics.revisions import Revision
 from streamgda.statistics.storable import Storable
 
 
@@ -132,4 +133,6 @@ class Statistics(Additive, Derived, Storable):
             labelled = Labelled.empty(self._labelled.sums, block.n_features)
         part = self._twin(labelled)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
+        if part._labelled.kind.is_pooled:
+            part._revision = Revision.of_rows(block)
         return part

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.blocks import labels
-from streamgda.statistics.covariances import CovarianceType, kind_named
+from streamgda.statistics.covariances import CovarianceType, Indices, kind_named
 from streamgda.statistics.stateful import Stateful
 
 
@@ -31,6 +31,11 @@ class Derived(Stateful, ABC):
         self._check_fourth_moments(covariance_type, fourth_moments)
         with self._lock:
             return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+
+    def of_classes(self, positions: Indices) -> Self:
+        """The state of the classes at these positions; its arrays may be those of this one."""
+        with self._lock:
+            return self._twin(self._labelled.take(positions))
 
     def drop_class(self, label: Any) -> Self:
         """Forget all rows of a class, in place.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.labels import Labels
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.labelled import ClassSums, Labelled
+from streamgda.statistics.revisions import Revision
 
 
 class Stateful:
@@ -31,7 +32,7 @@ class Stateful:
     def _set_labelled(self, labelled: Labelled[Any]) -> None:
         """Replace the state."""
         self._labelled = labelled
-        self._revision = object()
+        self._revision = Revision()
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -42,10 +43,10 @@ class Stateful:
         return self._lock
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_revision"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=RLock())
+        self.__dict__.update(state, _lock=RLock(), _revision=Revision())
 
     @property
     def covariance_type(self) -> CovarianceType:
@@ -63,8 +64,8 @@ class Stateful:
         return self._n_dropped
 
     @property
-    def revision(self) -> object:
-        """An object that changes with every update; for cache invalidation."""
+    def revision(self) -> Revision:
+        """Another object after every update, which tells what was added; for cache invalidation."""
         return self._revision
 
     @property

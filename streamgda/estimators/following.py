@@ -1,0 +1,50 @@
+"""Densities that follow a stream: what has changed since they were finalised, and whether that is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.labels import Labels
+from streamgda.estimators.finalised import Finalised
+from streamgda.statistics.revisions import Added
+
+_PLAIN: dict[str, Any] = {
+    "shrinkage": None,
+    "reg_param": 0.0,
+    "covariance_estimator": None,
+    "pooling": None,
+    "predictive": "plugin",
+    "exact": False,
+}
+
+
+def is_plain(model: Any, *, but: Collection[str] = ()) -> bool:
+    """Whether the covariances of a model are those of its statistics, and floating.
+
+    Parameters
+    ----------
+    model : estimator
+        A model.
+    but : collection of str
+        Parameters that may have any value.
+    """
+    return all(getattr(model, name, plain) == plain for name, plain in _PLAIN.items() if name not in but)
+
+
+def changed_positions(before: Finalised[Any], classes: Labels, added: Sequence[Added]) -> NDArray[np.intp]:
+    """Where each class was before, or −1 if it was not, or has changed: (n_classes,).
+
+    The error of a class that is not estimated names it by its position, so it counts as changed where
+    classes have come.
+    """
+    positions = np.full(len(classes), -1)
+    positions[np.searchsorted(classes, before.classes)] = np.arange(len(before.classes))
+    for update in added:
+        positions[np.searchsorted(classes, update.classes)] = -1
+    if len(classes) > len(before.classes):
+        positions[np.isin(positions, list(before.gaussians.unestimated))] = -1
+    return positions
