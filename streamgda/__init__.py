@@ -1,8 +1,9 @@
 """Gaussian discriminant analysis for data that does not fit in memory or never stops coming.
 
 - Describe data: `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
-- Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`. `WindowedStatistics` holds
-  the last batches of a stream, and `StatisticsLedger` the files of a dataset.
+- Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`; of rows in which features
+  are missing, `IncompleteStatistics`. `WindowedStatistics` holds the last batches of a stream, and
+  `StatisticsLedger` the files of a dataset.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`. `load` reads
   what `save` wrote.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics.exact.state import ExactClassStatistics
     from streamgda.statistics.floating.state import ClassStatistics
+    from streamgda.statistics.incomplete.state import IncompleteStatistics
     from streamgda.statistics.window import WindowedStatistics
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "ExactClassStatistics",
     "GaussianNB",
     "HashedKFold",
+    "IncompleteStatistics",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
     "StatisticsLedger",
@@ -66,6 +69,7 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",
     "ExactClassStatistics": "streamgda.statistics.exact.state",
+    "IncompleteStatistics": "streamgda.statistics.incomplete.state",
     "Evaluation": "streamgda.scoring.evaluation",
     "HashedKFold": "streamgda.selection.folds",
     "StatisticsLedger": "streamgda.ledger.ledger",

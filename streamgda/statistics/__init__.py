@@ -3,7 +3,8 @@
 `base` is the interface of every state. It has four parts: `stateful` holds the sums, `additive` merges
 states, `derived` works states out of others, and `storable` saves them. `labelled` are the sums of a state
 with the labels they belong to. The sums themselves are of two sorts: ``floating`` (means and scatters in
-float64) and ``exact`` (integers on a binary grid). `covariances` says what is kept of the products of
+float64) and ``exact`` (integers on a binary grid). ``incomplete`` are rows in which features are missing,
+grouped by the features that they have. `covariances` says what is kept of the products of
 features. `factory` makes the empty state, `saved` reads one from a table, and `window` holds the last batches
 of a stream.
 

@@ -42,11 +42,18 @@ class Additive(Stateful):
                 "exact and floating statistics do not merge, for the sum would not be exact; turn the exact "
                 "ones into floating ones first with to_float()"
             )
+        if other.keeps_patterns and not self.keeps_patterns:
+            raise ValueError(
+                f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
+                "statistics of that first with IncompleteStatistics.from_statistics"
+            )
         self._labelled.check_compatible(other._labelled)
         check_same_names(self._names, other._names)
 
     def __add__(self, other: object) -> Self:
-        return self.copy().merge(other) if isinstance(other, Additive) else NotImplemented
+        if not isinstance(other, Additive) or (other.keeps_patterns and not self.keeps_patterns):
+            return NotImplemented
+        return self.copy().merge(other)
 
     def __radd__(self, other: object) -> Self:
         """0 + state, which is how ``sum(states)`` begins."""

@@ -46,11 +46,15 @@ class CovarianceKind(ABC):
     is_complete : bool
         Whether every product is kept of each class. All other kinds can then be read off it, and fourth
         moments can be kept beside it.
+    has_products : bool
+        Whether products of two different features are kept. Where they are not, each feature is summed up
+        by itself.
     """
 
     name: str
     is_pooled = False
     is_complete = False
+    has_products = True
 
     @abstractmethod
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
@@ -222,6 +226,7 @@ class Diagonal(CovarianceKind):
     """A variance for each class and feature: K × d."""
 
     name = "diag"
+    has_products = False
 
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
         return n_classes, n_features

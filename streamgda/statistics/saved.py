@@ -7,16 +7,27 @@ import pyarrow as pa
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.storage.columns import from_arrow
 from streamgda.storage.documents import Metadata
 
-KINDS: dict[str, type[ClassStatistics | ExactClassStatistics]] = {
-    kind.__name__: kind for kind in (ClassStatistics, ExactClassStatistics)
+KINDS: dict[str, type[ClassStatistics | ExactClassStatistics | IncompleteStatistics]] = {
+    kind.__name__: kind for kind in (ClassStatistics, ExactClassStatistics, IncompleteStatistics)
 }
 
 COLUMNS = frozenset(
     {
-        *("label", "count", "weight", "weight_tail", "mean", "mean_tail", "scatter", "pooled_scatter"),
+        *(
+            "pattern",
+            "label",
+            "count",
+            "weight",
+            "weight_tail",
+            "mean",
+            "mean_tail",
+            "scatter",
+            "pooled_scatter",
+        ),
         *("third_moment", "fourth_moment"),
         *("weight_digits", "sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
     }
@@ -46,7 +57,8 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
             f"{metadata.get('kind')!r}"
         )
     try:
-        return kind.from_columns(from_arrow(table), metadata)
+        n_patterns = len(metadata["patterns"]) if kind.keeps_patterns else None
+        return kind.from_columns(from_arrow(table, n_patterns), metadata)
     except KeyError as error:
         raise ValueError(f"{path} is damaged: its metadata has no {error}") from error
     except MemoryError as error:

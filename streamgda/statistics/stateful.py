@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from streamgda.statistics.revisions import Revision
 class Stateful:
     """Labelled sums that are replaced as a whole, and read, copied and pickled under a lock."""
 
-    exact: ClassVar[bool]
+    exact: bool
+    keeps_patterns = False  # of observed features, in rows in which some are missing
 
     _labelled: Labelled[Any]
 

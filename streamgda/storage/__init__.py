@@ -23,8 +23,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 `tables`
     An Arrow table with its JSON document as one Parquet file.
 
-The format, version 1
----------------------
+The format, versions 1 and 2
+----------------------------
 Statistics are a Parquet table with one row per class. Its columns:
 
 =================  ==============================  ====================================================
@@ -53,17 +53,27 @@ and ``outer_sum_digits`` (or ``pooled_outer_sum_digits``): lists of the balanced
 Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. The lowest digit of each number comes first; with
 ``positions`` in the metadata p, it stands for a multiple of 2³²ᵖ.
 
+Version 2 adds the statistics of rows in which features may be missing. Their table is those of the patterns of
+observed features, one below the other: a row for each class of each pattern, whose lists are of the observed
+features alone, and whose labels may stand once in each pattern. One more column, ``pattern`` (int64), is the
+position of the pattern in the metadata. All else is written in version 1.
+
 The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
 
 ``format_version``
-    1.
+    1; 2 where features may be missing.
 ``kind``
-    The kind of statistics: "ClassStatistics" or "ExactClassStatistics".
+    The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics".
 ``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
     As the attributes of the statistics; ``feature_names`` may be null.
 ``definite``
     Whether every scatter is positive semidefinite up to 10⁻⁸ on the scale of its features. It is then
     checked on reading. Rounding can make it false where rows were taken out again.
+``patterns``
+    For incomplete statistics, a list of objects, one for each pattern: ``observed`` has a character for each
+    feature, "1" where it is observed and "0" where it is missing; ``definite`` or ``positions`` are those of
+    its rows. ``exact`` and ``fourth_moments`` (booleans) say of which sort the sums are, and ``max_patterns``
+    how many patterns may be kept.
 ``model``
     For an estimator, its class (``name``) and its hyperparameters (``params``). Absent otherwise.
 ``checksum``

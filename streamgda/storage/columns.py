@@ -22,6 +22,8 @@ def to_arrow(columns: Columns) -> pa.Table:
 
 
 def _column(values: NDArray[Any], n_rows: int) -> pa.Array:
+    if values.dtype == object:
+        return _ragged(values)
     if values.ndim == 1:
         return pa.array(values)
     offsets = np.minimum(np.arange(n_rows + 1), len(values)) * values.shape[1]
@@ -32,25 +34,42 @@ def _column(values: NDArray[Any], n_rows: int) -> pa.Array:
     )
 
 
-def from_arrow(table: pa.Table) -> dict[str, NDArray[Any]]:
+def _ragged(vectors: NDArray[Any]) -> pa.Array:
+    """Vectors of any length, one for each row, or None."""
+    is_null = np.array([vector is None for vector in vectors], np.bool_)
+    held = [vector for vector in vectors if vector is not None]
+    lengths = [0 if vector is None else len(vector) for vector in vectors]
+    return pa.LargeListArray.from_arrays(
+        np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        pa.array(np.concatenate(held) if held else np.empty(0)),
+        mask=pa.array(is_null) if is_null.any() else None,
+    )
+
+
+def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDArray[Any]]:
     """The arrays of a table that `to_arrow`, or an SQL engine, has made.
+
+    If the rows are of some patterns of observed features, columns of lists become arrays of vectors, of any
+    length, or None; and a label stands at most once in each pattern.
 
     Raises
     ------
     ValueError
         If a value or a whole row is missing, or the lists of a column are not of one length.
     """
-    return {name: _array(table.column(name), name) for name in table.column_names}
+    return {name: _array(table.column(name), name, n_patterns) for name in table.column_names}
 
 
-def _array(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None) -> NDArray[Any]:
     if pa.types.is_dictionary(column.type):
-        column = _without_dictionary(column, name)
+        column = _without_dictionary(column, name, 1 if n_patterns is None else n_patterns)
     if not _is_list(column.type):
         if column.null_count:
             raise ValueError(f"column {name!r} holds a null")
         return np.asarray(column.to_numpy())
     lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if n_patterns is not None:
+        return _vectors(lists, name)
     lists = lists.drop_null() if lists.null_count else lists  # it copies
     values = lists.flatten()
     if values.null_count:
@@ -61,11 +80,25 @@ def _array(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
     return np.asarray(values.to_numpy()).reshape(len(lists), int(lengths[0]) if len(lengths) else 0)
 
 
-def _without_dictionary(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Different values as plain ones; each is in the dictionary, so they take no more than it does."""
+def _vectors(lists: pa.Array, name: str) -> NDArray[Any]:
+    """One vector for each row, or None."""
+    vectors = np.full(len(lists), None, dtype=object)
+    values = lists.flatten()
+    if values.null_count:
+        raise ValueError(f"column {name!r} holds a null within a list")
+    numbers = values.to_numpy()
+    ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy())
+    for row, (stop, is_null) in enumerate(zip(ends, lists.is_null().to_pylist(), strict=True)):
+        if not is_null:
+            vectors[row] = numbers[(ends[row - 1] if row else 0) : stop]
+    return vectors
+
+
+def _without_dictionary(column: pa.ChunkedArray, name: str, most: int) -> pa.ChunkedArray:
+    """Values as plain ones: each is in the dictionary, and stands `most` times at most."""
     if column.null_count:
         raise ValueError(f"column {name!r} holds a null")
-    if sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):
+    if most * sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):
         raise ValueError(f"a {name} stands twice")
     return column.cast(column.type.value_type)
 

@@ -8,7 +8,10 @@ from typing import Any
 
 from streamgda.storage.digests import digest, to_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest version that is read. What version 1 can hold is written in it, so that it is widely read."""
+
+_OLDEST_VERSION = 1
 
 Metadata = Mapping[str, Any]
 
@@ -18,8 +21,8 @@ _CHECKSUM = "checksum"
 
 
 def encode(metadata: Metadata) -> dict[bytes, bytes]:
-    """Plain values as the metadata of a Parquet file."""
-    document = {"format_version": FORMAT_VERSION, **metadata}
+    """Plain values as the metadata of a Parquet file; of the oldest version, unless they name another."""
+    document = {"format_version": _OLDEST_VERSION, **metadata}
     return {_KEY: to_json({**document, _CHECKSUM: digest(json.loads(to_json(document)))}).encode()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -78,7 +78,7 @@ class ExactClassStatistics(Statistics):
     True
     """
 
-    exact: ClassVar[bool] = True
+    exact = True
 
     _labelled: Labelled[Sums]
 

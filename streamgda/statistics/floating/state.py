@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,7 +70,7 @@ class ClassStatistics(Statistics):
            [2.        , 2.        ]])
     """
 
-    exact: ClassVar[bool] = False
+    exact = False
 
     _labelled: Labelled[Moments]
 

@@ -1,0 +1,90 @@
+"""Which features are missing together, in how many rows of which class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.labels import Labels
+from streamgda.statistics.covariances import Array
+from streamgda.statistics.incomplete.available import Group
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_NAMES = 8  # of missing features in a line of the table
+
+
+@dataclass(frozen=True, eq=False)
+class PatternTable:
+    """The patterns of observed features, the most frequent first.
+
+    Attributes
+    ----------
+    observed : ndarray of bool of shape (n_patterns, n_features)
+        Which features are observed.
+    counts : ndarray of int of shape (n_patterns, n_classes)
+        How many rows of each class have the pattern.
+    weights : ndarray of shape (n_patterns, n_classes)
+        Their weight.
+    classes : ndarray of shape (n_classes,)
+        The labels.
+    feature_names : tuple of str
+        The names of the features; their positions, as text, if they have no names.
+    """
+
+    observed: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+    weights: Array
+    classes: Labels
+    feature_names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, groups: Sequence[Group], classes: Labels, n_features: int, names: tuple[str, ...] | None
+    ) -> Self:
+        """The table of groups of rows."""
+        observed = np.zeros((len(groups), n_features), np.bool_)
+        counts = np.zeros((len(groups), len(classes)), np.int64)
+        weights = np.zeros(counts.shape)
+        for row, group in enumerate(groups):
+            observed[row, group.features] = True
+            counts[row, group.places] = group.counts
+            weights[row, group.places] = group.moments.weights
+        order = np.argsort(-counts.sum(axis=1), kind="stable")
+        names = names or tuple(map(str, range(n_features)))
+        return cls(observed[order], counts[order], weights[order], classes.copy(), names)
+
+    def __len__(self) -> int:
+        return len(self.observed)
+
+    @property
+    def shares(self) -> Array:
+        """The share of the rows in which each feature is observed; shape (n_features,)."""
+        rows = self.counts.sum(axis=1)
+        shares: Array = rows @ self.observed / max(rows.sum(), 1)
+        return shares
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each pattern: the missing features, rows in all, and rows of each class."""
+        import pandas as pd
+
+        columns = {"missing": self._missing(), "rows": self.counts.sum(axis=1)}
+        of_class = {label: self.counts[:, k] for k, label in enumerate(self.classes.tolist())}
+        return pd.DataFrame({**columns, **of_class})
+
+    def _missing(self) -> list[str]:
+        return [_listed([self.feature_names[j] for j in np.flatnonzero(~row)]) for row in self.observed]
+
+    def __str__(self) -> str:
+        text: str = self.to_pandas().to_string(index=False)
+        return text
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return (", ".join(names[:_MOST_NAMES]) or "nothing") + (f" and {more} more" if more > 0 else "")

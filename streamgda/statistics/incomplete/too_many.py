@@ -1,0 +1,21 @@
+"""The error of rows with too many patterns of observed features."""
+
+from __future__ import annotations
+
+
+class TooManyPatternsError(ValueError):
+    """Rows have more patterns of observed features than may be kept."""
+
+    def __init__(self, n_patterns: int, max_patterns: int, nbytes: int) -> None:
+        self.n_patterns = n_patterns
+        super().__init__(
+            f"the rows have {n_patterns:,} patterns of observed features or more, which take about "
+            f"{_size(nbytes)}; up to max_patterns={max_patterns:,} are kept. Raise max_patterns; leave out "
+            "features that are often missing, or incomplete rows (missing='drop'); fit a model with "
+            "missing='marginal' to a source or an array, which is then read once for each step; or use "
+            "GaussianNB, which keeps no patterns"
+        )
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"
