@@ -17,17 +17,8 @@ KINDS: dict[str, type[ClassStatistics | ExactClassStatistics | IncompleteStatist
 
 COLUMNS = frozenset(
     {
-        *(
-            "pattern",
-            "label",
-            "count",
-            "weight",
-            "weight_tail",
-            "mean",
-            "mean_tail",
-            "scatter",
-            "pooled_scatter",
-        ),
+        *("pattern", "label", "count", "weight", "weight_tail", "mean", "mean_tail"),
+        *("scatter", "pooled_scatter"),
         *("third_moment", "fourth_moment"),
         *("weight_digits", "sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
     }

@@ -53,10 +53,10 @@ and ``outer_sum_digits`` (or ``pooled_outer_sum_digits``): lists of the balanced
 Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. The lowest digit of each number comes first; with
 ``positions`` in the metadata p, it stands for a multiple of 2³²ᵖ.
 
-Version 2 adds the statistics of rows in which features may be missing. Their table is those of the patterns of
-observed features, one below the other: a row for each class of each pattern, whose lists are of the observed
-features alone, and whose labels may stand once in each pattern. One more column, ``pattern`` (int64), is the
-position of the pattern in the metadata. All else is written in version 1.
+Version 2 adds the statistics of rows in which features may be missing. Their table is those of the patterns
+of observed features, one below the other: a row for each class of each pattern, whose lists are of the
+observed features alone. A label stands at most once in each pattern. One more column, ``pattern`` (int64), is
+the position of the pattern in the metadata. All else is written in version 1.
 
 The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
 
