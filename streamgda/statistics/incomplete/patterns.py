@@ -128,7 +128,7 @@ def _part(block: Block, rows: Indices, features: Features, kept: Indices) -> Blo
         classes,
         codes,
         weights=None if block.weights is None else block.weights[rows],
-        row_name=lambda row: block.row_name(int(rows[row])),
+        row_name=block.row_name.take(rows),
         whole=block,
         kept=kept,
     )
