@@ -1,0 +1,85 @@
+"""Volumes and shapes of the classes, given their scatters along axes that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from streamgda.gaussians.whitening import Array
+
+_MOST_STEPS = 10_000
+_CONVERGED = 1e-13  # change of the logarithm of a volume
+
+
+def volumes_and_shapes(parts: Array, weights: Array, volume: str, shape: str) -> tuple[Array, Array]:
+    """The most likely volumes λ (K,) and shapes A (K, d) of classes with diagonal scatters.
+
+    Parameters
+    ----------
+    parts : ndarray of shape (K, d)
+        The scatter of each class along each of its axes.
+    weights : ndarray of shape (K,)
+        The rows of each class.
+    volume : {"E", "V"}
+        Whether volumes are equal, or vary.
+    shape : {"I", "E", "V"}
+        Whether shapes are spheres, equal, or vary.
+
+    References
+    ----------
+    Celeux & Govaert (1995), "Gaussian parsimonious clustering models", section 2.
+
+    Examples
+    --------
+    >>> volumes_and_shapes(np.array([[4.0, 1.0], [8.0, 2.0]]), np.array([1.0, 1.0]), "V", "E")
+    (array([2., 4.]), array([[2. , 0.5],
+           [2. , 0.5]]))
+    """
+    if shape == "V":
+        sizes = geometric_means(parts)
+        volumes = sizes / weights if volume == "V" else _equal(sizes, weights)
+        return volumes, parts / sizes[:, None]
+    if shape == "I":
+        sizes = parts.mean(axis=1)
+        volumes = sizes / weights if volume == "V" else _equal(sizes, weights)
+        return volumes, np.ones_like(parts)
+    if volume == "V":
+        return last(common_shape(parts, weights), _CONVERGED, _MOST_STEPS)
+    pooled = parts.sum(axis=0)
+    size = geometric_means(pooled)
+    return np.full(len(parts), size / weights.sum()), np.tile(pooled / size, (len(parts), 1))
+
+
+def common_shape(parts: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
+    """Volumes (K,) and the shape that the classes share, as (K, d), each step likelier than the one before.
+
+    The one is the most likely given the other, in turn. The likelihood has a single maximum.
+    """
+    volumes = parts.mean(axis=1) / weights
+    while True:
+        shape = (parts / volumes[:, None]).sum(axis=0)
+        shape /= geometric_means(shape)
+        volumes = (parts / shape).mean(axis=1) / weights
+        yield volumes, np.tile(shape, (len(parts), 1))
+
+
+def last(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> tuple[Array, Array]:
+    """The step after which no volume changes by more than a share of itself."""
+    volumes, other = next(steps)
+    for _ in range(most):
+        before = volumes
+        volumes, other = next(steps)
+        if (np.abs(np.log(volumes / before)) <= converged).all():
+            break
+    return volumes, other
+
+
+def geometric_means(parts: Array) -> Array:
+    """The geometric mean over the last axis."""
+    means: Array = np.exp(np.log(parts).mean(axis=-1))
+    return means
+
+
+def _equal(sizes: Array, weights: Array) -> Array:
+    return np.full(len(sizes), sizes.sum() / weights.sum())
