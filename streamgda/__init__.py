@@ -4,8 +4,8 @@
 - Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`; of rows in which features
   are missing, `IncompleteStatistics`. `WindowedStatistics` holds the last batches of a stream, and
   `StatisticsLedger` the files of a dataset.
-- Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`. `load` reads
-  what `save` wrote.
+- Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
+  `GaussianDiscriminantAnalysis`. `load` reads what `save` wrote.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`.
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from streamgda.estimators import ESTIMATORS
 
 if TYPE_CHECKING:
+    from streamgda.estimators.edda import GaussianDiscriminantAnalysis
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
@@ -43,6 +44,7 @@ __all__ = [
     "ClassStatistics",
     "Evaluation",
     "ExactClassStatistics",
+    "GaussianDiscriminantAnalysis",
     "GaussianNB",
     "HashedKFold",
     "IncompleteStatistics",

@@ -33,6 +33,7 @@ class ModelOptions:
     reg_param: float | None
     var_smoothing: float | None
     singular: str | None
+    covariance_model: str | None
 
     @property
     def params(self) -> dict[str, Any]:
@@ -64,7 +65,8 @@ class ModelOptions:
     @property
     def remedy(self) -> str:
         """Options with which any statistics make a model of this kind."""
-        return {"qda": "--reg-param 0.01", "nb": "--var-smoothing 1e-9"}.get(self.model or "", "--priors ...")
+        remedies = {"qda": "--reg-param 0.01", "nb": "--var-smoothing 1e-9", "edda": "--covariance-model EII"}
+        return remedies.get(self.model or "", "--priors ...")
 
     def build(self, statistics: Statistics) -> GaussianClassifier[Any]:
         """Make the model from statistics."""
@@ -103,7 +105,8 @@ def model_options(*, otherwise: str, default: str | None = None) -> Option:
                 "--model",
                 type=click.Choice(list(MODELS)),
                 default=default,
-                help="Quadratic or linear discriminant analysis, or Gaussian naive Bayes.  "
+                help="Quadratic or linear discriminant analysis, Gaussian naive Bayes, or the best of "
+                "fourteen models of the covariances.  "
                 f"[default: {otherwise}]",
             ),
             *_PARAMETERS,
@@ -132,6 +135,13 @@ _PARAMETERS = [
         "--var-smoothing",
         type=click.FloatRange(0),
         help="nb: the share of the largest variance that is added to all.  [default: 1e-9]",
+    ),
+    click.option(
+        "--covariance-model",
+        metavar="bic|NAME",
+        help="edda: what the covariances of the classes have in common, such as VEV, or bic for "
+        "the best.  "
+        "[default: bic]",
     ),
     click.option(
         "--priors",

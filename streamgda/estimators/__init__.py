@@ -28,6 +28,7 @@ ESTIMATORS: dict[str, Entry] = {
     "QuadraticDiscriminantAnalysis": Entry("streamgda.estimators.qda", "qda"),
     "LinearDiscriminantAnalysis": Entry("streamgda.estimators.lda", "lda"),
     "GaussianNB": Entry("streamgda.estimators.naive_bayes", "nb"),
+    "GaussianDiscriminantAnalysis": Entry("streamgda.estimators.edda", "edda"),
 }
 """The estimators, by the names of their classes."""
 

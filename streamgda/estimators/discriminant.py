@@ -10,11 +10,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from streamgda.estimators.classifier import G, finalised
 from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.statistics.covariances import Array
 
 
-class DiscriminantAnalysis(GenerativeClassifier[G]):
+class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
     """A discriminant analysis with the parameters and fitted attributes of scikit-learn's."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

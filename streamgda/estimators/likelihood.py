@@ -45,25 +45,17 @@ class LikelihoodCriteria(GaussianClassifier[G]):
         ----------
         Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", section 7.6.
         """
-        n_classes = len(self.statistics_.classes)
+        return self._n_parameters(self.statistics_, self._n_covariance_parameters())
+
+    def _n_parameters(self, statistics: Statistics, n_of_covariances: float) -> float:
+        """The number of free parameters, of which so many are those of the covariances."""
+        n_classes = len(statistics.classes)
         n_shares = n_classes - 1 if self.priors is None else 0
-        return float(n_classes * self.statistics_.n_features + self._n_covariance_parameters() + n_shares)
+        return float(n_classes * statistics.n_features + n_of_covariances + n_shares)
 
     def _n_covariance_parameters(self) -> float:
         """The number of free parameters of the covariances."""
         return finalised(self).gaussians.n_covariance_parameters
-
-    @property
-    def bic_(self) -> float:
-        """2 `log_likelihood_` − `n_parameters_` ln N, where N is the weight of all rows: larger is better.
-
-        scikit-learn's mixtures have the opposite sign.
-
-        References
-        ----------
-        Schwarz (1978), "Estimating the dimension of a model", Annals of Statistics 6.
-        """
-        return 2 * self.log_likelihood_ - self.n_parameters_ * float(np.log(self.statistics_.weights.sum()))
 
     @property
     def aic_(self) -> float:
@@ -75,6 +67,27 @@ class LikelihoodCriteria(GaussianClassifier[G]):
         Control 19.
         """
         return 2 * self.log_likelihood_ - 2 * self.n_parameters_
+
+
+class BayesianCriterion(LikelihoodCriteria[G]):
+    """A classifier of one model, with the criterion of it."""
+
+    @property
+    def bic_(self) -> float:
+        """2 `log_likelihood_` − `n_parameters_` ln N, where N is the weight of all rows: larger is better.
+
+        scikit-learn's mixtures have the opposite sign.
+
+        References
+        ----------
+        Schwarz (1978), "Estimating the dimension of a model", Annals of Statistics 6.
+        """
+        return bayesian_criterion(self.log_likelihood_, self.n_parameters_, self.statistics_)
+
+
+def bayesian_criterion(log_likelihood: float, n_parameters: float, statistics: Statistics) -> float:
+    """2 L − p ln N of a model with p parameters, under which the N rows have log-likelihood L."""
+    return 2 * log_likelihood - n_parameters * float(np.log(statistics.weights.sum()))
 
 
 def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:

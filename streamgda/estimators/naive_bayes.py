@@ -15,12 +15,13 @@ from streamgda.estimators.classifier import MissingAtPrediction, finalised
 from streamgda.estimators.exchange import check_kind, class_counts, describe
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
 
-class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
+class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent and normal.
 
     Parameters

@@ -16,20 +16,33 @@ def singular_class(
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features, and what helps."""
     label, n_rows = statistics.classes[k], int(statistics.counts[k])
-    covariance, means = statistics.covariance()[k], statistics.means[[k]]
-    constant = np.flatnonzero(constant_features(np.diag(covariance), means))
-    n_varying = statistics.n_features - len(constant)
-    findings = [f"constant in it: {_named(statistics, constant)}"] if len(constant) else []
-    if n_varying >= n_rows:
-        findings.append("it has no more rows than features that vary")
-    elif len(collinear := Spectrum.of(covariance, means, tol).collinear):
-        findings.append(f"collinear in it: {_named(statistics, collinear)}")
+    n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
         f"class {label!s}: the covariance has rank {rank} of {statistics.n_features}, from {n_rows} rows, "
-        f"so its density is not defined; {'; '.join(findings)}. {_remedy(n_rows, n_varying, regularised)}, "
+        f"so its density is not defined; {singular_features(statistics, k, tol)}. "
+        f"{_remedy(n_rows, n_varying, regularised)}, "
         "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
         "GaussianNB"
     )
+
+
+def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:
+    """The features that are constant in a class (at position k) of a "full" state."""
+    variances = np.diag(statistics.covariance()[k])
+    return np.flatnonzero(constant_features(variances, statistics.means[[k]]))
+
+
+def singular_features(statistics: Statistics, k: int, tol: float) -> str:
+    """Describe the features that make the covariance of a class (at position k) singular, or its few rows."""
+    constant = constant_in_class(statistics, k)
+    findings = [f"constant in it: {_named(statistics, constant)}"] if len(constant) else []
+    if statistics.n_features - len(constant) >= statistics.counts[k]:
+        findings.append("it has no more rows than features that vary")
+    else:
+        spectrum = Spectrum.of(statistics.covariance()[k], statistics.means[[k]], tol)
+        if len(spectrum.collinear):
+            findings.append(f"collinear in it: {_named(statistics, spectrum.collinear)}")
+    return "; ".join(findings)
 
 
 def deficient_features(statistics: Statistics, covariance: Array, tol: float) -> str:

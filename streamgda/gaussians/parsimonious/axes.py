@@ -14,9 +14,9 @@ _COLUMN_SCALED = 0  # dgejsv's joba "C": for a well-conditioned matrix times a d
 def principal_axes(scatter: Array) -> tuple[Array, Array]:
     """The eigenvalues of a scatter (d, d) in falling order, (d,), and its eigenvectors as columns (d, d).
 
-    With features of unlike units, eigenvalues differ by many powers of ten. Their relative errors are those of
-    the correlation matrix, since they are the squared singular values of its Cholesky factor times the
-    deviations, by the one-sided method of Jacobi.
+    With features of unlike units, eigenvalues differ by many powers of ten. They are computed as the squared
+    singular values of the Cholesky factor of the correlations, times the deviations, by the one-sided method
+    of Jacobi. So their relative errors depend on the correlations alone.
 
     References
     ----------

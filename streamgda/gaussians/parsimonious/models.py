@@ -48,7 +48,7 @@ def n_covariance_parameters(model: str, n_classes: int, n_features: int) -> int:
     >>> n_covariance_parameters("VEV", n_classes=3, n_features=4)
     24
     """
-    volume, shape, orientation = model
+    volume, shape, orientation = tuple(model)
     times = {"I": 0, "E": 1, "V": n_classes}
     rotation = n_features * (n_features - 1) // 2
     return times[volume] + times[shape] * (n_features - 1) + times[orientation] * rotation
@@ -77,7 +77,7 @@ def fit(model: str, scatter: Array, weights: Array) -> ParsimoniousCovariances:
     array([[1. , 0. ],
            [0. , 0.6]])
     """
-    volume, shape, orientation = model
+    volume, shape, orientation = tuple(model)
     if model == "VEE":
         return _decomposed(proportional_covariances(scatter, weights))
     if model in {"EEE", "VVV", "EVV"}:
@@ -106,7 +106,8 @@ def _along_axes(orientation: str, volume: str, scatter: Array, weights: Array) -
         values, vectors = zip(*map(principal_axes, scatter), strict=True)
         return np.array(values), np.array(vectors)
     axes = common_axes(scatter, weights, volume)
-    return np.einsum("ij,kil,lj->kj", axes, scatter, axes), np.tile(axes, (len(scatter), 1, 1))
+    turned = np.linalg.cholesky(scatter).transpose(0, 2, 1) @ axes
+    return (turned**2).sum(axis=1), np.tile(axes, (len(scatter), 1, 1))
 
 
 def _decomposed(covariances: Array) -> ParsimoniousCovariances:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from streamgda.gaussians.whitening import Array
 _ANGLES = np.linspace(0.0, np.pi, 16, endpoint=False)
 _SPACING = float(_ANGLES[1])
 _NEWTON_STEPS = 5
-_LEAST = float(np.finfo(np.float64).eps)  # share of m² to which rounding takes m² − r² cos²
+_LEAST = float(np.finfo(np.float64).eps)  # share of m² that rounding may leave of a product
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,14 @@ class Planes:
 
     def value(self, psi: Array) -> Array:
         """The sum at angles ψ/2: (...)."""
-        change = np.log(self._product(psi)) - np.log(self._product(np.zeros_like(psi)))
+        change = np.log(self._product(psi) / self._start)
         terms = 2 * np.exp(change / 2) if self.volume == "E" else change
-        return np.vecdot(self.weights, terms)
+        total: Array = np.vecdot(self.weights, terms)
+        return total
+
+    @cached_property
+    def _start(self) -> Array:
+        return self._product(np.zeros(self.mean.shape[:-1]))
 
     def _product(self, psi: Array) -> Array:
         reach = self.radius * np.cos(psi[..., None] - self.phase)
@@ -73,8 +79,7 @@ class Planes:
         bend = 2 * square * np.cos(angle) / product - slope**2
         weights = self.weights
         if self.volume == "E":
-            start = self._product(np.zeros_like(psi))
-            weights, bend = weights * np.sqrt(product / start), bend + slope**2 / 2
+            weights, bend = weights * np.sqrt(product / self._start), bend + slope**2 / 2
         first, second = np.vecdot(weights, slope), np.vecdot(weights, bend)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = -first / second

@@ -4,10 +4,10 @@ Given the axes, the most likely volumes and shapes leave a function of f_kj, the
 j, to be made small: Σ_k n_k Σ_j ln f_kj if volumes vary, and Σ_k (Π_j f_kj)^(1/d) if they are equal. A sweep
 rotates in the plane of each pair of axes, half of the axes in disjoint planes at a time.
 
-If volumes vary, each plane has terms of its own. If they are equal, let x_kp be the factor by which the product
-of the two scatters in plane p changes. By the inequality of weighted means, with weights 2/d (and 1/d for an axis
-left alone), Π_p x_kp^(1/d) ≤ (2/d) Σ_p x_kp^(1/2) + rest, and the two sides touch where nothing changes. So the
-function falls if Σ_k w_k x_kp^(1/2) does in each plane, where w_k is (Π_j f_kj)^(1/d) before.
+If volumes vary, each plane has terms of its own. If they are equal, let x_kp be the factor by which the
+product of the two scatters in plane p changes. By the inequality of weighted means, with weights 2/d (and 1/d
+for an axis left alone), Π_p x_kp^(1/d) ≤ (2/d) Σ_p x_kp^(1/2) + rest, and the two sides touch where nothing
+changes. So the function falls if Σ_k w_k x_kp^(1/2) does in each plane, where w_k is (Π_j f_kj)^(1/d) before.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _CONVERGED = 1e-11  # fall of the deviance of a row, by a sweep
 def common_axes(scatter: Array, weights: Array, volume: str) -> Array:
     """The most likely axes, as columns (d, d), that classes with these scatters (K, d, d) share.
 
-    There may be several maxima of the likelihood. This is the best of those found from several starts: the axes
-    of the pooled scatter, the features, the axes of the heaviest classes, and random ones.
+    There may be several maxima of the likelihood. This is the best of those found from several starts: the
+    axes of the pooled scatter, the features, the axes of the heaviest classes, and random ones.
 
     References
     ----------
     Flury & Gautschi (1986), "An algorithm for simultaneous orthogonal transformation of several positive
-    definite symmetric matrices to nearly diagonal form", SIAM Journal on Scientific and Statistical Computing 7;
-    Browne & McNicholas (2014), "Estimating common principal components in high dimensions", Advances in Data
-    Analysis and Classification 8.
+    definite symmetric matrices to nearly diagonal form", SIAM Journal on Scientific and Statistical
+    Computing 7; Browne & McNicholas (2014), "Estimating common principal components in high dimensions",
+    Advances in Data Analysis and Classification 8.
     """
     factors = np.array([scipy.linalg.cholesky(matrix) for matrix in scatter])
     axes = _best(factors, starts(scatter, weights), weights, volume)
@@ -89,23 +89,24 @@ def _best(factors: Array, axes: Array, weights: Array, volume: str) -> Array:
     n_sweeps = _FIRST_CUT
     while n_sweeps < _MOST_SWEEPS:
         values, axes, is_converged = _swept(factors, axes, weights, volume, n_sweeps)
+        axes = axes[np.argsort(values)]
         if is_converged:
             break
-        axes, n_sweeps = axes[np.argsort(values)[: -(-len(axes) // 2)]], 2 * n_sweeps
-    best: Array = axes[values.argmin()]
-    return best
+        axes, n_sweeps = axes[: -(-len(axes) // 2)], 2 * n_sweeps
+    return axes[0]
 
 
 def _swept(
-    factors: Array, axes: Array, weights: Array, volume: str, n_sweeps: int
+    factors: Array, begun: Array, weights: Array, volume: str, n_sweeps: int
 ) -> tuple[Array, Array, bool]:
     """The deviances (S,) and axes (S, d, d) after so many sweeps, or when none falls any more."""
-    before = np.full(len(axes), np.inf)
-    for values, axes in islice(sweeps(factors, axes, weights, volume), n_sweeps):
+    before = np.full(len(begun), np.inf)
+    for step in islice(sweeps(factors, begun, weights, volume), n_sweeps):
+        values, axes = step
         if (before - values <= _CONVERGED).all():
             return values, axes, True
         before = values
-    return before, axes, False
+    return values, axes, False
 
 
 def _deviances(along: Array, weights: Array, volume: str) -> Array:
@@ -124,8 +125,9 @@ def _rotate(
     if volume == "E":
         weights = geometric_means(np.vecdot(turned, turned))[:, None, :]
     ours, theirs = turned[:, :, first], turned[:, :, second]
-    terms = (np.vecdot(a, b).transpose(0, 2, 1) for a, b in ((ours, ours), (theirs, theirs), (ours, theirs)))
-    angles = Planes.of(*terms, weights, volume).best_angles()[..., None]
+    pairs = (ours, ours), (theirs, theirs), (ours, theirs)
+    terms = [np.vecdot(*pair).transpose(0, 2, 1) for pair in pairs]
+    angles = Planes.of(terms[0], terms[1], terms[2], weights, volume).best_angles()[..., None]
     cosines, sines = np.cos(angles), np.sin(angles)
     turned[:, :, first] = cosines[:, None] * ours + sines[:, None] * theirs
     turned[:, :, second] = cosines[:, None] * theirs - sines[:, None] * ours

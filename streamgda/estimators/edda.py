@@ -1,0 +1,243 @@
+"""Discriminant analysis with fourteen models of the covariances of the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn import discriminant_analysis
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.estimators.classifier import MissingAtPrediction, finalised
+from streamgda.estimators.exchange import describe
+from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.likelihood import bayesian_criterion, joint_log_likelihood
+from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.estimators.undetermined import Determined
+from streamgda.gaussians.parsimonious.densities import ParsimoniousGaussians
+from streamgda.gaussians.parsimonious.models import MODELS
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceType
+
+
+class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
+    """Discriminant analysis that chooses what the covariances of the classes have in common (EDDA).
+
+    The covariance of class k is λ_k D_k A_k D_kᵀ: its volume λ_k, its shape A_k (diagonal, of determinant 1)
+    and its orientation D_k (orthogonal). A model is named by three letters, for volume, shape and
+    orientation: E is equal for all classes, V varies from class to class, I is the identity (a sphere, or
+    the axes of the features). EEE is linear and VVV quadratic discriminant analysis.
+
+    All models are fitted by maximum likelihood to the one state. EII, VII, EEV, VEV, EVE and VVE depend on
+    the units of the features.
+
+    Parameters
+    ----------
+    covariance_model : str, default="bic"
+        One of EII, VII, EEI, VEI, EVI, VVI, EEE, VEE, EVE, VVE, EEV, VEV, EVV and VVV; or "bic", which is the
+        one with the largest `bic_`. Models that the rows do not determine, such as VVV where a class has
+        fewer rows than features, are left out of "bic" and listed in `failures_`; asked for by name, they are
+        an error.
+    priors : array-like of shape (n_classes,), optional
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
+    tol : float, default=1e-4
+        A covariance is singular if its correlation matrix has an eigenvalue up to the square of `tol`. This
+        does not depend on the units of the features.
+    missing : {"raise", "marginal"}, default="raise"
+        How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
+        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
+        prior. NaN in rows to learn from is always an error.
+    exact : bool, default=False
+        Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
+        `ExactClassStatistics`.
+
+    Attributes
+    ----------
+    statistics_ : ClassStatistics or ExactClassStatistics
+        What the model has learnt; of covariance type "full".
+    classes_ : ndarray of shape (n_classes,)
+        The labels seen, sorted.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if the data had any.
+    covariance_model_ : str
+        The model.
+    bic_ : dict of str to float
+        The criterion 2 L − p ln N of each model that was fitted, with the log-likelihood L, the number of
+        parameters p and the weight N of all rows: larger is better. Of the other estimators it is one number.
+    failures_ : dict of str to str
+        What the rows lack for each model that was left out.
+    priors_ : ndarray of shape (n_classes,)
+        Prior probabilities.
+    means_ : ndarray of shape (n_classes, n_features)
+        Means of the classes.
+    covariance_ : list of n_classes ndarrays of shape (n_features, n_features)
+        Covariances of the classes.
+    volumes_ : ndarray of shape (n_classes,)
+        λ, the geometric mean of the eigenvalues of each covariance.
+    shapes_ : ndarray of shape (n_classes, n_features)
+        The diagonal of each A: eigenvalues over their geometric mean.
+    orientations_ : ndarray of shape (n_classes, n_features, n_features)
+        Each D, with the axes as columns, in the order of `shapes_`.
+
+    References
+    ----------
+    Celeux & Govaert (1995), "Gaussian parsimonious clustering models", Pattern Recognition 28;
+    Bensmail & Celeux (1996), "Regularized Gaussian discriminant analysis through eigenvalue decomposition",
+    Journal of the American Statistical Association 91.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import GaussianDiscriminantAnalysis
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GaussianDiscriminantAnalysis().fit(X, y)
+    >>> model.covariance_model_, round(model.bic_["VEV"], 2), round(model.score(X, y), 2)
+    ('VEV', -578.5, 0.98)
+    """
+
+    _covariance_type: ClassVar[CovarianceType] = "full"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GenerativeClassifier._parameter_constraints,
+        "covariance_model": [StrOptions({"bic", *MODELS})],
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        covariance_model: str = "bic",
+        priors: ArrayLike | None = None,
+        tol: float = 1e-4,
+        missing: MissingAtPrediction = "raise",
+        exact: bool = False,
+    ) -> None:
+        self.covariance_model = covariance_model
+        self.priors = priors
+        self.tol = tol
+        self.missing = missing
+        self.exact = exact
+
+    def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:
+        names = MODELS if self.covariance_model == "bic" else (self.covariance_model,)
+        fitted, failures = self._fits(names, statistics)
+        if not fitted:
+            raise np.linalg.LinAlgError(_message(names, failures))
+        priors = self._class_priors(statistics)
+        bic = {name: self._criterion(fit, statistics, priors) for name, fit in fitted.items()}
+        best = max(bic, key=bic.__getitem__)
+        return replace(fitted[best], bic=bic, failures=failures)
+
+    def _fits(
+        self, names: tuple[str, ...], statistics: Statistics
+    ) -> tuple[dict[str, ParsimoniousGaussians], dict[str, str]]:
+        """The densities of each model, and what the statistics lack for the others."""
+        least = float(self.tol) ** 2
+        determined, failures = Determined(statistics, least), {}
+        moments = statistics.means, statistics.scatter, statistics.weights
+        fitted = {}
+        for name in names:
+            fault = determined.fault(name)
+            if fault is None:
+                fitted[name] = ParsimoniousGaussians.of(name, *moments, least)
+                fault = fitted[name].fault
+            if fault is not None:
+                fitted.pop(name, None)
+                failures[name] = fault
+        return fitted, failures
+
+    def _criterion(self, fit: ParsimoniousGaussians, statistics: Statistics, priors: Array) -> float:
+        """The Bayesian information criterion of a model."""
+        state = Finalised.of(self, statistics, fit, fit, priors)
+        n_parameters = self._n_parameters(statistics, fit.n_covariance_parameters)
+        return bayesian_criterion(joint_log_likelihood(state, statistics), n_parameters, statistics)
+
+    # ------------------------------------------------------------------ fitted attributes
+
+    @property
+    def covariance_model_(self) -> str:
+        """The model."""
+        return finalised(self).gaussians.model
+
+    @property
+    def bic_(self) -> dict[str, float]:
+        """The Bayesian information criterion of each model that was fitted: larger is better."""
+        return dict(finalised(self).gaussians.bic)
+
+    @property
+    def failures_(self) -> dict[str, str]:
+        """What the rows lack for each model that was left out."""
+        return dict(finalised(self).gaussians.failures)
+
+    @property
+    def priors_(self) -> Array:
+        """Prior probabilities of the classes."""
+        return finalised(self).priors.copy()
+
+    @property
+    def means_(self) -> Array:
+        """Means of the classes."""
+        return self.statistics_.means
+
+    @property
+    def covariance_(self) -> list[Array]:
+        """Covariances of the classes."""
+        return list(finalised(self).gaussians.fitted.covariances.copy())
+
+    @property
+    def volumes_(self) -> Array:
+        """The geometric mean of the eigenvalues of each covariance."""
+        return finalised(self).gaussians.fitted.volumes.copy()
+
+    @property
+    def shapes_(self) -> Array:
+        """The eigenvalues of each covariance, over their geometric mean."""
+        return finalised(self).gaussians.fitted.shapes.copy()
+
+    @property
+    def orientations_(self) -> Array:
+        """The axes of each class as columns, in the order of `shapes_`."""
+        return finalised(self).gaussians.fitted.orientations.copy()
+
+    # ------------------------------------------------------------------ exchange with scikit-learn
+
+    def to_sklearn(self) -> discriminant_analysis.QuadraticDiscriminantAnalysis:
+        """A fitted `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis` with the same predictions.
+
+        scikit-learn computes along the principal axes of the covariances. It loses digits there if the
+        features have very different units.
+        """
+        check_is_fitted(self)
+        peer = discriminant_analysis.QuadraticDiscriminantAnalysis(priors=self.priors, store_covariance=True)
+        peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
+        peer.rotations_ = list(self.orientations_)
+        peer.scalings_ = list(self.volumes_[:, None] * self.shapes_)
+        return describe(peer, self)
+
+    @classmethod
+    def from_sklearn(
+        cls,
+        estimator: discriminant_analysis.QuadraticDiscriminantAnalysis,
+        class_count: ArrayLike | None = None,
+    ) -> Self:
+        """A model with the statistics of a fitted scikit-learn QDA.
+
+        The parameters are those of `QuadraticDiscriminantAnalysis.from_sklearn`, with the same errors. The
+        covariance model is chosen anew, by "bic".
+        """
+        taken = QuadraticDiscriminantAnalysis.from_sklearn(estimator, class_count)
+        return cls.from_statistics(taken.statistics_, priors=taken.priors)
+
+
+def _message(names: tuple[str, ...], failures: Mapping[str, str]) -> str:
+    """Why no model could be fitted: that of the one that was asked for, or of the simplest."""
+    name = names[0]
+    asked = f"covariance_model={name!r} cannot be fitted" if len(names) == 1 else "no model can be fitted"
+    return f"{asked}: {failures[name]}" + ('; or use covariance_model="bic"' if len(names) == 1 else "")

@@ -1,0 +1,319 @@
+"""The fourteen covariance models: published values, laws of the fits, and the estimator in every place."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import expm
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_iris, load_wine
+
+import streamgda
+from streamgda import (
+    ClassStatistics,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from streamgda.gaussians.parsimonious.axes import principal_axes
+from streamgda.gaussians.parsimonious.matrix import common_matrix
+from streamgda.gaussians.parsimonious.models import MODELS, fit, n_covariance_parameters
+from streamgda.gaussians.parsimonious.rotations import starts, sweeps
+from streamgda.gaussians.parsimonious.scales import common_shape
+
+IRIS = load_iris(return_X_y=True)
+PUBLISHED = {  # log-likelihood without the shares of the classes, and number of parameters
+    "EII": (-279.8759, 13),
+    "VII": (-253.1732, 15),
+    "EEI": (-219.2965, 16),
+    "VEI": (-190.6670, 18),
+    "EVI": (-199.4338, 22),
+    "VVI": (-161.2582, 24),
+    "EEE": (-98.4119, 22),
+    "VEE": (-80.8898, 24),
+    "EVE": (-76.7508, 28),
+    "VVE": (-56.1908, 30),
+    "EEV": (-56.0086, 34),
+    "VEV": (-29.2557, 36),
+    "EVV": (-49.5657, 40),
+    "VVV": (-23.5837, 42),
+}
+
+
+def log_likelihood(covariances, scatter, weights):
+    """Σ ln p(x | k), by the definition."""
+    terms = zip(covariances, scatter, weights, strict=True)
+    return sum(
+        -0.5 * n * (len(C) * np.log(2 * np.pi) + np.linalg.slogdet(C)[1])
+        - 0.5 * np.trace(np.linalg.solve(C, W))
+        for C, W, n in terms
+    )
+
+
+def scatters(seed, n_classes=3, n_features=3, rows=12, unit=1.0):
+    """The scatters and weights of random rows, of classes with covariances of their own."""
+    rng = np.random.default_rng(seed)
+    mixing = rng.normal(size=(n_classes, n_features, n_features)) * unit ** np.arange(n_features)
+    X = rng.normal(size=(n_classes, rows, n_features)) @ mixing
+    y = np.repeat(np.arange(n_classes), rows)
+    state = ClassStatistics().update(X.reshape(-1, n_features), y)
+    return state.scatter, state.weights
+
+
+# ---------------------------------------------------------------------- the fits
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_iris_has_the_published_likelihood(model):
+    fitted = GaussianDiscriminantAnalysis(covariance_model=model).fit(*IRIS)
+    expected, n_parameters = PUBLISHED[model]
+    assert fitted.log_likelihood_ - 150 * np.log(1 / 3) == pytest.approx(expected, abs=6e-5)
+    assert fitted.n_parameters_ == n_parameters + 2
+    assert fitted.covariance_model_ == model
+    assert fitted.bic_ == {
+        model: pytest.approx(2 * fitted.log_likelihood_ - np.log(150) * (n_parameters + 2))
+    }
+    assert fitted.aic_ == pytest.approx(2 * fitted.log_likelihood_ - 2 * (n_parameters + 2))
+
+
+def test_iris_is_of_the_published_model():
+    model = GaussianDiscriminantAnalysis().fit(*IRIS)
+    assert model.covariance_model_ == "VEV"
+    assert max(model.bic_, key=model.bic_.get) == "VEV"
+    assert list(model.bic_) == list(MODELS)
+    assert not model.failures_
+    assert (model.predict(IRIS[0]) != IRIS[1]).sum() == 3
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_covariances_are_those_of_their_volumes_shapes_and_orientations(model):
+    fitted = GaussianDiscriminantAnalysis(covariance_model=model).fit(*load_wine(return_X_y=True))
+    volumes, shapes, axes = fitted.volumes_, fitted.shapes_, fitted.orientations_
+    for k, covariance in enumerate(fitted.covariance_):
+        rebuilt = axes[k] * (volumes[k] * shapes[k]) @ axes[k].T
+        np.testing.assert_allclose(rebuilt, covariance, rtol=1e-9, atol=1e-9 * np.abs(covariance).max())
+        np.testing.assert_allclose(axes[k] @ axes[k].T, np.eye(13), atol=1e-12)
+    np.testing.assert_allclose(np.log(shapes).sum(axis=1), 0, atol=1e-9)
+    for part, letter in ((volumes, model[0]), (shapes, model[1]), (axes, model[2])):
+        assert (np.ptp(part, axis=0).max() < 1e-9 * np.abs(part).max()) == (letter != "V")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_covariances_near_the_fit_are_likelier(model):
+    """The gradient of the likelihood along the model is zero, by differences in every parameter."""
+    scatter, weights = scatters(7, n_classes=2, n_features=3)
+    fitted = fit(model, scatter, weights)
+    best = log_likelihood(fitted.covariances, scatter, weights)
+    assert best == pytest.approx(log_likelihood(fitted.covariances, scatter, weights))
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        step = 1e-3
+        volume = rng.normal(size=(2 if model[0] == "V" else 1, 1))
+        shape = rng.normal(size=(2 if model[1] == "V" else 1, 3)) * (model[1] != "I")
+        turn = rng.normal(size=(2 if model[2] == "V" else 1, 3, 3)) * (model[2] != "I")
+        shape -= shape.mean(axis=1, keepdims=True)
+        scales = fitted.volumes[:, None] * fitted.shapes * np.exp(step * (volume + shape))
+        axes = fitted.orientations @ np.array([expm(step * (T - T.T)) for T in turn])
+        near = np.einsum("kij,kj,klj->kil", axes, scales, axes)
+        assert log_likelihood(near, scatter, weights) <= best + 1e-9 * abs(best)
+
+
+@pytest.mark.parametrize("model", ["EVE", "VVE"])
+def test_common_axes_are_the_best_that_a_general_optimiser_finds(model):
+    for seed in range(2):
+        scatter, weights = scatters(seed, n_classes=3, n_features=3, rows=8)
+
+        def deviance(angles, scatter=scatter, weights=weights):
+            skew = np.zeros((3, 3))
+            skew[np.triu_indices(3, 1)] = angles
+            axes = expm(skew - skew.T)
+            along = np.einsum("ij,kil,lj->kj", axes, scatter, axes)
+            if model == "VVE":
+                return weights @ np.log(along / weights[:, None]).sum(axis=1)
+            return weights.sum() * 3 * np.log((along.prod(axis=1) ** (1 / 3)).sum() / weights.sum())
+
+        rng = np.random.default_rng(seed)
+        found = min(minimize(deviance, rng.uniform(-2, 2, 3)).fun for _ in range(8))
+        ours = np.linalg.slogdet(fit(model, scatter, weights).covariances)[1] @ weights
+        assert ours <= found + 1e-6
+
+
+@pytest.mark.parametrize("volume", ["E", "V"])
+@given(seed=st.integers(0, 1000), n_features=st.integers(1, 6), n_classes=st.integers(2, 4))
+def test_sweeps_never_lower_the_likelihood(volume, seed, n_features, n_classes):
+    scatter, weights = scatters(seed, n_classes, n_features, rows=8)
+    factors = np.linalg.cholesky(scatter).transpose(0, 2, 1)
+    begun = starts(scatter, weights)
+    before = np.full(len(begun), np.inf)
+    for values, axes in islice(sweeps(factors, begun, weights, volume), 6):
+        along = np.einsum("sji,kil,sjl->skj", axes, scatter, axes)
+        rises = (
+            n_features * np.log(np.exp(np.log(along).mean(axis=2)).sum(axis=1))
+            if volume == "E"
+            else np.log(along).sum(axis=2) @ weights / weights.sum()
+        )
+        np.testing.assert_allclose(values, rises, rtol=1e-10, atol=1e-10)
+        assert (values <= before + 1e-12 * np.abs(values) + 1e-13).all()
+        before = values
+
+
+@given(seed=st.integers(0, 1000), n_features=st.integers(1, 5), n_classes=st.integers(2, 4))
+def test_steps_to_a_common_matrix_never_lower_the_likelihood(seed, n_features, n_classes):
+    scatter, weights = scatters(seed, n_classes, n_features, rows=8)
+    diagonal = np.einsum("kii->ki", scatter)
+    steps = {
+        "VEE": [v[:, None, None] * m for v, m in islice(common_matrix(scatter, weights), 8)],
+        "VEI": [
+            np.array([np.diag(row) for row in v[:, None] * s])
+            for v, s in islice(common_shape(diagonal, weights), 8)
+        ],
+    }
+    for covariances in steps.values():
+        values = [log_likelihood(c, scatter, weights) for c in covariances]
+        assert (np.diff(values) >= -1e-10 * np.abs(values[0])).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_larger_models_are_likelier(seed):
+    scatter, weights = scatters(seed, n_classes=3, n_features=3, rows=10)
+    found = {m: log_likelihood(fit(m, scatter, weights).covariances, scatter, weights) for m in MODELS}
+    order = {"I": 0, "E": 1, "V": 2}
+    for small in MODELS:
+        for large in MODELS:
+            if all(order[a] <= order[b] for a, b in zip(small, large, strict=True)):
+                assert found[small] <= found[large] + 1e-7 * abs(found[large])
+
+
+def test_axes_keep_their_digits_in_unlike_units():
+    """Eigenvalues 24 powers of ten apart: their product and harmonic mean are those of the correlations."""
+    units = np.array([1e-6, 1.0, 1e6])
+    correlations = np.array([[1.0, 0.5, 0.25], [0.5, 1.0, -0.5], [0.25, -0.5, 1.0]])
+    values, vectors = principal_axes(correlations * np.outer(units, units))
+    assert np.prod(values) == pytest.approx(np.linalg.det(correlations), rel=1e-12)
+    assert 1 / (1 / values).sum() == pytest.approx(1e-12 / np.linalg.inv(correlations)[0, 0], rel=1e-9)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-12)
+
+
+def test_thirty_features_of_ten_classes():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(10), 100)
+    X = rng.normal(size=(1000, 30)) * rng.uniform(0.5, 2, (10, 30))[y] + rng.normal(size=(10, 30))[y]
+    model = GaussianDiscriminantAnalysis().fit(X, y)
+    assert len(model.bic_) == 14
+    assert model.covariance_model_ == "VVI"
+
+
+# ---------------------------------------------------------------------- the estimator
+
+
+@pytest.mark.parametrize(
+    ("name", "peer"),
+    [
+        ("EEE", LinearDiscriminantAnalysis()),
+        ("VVV", QuadraticDiscriminantAnalysis()),
+        ("VVI", GaussianNB(var_smoothing=0)),
+    ],
+)
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_it_is_linear_quadratic_and_naive(name, peer, load):
+    X, y = load(return_X_y=True)
+    weights = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    model = GaussianDiscriminantAnalysis(covariance_model=name).fit(X, y, weights)
+    peer.fit(X, y, weights)
+    np.testing.assert_allclose(model.predict_log_proba(X), peer.predict_log_proba(X), rtol=1e-10, atol=1e-10)
+    assert model.log_likelihood_ == pytest.approx(peer.log_likelihood_, rel=1e-10)
+    assert model.n_parameters_ == peer.n_parameters_
+    assert model.bic_[name] == pytest.approx(peer.bic_, rel=1e-10)
+
+
+def test_densities_are_normal_with_its_covariances():
+    X, y = IRIS
+    model = GaussianDiscriminantAnalysis().fit(X, y)
+    expected = np.column_stack(
+        [multivariate_normal(m, C).logpdf(X) for m, C in zip(model.means_, model.covariance_, strict=True)]
+    ) + np.log(model.priors_)
+    expected -= np.logaddexp.reduce(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_log_proba(X), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_it_goes_on_learning_and_merges():
+    X, y = IRIS
+    whole = GaussianDiscriminantAnalysis().fit(X, y)
+    order = np.random.default_rng(0).permutation(len(y))
+    parts = GaussianDiscriminantAnalysis()
+    for rows in np.array_split(order[:90], 7):
+        parts.partial_fit(X[rows], y[rows])
+    parts.merge(GaussianDiscriminantAnalysis().fit(X[order[90:]], y[order[90:]]))
+    assert parts.covariance_model_ == whole.covariance_model_
+    assert parts.bic_ == pytest.approx(whole.bic_, rel=1e-9)
+    exact = GaussianDiscriminantAnalysis(exact=True).fit(X, y)
+    assert exact.bic_ == pytest.approx(whole.bic_, rel=1e-9)
+
+
+def test_a_saved_model_is_the_same(tmp_path):
+    model = GaussianDiscriminantAnalysis(covariance_model="EVE", missing="marginal").fit(*IRIS)
+    model.save(tmp_path / "model.parquet")
+    loaded = streamgda.load(tmp_path / "model.parquet")
+    assert loaded.get_params() == model.get_params()
+    np.testing.assert_array_equal(loaded.predict_proba(IRIS[0]), model.predict_proba(IRIS[0]))
+
+
+def test_scikit_learn_takes_its_covariances():
+    X, y = IRIS
+    model = GaussianDiscriminantAnalysis().fit(X, y)
+    peer = model.to_sklearn()
+    np.testing.assert_allclose(peer.predict_proba(X), model.predict_proba(X), atol=1e-10)
+    quadratic = QuadraticDiscriminantAnalysis().fit(X, y).to_sklearn()
+    again = GaussianDiscriminantAnalysis.from_sklearn(quadratic, np.bincount(y))
+    assert again.bic_ == pytest.approx(model.bic_, rel=1e-9)
+
+
+# ---------------------------------------------------------------------- too few rows
+
+
+def test_models_that_few_rows_do_not_determine_are_left_out_and_explained():
+    X, y = IRIS
+    few = np.r_[0:50, 50:100, 100:103]  # three rows of class 2, four features
+    model = GaussianDiscriminantAnalysis().fit(X[few], y[few])
+    assert set(model.failures_) == {"VVV", "EVV", "EVE", "VVE"}
+    assert set(model.bic_) == set(MODELS) - set(model.failures_)
+    assert "class 2: the covariance has rank 2 of 4, from 3 rows" in model.failures_["VVV"]
+    with pytest.raises(np.linalg.LinAlgError, match=r"covariance_model='VVV' .*class 2: .*from 3 rows.*EEE"):
+        GaussianDiscriminantAnalysis(covariance_model="VVV").fit(X[few], y[few])
+
+
+def test_a_class_of_one_row_leaves_models_of_equal_volume():
+    X, y = IRIS
+    model = GaussianDiscriminantAnalysis().partial_fit(X[:101], y[:101])
+    assert set(model.bic_) == {"EII", "EEI", "EEE", "EEV"}
+    assert "class 2: no feature varies in its 1 rows" in model.failures_["VEE"]
+    assert model.predict(X[[0, 60, 100]]).tolist() == [0, 1, 2]
+
+
+def test_features_that_are_constant_or_collinear_are_named():
+    X, y = IRIS
+    names = ["a", "b", "c", "d", "sum", "one"]
+    import pandas as pd
+
+    rows = pd.DataFrame(np.column_stack([X, X.sum(axis=1), np.ones(len(X))]), columns=names)
+    model = GaussianDiscriminantAnalysis().fit(rows, y)
+    assert set(model.bic_) == {"EII", "VII"}
+    assert "constant ('one')" in model.failures_["EEE"]
+    assert "'sum'" in model.failures_["EEE"]
+    with pytest.raises(np.linalg.LinAlgError, match="constant in it: 'one'"):
+        GaussianDiscriminantAnalysis(covariance_model="VVI").fit(rows, y)
+    with pytest.raises(np.linalg.LinAlgError, match="no feature varies"):
+        GaussianDiscriminantAnalysis().fit([[0.0], [1.0], [0.0], [1.0]], [0, 1, 0, 1])
+
+
+def test_unknown_models_are_refused():
+    with pytest.raises(ValueError, match="covariance_model"):
+        GaussianDiscriminantAnalysis(covariance_model="VIV").fit(*IRIS)
+
+
+def test_parameters_are_counted():
+    assert [n_covariance_parameters(m, 3, 4) + 12 for m in MODELS] == [n for _, n in PUBLISHED.values()]
