@@ -484,8 +484,12 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     ).save(tmp_path / "statistics.parquet")
     lines = invoke(tmp_path, "inspect", "statistics.parquet").splitlines()
     assert lines[0] == "ClassStatistics: 82 rows, 4 classes, 2 features"
-    assert lines[-3].startswith("QuadraticDiscriminantAnalysis cannot predict: class new: the covariance has")
-    assert lines[-2:] == ["LinearDiscriminantAnalysis can predict", "GaussianNB can predict"]
+    assert lines[-4].startswith("QuadraticDiscriminantAnalysis cannot predict: class new: the covariance has")
+    assert lines[-3:] == [
+        "LinearDiscriminantAnalysis can predict",
+        "GaussianNB can predict",
+        "GaussianDiscriminantAnalysis can predict",
+    ]
 
 
 def test_plot_draws_to_files_of_the_kind_that_they_are_named(made, tmp_path):
