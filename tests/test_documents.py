@@ -271,6 +271,7 @@ def test_the_public_names_are_there():
         "ClassStatistics",
         "Evaluation",
         "ExactClassStatistics",
+        "GaussianDiscriminantAnalysis",
         "GaussianNB",
         "LinearDiscriminantAnalysis",
         "QuadraticDiscriminantAnalysis",
