@@ -93,7 +93,8 @@ def _best(factors: Array, axes: Array, weights: Array, volume: str) -> Array:
         if is_converged:
             break
         axes, n_sweeps = axes[: -(-len(axes) // 2)], 2 * n_sweeps
-    return axes[0]
+    best: Array = axes[0]
+    return best
 
 
 def _swept(
