@@ -8,7 +8,8 @@
   `GaussianDiscriminantAnalysis`. `load` reads what `save` wrote.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`.
-- Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two.
+- Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
+  `cross_validate` and `learning_curve` score one model.
 
 Displays are in `streamgda.plotting`.
 """
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamgda.scoring.predict import predict_dataset
     from streamgda.selection.folds import HashedKFold
     from streamgda.selection.search import StatisticsSearchCV
+    from streamgda.selection.validation import cross_validate, learning_curve
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
@@ -54,7 +56,9 @@ __all__ = [
     "StatisticsSearchCV",
     "WindowedStatistics",
     "accumulate",
+    "cross_validate",
     "evaluate",
+    "learning_curve",
     "load",
     "predict_dataset",
     "progressive_score",
@@ -78,6 +82,8 @@ _HOME_OF = {
     "StatisticsSearchCV": "streamgda.selection.search",
     "WindowedStatistics": "streamgda.statistics.window",
     "accumulate": "streamgda.passes.accumulate",
+    "cross_validate": "streamgda.selection.validation",
+    "learning_curve": "streamgda.selection.validation",
     "load": "streamgda.estimators.saved",
     "evaluate": "streamgda.scoring.evaluate",
     "predict_dataset": "streamgda.scoring.predict",

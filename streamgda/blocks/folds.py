@@ -41,8 +41,6 @@ class FoldRule:
     def __post_init__(self) -> None:
         if self.n_folds is None and self.column is None:
             raise ValueError("a number of folds is needed, or a column that names them")
-        if self.n_folds is not None and self.n_folds < 2:
-            raise ValueError(f"at least 2 folds are needed; got {self.n_folds}")
 
     def split(self, block: Block) -> Iterator[tuple[Any, NDArray[np.intp]]]:
         """Yield each fold that occurs in a block, with the positions of its rows."""

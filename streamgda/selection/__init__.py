@@ -5,8 +5,10 @@ sum of the other folds, so candidates are fitted to it without reading. Joint lo
 folds are computed from their states; other scorings take a second read.
 
 - `search`: `StatisticsSearchCV`.
-- `comparison`: candidates on held-out folds.
+- `validation`: `cross_validate` and `learning_curve`.
+- `comparison`: models made of states, and their scores on other folds.
 - `reading`: the second read, which scores rows.
+- `downdates`: each row scored by the model of all the others.
 - `folds`: which folds are asked for, and `HashedKFold`.
 - `candidates`: estimators with parameters.
 - `scorings`: what is summed up of the scores of rows. To add a scoring, write one class and its entry there.

@@ -1,20 +1,30 @@
-"""Compare candidates on held-out folds, fitted to the other ones."""
+"""Models made of the states of folds, and their scores on other folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.estimators.classifier import GaussianClassifier, finalised
+from streamgda.passes.accumulate import accumulate_folds
 from streamgda.passes.schedulers import Scheduler
-from streamgda.selection.candidates import Candidate
-from streamgda.selection.folds import tested_folds
+from streamgda.selection.candidates import Candidate, statistics_for_all
+from streamgda.selection.downdates import check_closed_form, downdate_of
+from streamgda.selection.folds import is_leave_one_out, tested_folds, with_folds
 from streamgda.selection.likelihood import mean_log_likelihood
-from streamgda.selection.reading import Contender, Contest, score_held_out, tallies_for
+from streamgda.selection.reading import (
+    Contender,
+    Contest,
+    LeftOutScorer,
+    ModelScorer,
+    Scorer,
+    score_held_out,
+    tallies_for,
+)
 from streamgda.selection.scorings import LOG_LIKELIHOOD
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
@@ -23,41 +33,213 @@ from streamgda.statistics.folded import FoldStatistics
 
 
 @dataclass
+class Trial:
+    """A model, to be scored on the rows of some folds.
+
+    Attributes
+    ----------
+    tested : tuple
+        The folds.
+    scores : dict of str to float
+        Its scores, by scoring; NaN where it failed or has yet to score rows.
+    fit_time, score_time : float
+        Seconds that it took to make the model of a state, and to score states by it.
+    error : str
+        Why it failed; "" if it did not.
+    deviations : dict of str to float
+        The standard deviations of the scores of rows, by scoring, where rows are left out one by one.
+    scorer : Scorer or None
+        What scores rows, as long as it has to.
+    by_row : list of str
+        The scorings for which it has to.
+    """
+
+    tested: tuple[Any, ...]
+    scores: dict[str, float]
+    fit_time: float = 0.0
+    score_time: float = 0.0
+    error: str = ""
+    deviations: dict[str, float] = field(default_factory=dict)
+    scorer: Scorer | None = None
+    by_row: list[str] = field(default_factory=list)
+
+
+class Trials:
+    """Models that are made of the states of folds, and scored on folds.
+
+    Parameters
+    ----------
+    statistics : FoldStatistics
+        The states.
+    scorings : sequence of str
+        "log_likelihood" of normal densities needs the states alone; the others need the rows.
+    """
+
+    def __init__(self, statistics: FoldStatistics, scorings: Sequence[str]) -> None:
+        self._statistics, self._scorings = statistics, scorings
+        self._classes = statistics.total().classes
+        self._trials: list[Trial] = []
+
+    def add(self, candidate: Candidate, training: Statistics, tested: Iterable[Any]) -> Trial:
+        """Make the model of a candidate of a state, and score it as far as states allow."""
+        trial = Trial(tuple(tested), dict.fromkeys(self._scorings, np.nan))
+        self._trials.append(trial)
+        start = perf_counter()
+        try:
+            self._check_classes(training)
+            model = candidate.fitted(training)
+            trial.fit_time = perf_counter() - start
+            self._score_states(trial, model)
+        except ValueError as error:
+            trial.error = str(error)
+        return trial
+
+    def _check_classes(self, training: Statistics) -> None:
+        lacking = np.setdiff1d(self._classes, training.classes)
+        if len(lacking):
+            raise ValueError(f"the part to learn from lacks class {lacking[0]!s}")
+
+    def add_left_out(self, candidate: Candidate) -> Trial:
+        """Score each row by the candidate fitted to all the others."""
+        trial = Trial(tuple(self._statistics.folds), dict.fromkeys(self._scorings, np.nan))
+        self._trials.append(trial)
+        start = perf_counter()
+        try:
+            trial.scorer = LeftOutScorer(downdate_of(candidate.estimator, self._statistics.total()))
+            trial.by_row = list(self._scorings)
+        except ValueError as error:
+            trial.error = str(error)
+        trial.fit_time = perf_counter() - start
+        return trial
+
+    def _score_states(self, trial: Trial, model: GaussianClassifier[Any]) -> None:
+        start, state = perf_counter(), finalised(model)
+        is_normal = state.densities is state.gaussians
+        trial.by_row = [name for name in self._scorings if name != LOG_LIKELIHOOD or not is_normal]
+        if LOG_LIKELIHOOD in self._scorings and is_normal:
+            held_out = self._statistics.merged(trial.tested)
+            trial.scores[LOG_LIKELIHOOD] = mean_log_likelihood(model, held_out)
+        if trial.by_row:
+            trial.scorer = ModelScorer(state, model.missing)
+        trial.score_time = perf_counter() - start
+
+    def read(self, source: Source | None, scheduler: Scheduler, progress: bool) -> int:
+        """Score the rows of a source by the models that need it; return how many times it was read.
+
+        Raises
+        ------
+        ValueError
+            If there is no source.
+        """
+        waiting = {i: trial for i, trial in enumerate(self._trials) if trial.by_row}
+        if not waiting:
+            return 0
+        if source is None:
+            name = next(iter(waiting.values())).by_row[0]
+            raise ValueError(
+                f"scoring {name!r} needs the rows, and there are only statistics: give the source to fit, or "
+                "score normal densities by 'log_likelihood'"
+            )
+        board = score_held_out(source, self._contest(waiting), scheduler, progress)
+        for i, trial in waiting.items():
+            trial.scorer = None
+            trial.error = board.failures.get(i, "")
+            tallies = {} if trial.error else board.tallies[i]
+            trial.scores |= {name: tally.score for name, tally in tallies.items()}
+            trial.deviations = {name: tally.deviation for name, tally in tallies.items()}
+        return 1
+
+    def _contest(self, waiting: dict[int, Trial]) -> Contest:
+        n_rows, classes = self._statistics.n_rows, self._classes
+        contenders: dict[Any, dict[int, Contender]] = {}
+        for i, trial in waiting.items():
+            assert trial.scorer is not None
+            tallies = tallies_for(trial.by_row, n_rows, len(classes), len(waiting))
+            contender = Contender(trial.scorer, tallies)
+            for fold in trial.tested:
+                contenders.setdefault(fold, {})[i] = contender
+        return Contest(self._statistics.rule, classes, contenders)
+
+
+@dataclass
 class Comparison:
-    """The scores of candidates on held-out folds.
+    """The trials of candidates, each on every fold that is held out.
 
     Attributes
     ----------
     folds : list
-        The folds that were held out, in the order of the columns.
-    scores : dict of str to ndarray of shape (n_candidates, n_folds)
-        By scoring; NaN where a candidate failed.
-    fit_time, score_time : ndarray of shape (n_candidates, n_folds)
-        Seconds that it took to make the model from a state, and to score a state by it.
-    errors : list of dict
-        For each candidate, why it failed, by fold.
+        The folds that were held out.
+    trials : list of list of Trial
+        For each candidate, the trials on the folds.
     n_reads : int
         How many times the rows were read.
+    is_by_row : bool
+        Whether rows were left out one by one, in one trial for each candidate.
     """
 
     folds: list[Any]
-    scores: dict[str, Array]
-    fit_time: Array
-    score_time: Array
-    errors: list[dict[Any, str]]
-    n_reads: int = 0
+    trials: list[list[Trial]]
+    n_reads: int
+    is_by_row: bool = False
 
-    @classmethod
-    def of(cls, n_candidates: int, folds: list[Any], scorings: Sequence[str]) -> Comparison:
-        """A comparison in which nothing is scored yet."""
-        shape = (n_candidates, len(folds))
-        scores = {name: np.full(shape, np.nan) for name in scorings}
-        errors: list[dict[Any, str]] = [{} for _ in range(n_candidates)]
-        return cls(folds, scores, np.zeros(shape), np.zeros(shape), errors)
+    def scores(self, name: str) -> Array:
+        """The scores by a scoring: (n_candidates, n_folds)."""
+        return np.array([[trial.scores[name] for trial in row] for row in self.trials])
+
+    def filled(self, names: Iterable[str], error_score: Any) -> dict[str, Array]:
+        """The scores by some scorings, with `error_score` (NaN, if it is "raise") where a trial failed."""
+        failed = np.array([[bool(trial.error) for trial in row] for row in self.trials])
+        filling = np.nan if isinstance(error_score, str) else error_score
+        return {name: np.where(failed, filling, self.scores(name)) for name in names}
+
+    def times(self) -> dict[str, Array]:
+        """Seconds that it took to make the models, and to score states by them: (n_candidates, n_folds)."""
+        return {
+            name: np.array([[getattr(trial, name) for trial in row] for row in self.trials])
+            for name in ("fit_time", "score_time")
+        }
 
     def reasons(self) -> list[str]:
         """Why each candidate failed, in a line; "" where it did not."""
-        return ["; ".join(f"fold {fold!s}: {text}" for fold, text in held.items()) for held in self.errors]
+        return ["; ".join(self._named(trial) for trial in row if trial.error) for row in self.trials]
+
+    def _named(self, trial: Trial) -> str:
+        return trial.error if self.is_by_row else f"fold {trial.tested[0]!s}: {trial.error}"
+
+    def deviations(self, name: str) -> Array:
+        """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
+        return np.array([row[0].deviations.get(name, np.nan) for row in self.trials])
+
+    @property
+    def n_failed(self) -> int:
+        """How many trials failed."""
+        return sum(bool(trial.error) for row in self.trials for trial in row)
+
+
+def read_folds(
+    candidates: Sequence[Candidate],
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    cv: Any,
+    groups: Any,
+    fold: Any,
+    scheduler: Scheduler,
+    progress: bool,
+) -> tuple[FoldStatistics, Source | None, int]:
+    """The states of folds that serve all the candidates, the source, and how many times it was read.
+
+    `X` may be states already. The other parameters are those of `StatisticsSearchCV` and its `fit`.
+    """
+    if is_leave_one_out(cv):
+        for candidate in candidates:
+            check_closed_form(candidate.estimator)
+    if isinstance(X, FoldStatistics):
+        return X, None, 0
+    source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
+    kept = statistics_for_all(candidates)
+    return accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress), source, 1
 
 
 def compare(
@@ -65,10 +247,12 @@ def compare(
     statistics: FoldStatistics,
     scorings: Sequence[str],
     source: Source | None,
+    *,
+    cv: Any = None,
     scheduler: Scheduler = None,
     progress: bool = False,
 ) -> Comparison:
-    """Score candidates on each fold, fitted to the others.
+    """Score candidates on each fold, fitted to the others; or on each row, if `cv` is "loo".
 
     Parameters
     ----------
@@ -77,76 +261,25 @@ def compare(
     statistics : FoldStatistics
         The states of the folds.
     scorings : sequence of str
-        "log_likelihood" needs the states alone; others one more read.
+        The scorings.
     source : Source or None
-        The rows, for that read.
+        The rows, for scorings that need them.
+    cv, scheduler, progress
+        As for `StatisticsSearchCV` and its `fit`.
 
     Raises
     ------
     ValueError
         If the folds cannot serve, or rows are needed and there are none to read.
     """
-    comparison = Comparison.of(len(candidates), tested_folds(statistics), scorings)
-    by_row = [name for name in scorings if name != LOG_LIKELIHOOD]
-    if by_row and source is None:
-        raise ValueError(
-            f"scoring {by_row[0]!r} reads the rows again, and there are only statistics: give the source to "
-            "fit, or score by 'log_likelihood'"
-        )
-    contenders = _score_states(candidates, statistics, comparison, keep=bool(by_row))
-    if by_row and source is not None:
-        classes = statistics.total().classes
-        n_models = sum(map(len, contenders.values()))
-        kinds = tallies_for(by_row, statistics.n_rows, len(classes), n_models)
-        contest = Contest(statistics.rule, classes, contenders, kinds)
-        _score_rows(comparison, contest, source, scheduler, progress)
-    return comparison
-
-
-def _score_states(
-    candidates: Sequence[Candidate], statistics: FoldStatistics, comparison: Comparison, *, keep: bool
-) -> dict[Any, dict[int, Contender]]:
-    """Fit the candidates to each training part, score the held-out states, and keep the models if needed."""
-    contenders: dict[Any, dict[int, Contender]] = {}
-    for column, (fold, training) in enumerate(statistics.held_out(comparison.folds)):
-        contenders[fold] = {}
-        for number, candidate in enumerate(candidates):
-            place = number, column
-            model, comparison.fit_time[place] = _timed(_fitted_or_reason, candidate, training)
-            if isinstance(model, str):
-                comparison.errors[number][fold] = model
-                continue
-            if LOG_LIKELIHOOD in comparison.scores:
-                score, comparison.score_time[place] = _timed(mean_log_likelihood, model, statistics[fold])
-                comparison.scores[LOG_LIKELIHOOD][place] = score
-            if keep:
-                contenders[fold][number] = Contender.of(model)
-    return contenders
-
-
-def _fitted_or_reason(candidate: Candidate, training: Statistics) -> GaussianClassifier[Any] | str:
-    try:
-        return candidate.fitted(training)
-    except ValueError as error:
-        return str(error)
-
-
-def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    start = perf_counter()
-    result = work(*arguments)
-    return result, perf_counter() - start
-
-
-def _score_rows(
-    comparison: Comparison, contest: Contest, source: Source, scheduler: Scheduler, progress: bool
-) -> None:
-    """Fill in the scores that need the rows."""
-    board = score_held_out(source, contest, scheduler, progress)
-    comparison.n_reads += 1
-    for column, fold in enumerate(comparison.folds):
-        for number in contest.contenders[fold]:
-            if (fold, number) in board.failures:
-                comparison.errors[number][fold] = board.failures[fold, number]
-                continue
-            for name, tally in board.tallies[fold, number].items():
-                comparison.scores[name][number, column] = tally.score
+    trials = Trials(statistics, scorings)
+    if is_leave_one_out(cv):
+        rows = [[trials.add_left_out(candidate)] for candidate in candidates]
+        return Comparison([None], rows, trials.read(source, scheduler, progress), is_by_row=True)
+    folds = tested_folds(statistics)
+    columns = [
+        [trials.add(candidate, training, [fold]) for candidate in candidates]
+        for fold, training in statistics.held_out(folds)
+    ]
+    n_reads = trials.read(source, scheduler, progress)
+    return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)

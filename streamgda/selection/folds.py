@@ -59,6 +59,11 @@ class HashedKFold(BaseCrossValidator):
         return folds_of_groups(labels, self.n_splits)[codes]
 
 
+def is_leave_one_out(cv: Any) -> bool:
+    """Whether rows are to be left out one by one."""
+    return isinstance(cv, str) and cv == "loo"
+
+
 def with_folds(
     X: Any, y: Any, sample_weight: Any, cv: Any, groups: Any, fold: Any
 ) -> tuple[Source, FoldRule]:
@@ -71,6 +76,8 @@ def with_folds(
     TypeError
         If a splitter is given with rows that are not in memory.
     """
+    if is_leave_one_out(cv) and not (groups is None and fold is None):
+        raise ValueError("cv='loo' leaves out single rows, which groups and folds do not allow")
     if groups is not None and fold is not None:
         raise ValueError("give groups or fold, not both: a column of folds needs no groups")
     column = fold if groups is None else groups
@@ -88,7 +95,11 @@ def _number_of_folds(cv: Any) -> int | None:
         return 5
     if isinstance(cv, HashedKFold):
         return int(cv.n_splits)
+    if is_leave_one_out(cv):
+        return 1
     if isinstance(cv, int | np.integer) and type(cv) is not bool:
+        if cv < 2:
+            raise ValueError(f"at least 2 folds are needed; got cv={cv}")
         return int(cv)
     if hasattr(cv, "get_n_splits"):
         return None

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import (
-    GaussianClassifier,
     MissingAtPrediction,
-    finalised,
     score_finalised,
 )
 from streamgda.estimators.finalised import Finalised
@@ -23,6 +20,7 @@ from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.selection.downdates import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, TALLIES, BinnedRocAuc, RocAuc, Scored, Tally
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.covariances import Array
@@ -31,68 +29,108 @@ _VALUES_AT_ONCE = 1 << 18  # of rows, or of their scores: 2 MB
 _MOST_KEPT = 1 << 24  # log-odds of all candidates, 128 MB, up to which areas are exact
 
 
+class Scorer(Protocol):
+    """What scores rows: a model, or the models of all rows but the one to score."""
+
+    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
+        """Score rows of these classes and weights; with ln p(x, k) of the true class, if asked for.
+
+        Raises
+        ------
+        ValueError
+            If a row cannot be scored.
+        """
+
+
 @dataclass(frozen=True)
-class Contender:
+class ModelScorer:
     """The densities of a model, without its statistics: what workers need of it."""
 
     state: Finalised[Any]
     missing: MissingAtPrediction
 
-    @classmethod
-    def of(cls, model: GaussianClassifier[Any]) -> Self:
-        """The densities of a fitted model."""
-        return cls(finalised(model), model.missing)
+    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
+        """Score rows by the densities that the model predicts by."""
+        scores = np.empty((len(rows), len(self.state.classes)), order="F")
+        joint = np.empty(len(rows)) if log_joint else None
+        for part in score_finalised(self.state, rows, self.missing):
+            scores[part.positions] = part.posterior_scores
+            if joint is not None:
+                densities = part.joint_log_density
+                joint[part.positions] = densities[np.arange(len(densities)), truth[part.positions]]
+        return Scored(scores, truth, weights, joint)
 
 
-Place = tuple[Any, int]
-"""A fold, and the number of a candidate."""
+@dataclass(frozen=True)
+class LeftOutScorer:
+    """Scores each row by the model of all the others."""
+
+    downdate: Downdate
+
+    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
+        """Score rows that are among those of the statistics."""
+        scores = self.downdate.log_joint(rows, truth, weights)
+        return Scored(scores, truth, weights, scores[np.arange(len(rows)), truth])
+
+
+@dataclass(frozen=True)
+class Contender:
+    """What scores the rows of some folds, and what is summed up of its scores, by scoring."""
+
+    scorer: Scorer
+    tallies: Mapping[str, type[Any]]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """What a task needs: the models of each fold, and what is summed up of their scores.
+    """What a task needs: the models of each fold.
 
     Attributes
     ----------
+    rule : FoldRule
+        Which fold a row is of.
     classes : ndarray of shape (K,)
         The classes of all the models, and of all rows.
     contenders : dict of fold to dict of int to Contender
-        The models that score the rows of a fold, by the number of their candidate.
-    tallies : dict of str to type
-        What is summed up, by scoring.
+        The models that score the rows of a fold, by their numbers.
     """
 
     rule: FoldRule
     classes: Labels
     contenders: Mapping[Any, Mapping[int, Contender]]
-    tallies: Mapping[str, type[Any]]
 
 
 @dataclass
 class Scoreboard:
-    """The tallies of all candidates and folds, or why a candidate could not score a row."""
+    """The tallies of all the models by their numbers, or why a model could not score a row."""
 
     n_rows: int = 0
     n_dropped: int = 0
-    tallies: dict[Place, dict[str, Tally]] = field(default_factory=dict)
-    failures: dict[Place, str] = field(default_factory=dict)
+    tallies: dict[int, dict[str, Tally]] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+
+    def of(self, number: int, contender: Contender, n_classes: int) -> dict[str, Tally]:
+        """The tallies of a model."""
+        if number not in self.tallies:
+            self.tallies[number] = {name: kind(n_classes) for name, kind in contender.tallies.items()}
+        return self.tallies[number]
 
     def __add__(self, other: Scoreboard) -> Scoreboard:
         """The rows of both; the first may change."""
         self.n_rows += other.n_rows
         self.n_dropped += other.n_dropped
         self.failures = {**other.failures, **self.failures}
-        for place, theirs in other.tallies.items():
-            ours = self.tallies.setdefault(place, theirs)
+        for number, theirs in other.tallies.items():
+            ours = self.tallies.setdefault(number, theirs)
             if ours is not theirs:
                 for name, tally in ours.items():
                     tally.merge(theirs[name])
         return self
 
 
-def tallies_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_candidates: int) -> dict[str, Any]:
+def tallies_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_models: int) -> dict[str, type[Any]]:
     """What is summed up for each scoring; areas are exact as long as their scores take little memory."""
-    is_exact = n_rows * n_classes * n_candidates <= _MOST_KEPT
+    is_exact = n_rows * n_classes * n_models <= _MOST_KEPT
     kinds = {name: TALLIES[name] for name in scorings}
     return {name: BinnedRocAuc if kind is RocAuc and not is_exact else kind for name, kind in kinds.items()}
 
@@ -130,36 +168,13 @@ def _score_fold(board: Scoreboard, contest: Contest, fold: Any, block: Block) ->
         piece = slice(start, min(start + size, len(truth)))
         rows = block.matrix(piece.start, piece.stop)
         for number, contender in contest.contenders[fold].items():
-            place = (fold, number)
-            if place in board.failures:
+            if number in board.failures:
                 continue
+            asks = LOG_LIKELIHOOD in contender.tallies
             try:
-                scored = _scored(contender, rows, truth[piece], weights[piece], contest.tallies)
+                scored = contender.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
             except ValueError as error:
-                board.failures[place] = f"counted from {block.row_name(piece.start)}: {error}"
+                board.failures[number] = f"counted from {block.row_name(start)}: {error}"
                 continue
-            for tally in _tallies(board, contest, place).values():
+            for tally in board.of(number, contender, len(contest.classes)).values():
                 tally.add(scored)
-
-
-def _tallies(board: Scoreboard, contest: Contest, place: Place) -> dict[str, Tally]:
-    if place not in board.tallies:
-        board.tallies[place] = {name: kind(len(contest.classes)) for name, kind in contest.tallies.items()}
-    return board.tallies[place]
-
-
-def _scored(
-    contender: Contender,
-    rows: Array,
-    truth: NDArray[np.intp],
-    weights: Array,
-    tallies: Mapping[str, Any],
-) -> Scored:
-    scores = np.empty((len(rows), len(contender.state.classes)), order="F")
-    log_joint = np.empty(len(rows)) if LOG_LIKELIHOOD in tallies else None
-    for part in score_finalised(contender.state, rows, contender.missing):
-        scores[part.positions] = part.posterior_scores
-        if log_joint is not None:
-            densities = part.joint_log_density
-            log_joint[part.positions] = densities[np.arange(len(densities)), truth[part.positions]]
-    return Scored(scores, truth, weights, log_joint)

@@ -17,18 +17,15 @@ Results = dict[str, Any]
 
 def results_table(
     params: Sequence[Mapping[str, Any]],
-    scores: Mapping[str, Array],
     times: Mapping[str, Array],
     errors: Sequence[str],
 ) -> Results:
-    """The table: `cv_results_`.
+    """The columns of `cv_results_` without the scores.
 
     Parameters
     ----------
     params : sequence of dict
         The parameters of each candidate.
-    scores : dict of str to ndarray of shape (n_candidates, n_splits)
-        The scores of the folds, by scoring.
     times : dict of str to ndarray of shape (n_candidates, n_splits)
         Seconds, by what took them.
     errors : sequence of str
@@ -40,11 +37,14 @@ def results_table(
     table |= _columns_of_params(params)
     table["params"] = [dict(chosen) for chosen in params]
     table["fit_error"] = np.array(errors, dtype=object)
-    for name, values in scores.items():
-        table |= {f"split{i}_test_{name}": values[:, i] for i in range(values.shape[1])}
-        with np.errstate(invalid="ignore"):
-            table |= scores_table(name, values.mean(axis=1), values.std(axis=1))
     return table
+
+
+def splits_table(name: str, scores: Array) -> Results:
+    """The scores (n_candidates, n_splits) of each split, with their means, deviations and ranks."""
+    table: Results = {f"split{i}_test_{name}": column for i, column in enumerate(scores.T)}
+    with np.errstate(invalid="ignore"):
+        return table | scores_table(name, scores.mean(axis=1), scores.std(axis=1))
 
 
 def scores_table(name: str, means: Array, deviations: Array) -> Results:

@@ -72,13 +72,18 @@ class Tally(ABC):
     def score(self) -> float:
         """The score: greater is better. NaN where the rows do not define it."""
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the scores of single rows; NaN where these have none."""
+        return np.nan
+
 
 class _Mean(Tally):
     """The weighted mean of a value of each row."""
 
     def __init__(self, n_classes: int) -> None:
         self._n_classes = n_classes
-        self._total = self._weight = 0.0
+        self._total = self._weight = self._spread = 0.0
 
     @abstractmethod
     def _values(self, rows: Scored) -> Array:
@@ -86,19 +91,32 @@ class _Mean(Tally):
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        self._total += float(rows.weights @ self._values(rows))
-        self._weight += float(rows.weights.sum())
+        values, weights = self._values(rows), rows.weights
+        total, weight = float(weights @ values), float(weights.sum())
+        self._merge(total, weight, float(weights @ (values - total / weight) ** 2))
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another tally, in place."""
-        self._total += other._total
-        self._weight += other._weight
+        self._merge(other._total, other._weight, other._spread)
         return self
+
+    def _merge(self, total: float, weight: float, spread: float) -> None:
+        """Add sums; those of squares about the means as Chan, Golub & LeVeque (1983) do."""
+        if self._weight:
+            gap = total / weight - self._total / self._weight
+            spread += gap**2 * self._weight * weight / (self._weight + weight)
+        self._total, self._weight = self._total + total, self._weight + weight
+        self._spread += spread
 
     @property
     def score(self) -> float:
         """The mean."""
         return self._total / self._weight if self._weight else np.nan
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the values of rows."""
+        return float(np.sqrt(self._spread / self._weight)) if self._weight else np.nan
 
 
 class Accuracy(_Mean):

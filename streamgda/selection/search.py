@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.passes.accumulate import accumulate_folds
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.arrays import ArraySource
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
-from streamgda.selection.comparison import Comparison, compare
-from streamgda.selection.folds import with_folds
-from streamgda.selection.results import Results, results_table
+from streamgda.selection.comparison import Comparison, compare, read_folds
+from streamgda.selection.folds import is_leave_one_out, with_folds
+from streamgda.selection.results import Results, results_table, scores_table, splits_table
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
-from streamgda.sources.base import Source
+from streamgda.selection.validation import report_failures
+from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 
@@ -49,7 +48,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         estimators.
     cv : int, "loo" or splitter, default=5
         The number of folds. For rows in memory also a splitter of scikit-learn that holds each row out at
-        most once, as `KFold`, `StratifiedKFold` and `PredefinedSplit` do. "loo" leaves out one row at a time.
+        most once, as `KFold`, `StratifiedKFold` and `PredefinedSplit` do. "loo" leaves out one row at a time,
+        in closed form and one more read. It is for LDA, QDA and GaussianNB whose parameters are numbers.
+        `cv_results_` then has the mean of the scores of rows and their deviation, and no splits.
     scoring : str or list of str, default="log_likelihood"
         "log_likelihood" is the mean of ln p(x, k) over rows and their classes. "accuracy", "neg_log_loss",
         "neg_brier_score", "roc_auc" and "f1_macro" are as in scikit-learn and take one more read; so do
@@ -101,10 +102,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_wine
     >>> from streamgda import QuadraticDiscriminantAnalysis, StatisticsSearchCV
     >>> X, y = load_wine(return_X_y=True)
-    >>> grid = {"shrinkage": [0.0, 0.001, 0.01, 0.1]}
+    >>> grid = {"reg_param": [0.0, 0.001, 0.01, 0.1]}
     >>> search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(), grid).fit(X, y)
     >>> search.best_params_, search.n_reads_
-    ({'shrinkage': 0.001}, 1)
+    ({'reg_param': 0.01}, 1)
     """
 
     def __init__(
@@ -164,17 +165,12 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         self._forget()
         self._n_arrived = 0
         candidates, scorings = self._candidates(), self._scorings()
-        source: Source | None = None
-        if isinstance(X, FoldStatistics):
-            self.fold_statistics_, self.n_reads_ = X, 0
-        else:
-            source, rule = with_folds(X, y, sample_weight, self.cv, self.groups, self.fold)
-            kept = statistics_for_all(candidates)
-            self.fold_statistics_ = accumulate_folds(
-                source, rule=rule, **kept, scheduler=scheduler, progress=progress
-            )
-            self.n_reads_ = 1
-        self._choose(compare(candidates, self.fold_statistics_, scorings, source, scheduler, progress))
+        how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
+        folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
+        self.fold_statistics_, source, self.n_reads_ = read_folds(
+            candidates, X, y, sample_weight, **folds, **how
+        )
+        self._choose(compare(candidates, self.fold_statistics_, scorings, source, cv=self.cv, **how))
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -202,8 +198,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             If the scoring needs the rows, or the batch cannot be learnt. The search is then unchanged.
         """
         candidates, scorings = self._candidates(), self._scorings()
-        if scorings != [LOG_LIKELIHOOD]:
-            raise ValueError("batches are not kept, so they can be scored by 'log_likelihood' alone")
+        if scorings != [LOG_LIKELIHOOD] or is_leave_one_out(self.cv):
+            raise ValueError("batches are not kept, so folds of them can be scored by 'log_likelihood' alone")
         source, rule = with_folds(X, y, sample_weight, self.cv, self.groups, self.fold)
         held = getattr(self, "fold_statistics_", None)
         if held is None:
@@ -232,35 +228,21 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
 
     def _choose(self, comparison: Comparison) -> None:
         """Set the results of a comparison, and the best candidate."""
-        candidates, reasons = self._candidates(), comparison.reasons()
-        self._report_failures(comparison, reasons)
-        single = isinstance(self.scoring, str)
-        scores = {("score" if single else name): values for name, values in comparison.scores.items()}
-        if self.error_score != "raise":
-            for number, held in enumerate(comparison.errors):
-                failed = [comparison.folds.index(fold) for fold in held]
-                for values in scores.values():
-                    values[number, failed] = self.error_score
-        times = {"fit_time": comparison.fit_time, "score_time": comparison.score_time}
-        self.cv_results_ = results_table([c.params for c in candidates], scores, times, reasons)
-        self.n_splits_, self.scorer_ = len(comparison.folds), list(comparison.scores)
+        report_failures(comparison, self.error_score)
+        candidates, names = self._candidates(), self._scorings()
+        params = [candidate.params for candidate in candidates]
+        self.cv_results_ = results_table(params, comparison.times(), comparison.reasons())
+        for name, values in comparison.filled(names, self.error_score).items():
+            self.cv_results_ |= self._columns(comparison, name, values)
+        self.n_splits_, self.scorer_ = len(comparison.folds), names
         self.n_reads_ += comparison.n_reads
-        self._select(candidates, "score" if single else self.refit)
+        self._select(candidates, "score" if isinstance(self.scoring, str) else self.refit)
 
-    def _report_failures(self, comparison: Comparison, reasons: list[str]) -> None:
-        failed = sum(map(len, comparison.errors))
-        if not failed:
-            return
-        first = next(reason for reason in reasons if reason)
-        n_fits = len(reasons) * len(comparison.folds)
-        if self.error_score == "raise" or failed == n_fits:
-            raise ValueError(f"{failed} of {n_fits} fits failed. The first: {first}")
-        warnings.warn(
-            f"{failed} of {n_fits} fits failed, with a score of {self.error_score}. The first: {first}; "
-            "cv_results_['fit_error'] has all of them",
-            FitFailedWarning,
-            stacklevel=4,
-        )
+    def _columns(self, comparison: Comparison, name: str, values: Array) -> Results:
+        key = "score" if isinstance(self.scoring, str) else name
+        if comparison.is_by_row:
+            return scores_table(key, values[:, 0], comparison.deviations(name))
+        return splits_table(key, values)
 
     def _select(self, candidates: list[Candidate], by: Any) -> None:
         if self.refit is False:

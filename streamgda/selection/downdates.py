@@ -1,0 +1,300 @@
+"""Each row scored by the model of all the other rows, in closed form.
+
+Without a row x of weight w, its class k has the mean m_k − w δ / (n_k − w) and the scatter W_k − β δ δᵀ,
+where δ = x − m_k and β = w n_k / (n_k − w). So each covariance loses a matrix of rank one, and distances and
+determinants follow from those of all the rows (Sherman & Morrison 1950; the matrix determinant lemma).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.estimators.naive_bayes import GaussianNB
+from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.gaussians.whitening import Whitening
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array
+
+Codes = NDArray[np.intp]
+
+_LOG_2PI = float(np.log(2 * np.pi))
+_EPS = float(np.finfo(np.float64).eps)
+_ROUNDING = 64 * _EPS  # relative to what was subtracted
+
+
+def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
+    """Raise ValueError for an estimator whose rows cannot be left out in closed form."""
+    kinds = (LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianNB)
+    estimated = [
+        f"{name}={getattr(estimator, name)!r}"
+        for name in ("shrinkage", "pooling")
+        if isinstance(getattr(estimator, name, None), str)
+    ]
+    if getattr(estimator, "predictive", "plugin") != "plugin":
+        estimated.append(f"predictive={getattr(estimator, 'predictive', None)!r}")
+    if type(estimator) not in kinds or estimated:
+        why = f"with {', '.join(estimated)}" if estimated else "of this kind"
+        raise ValueError(
+            f"cv='loo' has no closed form for {type(estimator).__name__} {why}: each row would need another "
+            "fit. It has one for LDA, QDA and GaussianNB with numbers for parameters; else set cv to a number"
+        )
+
+
+class Downdate(ABC):
+    """The statistics of all rows, from which a row is taken out.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With its parameters; not fitted.
+    statistics : ClassStatistics or ExactClassStatistics
+        Of all rows.
+    ddof : float, default=0
+        Subtracted from the weight of each class before a covariance is divided by it; of a pooled one, from
+        the weight of all, once for each class.
+    """
+
+    def __init__(self, estimator: GaussianClassifier[Any], statistics: Statistics, ddof: float = 0) -> None:
+        self.classes = statistics.classes
+        self._estimator = estimator
+        self._weights, self._means = statistics.weights, statistics.means
+        self._total = float(self._weights.sum())
+        self._ddof = ddof
+        self._priors = None if estimator.priors is None else estimator._class_priors(statistics)
+        self._share = float(getattr(estimator, "pooling", None) or 0.0)
+        single = np.flatnonzero(statistics.counts < 2)
+        if len(single):
+            raise ValueError(f"class {self.classes[single[0]]!s} has one row, without which it is gone")
+
+    @abstractmethod
+    def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
+        """Ln p(x, k) of rows by the models of all the others: (n, K).
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            Rows that are among those of the statistics.
+        truth : ndarray of int of shape (n,)
+            The positions of their classes.
+        weights : ndarray of shape (n,)
+            Their weights.
+
+        Raises
+        ------
+        ValueError
+            If the others do not determine the model.
+        """
+
+    def _log_priors(self, truth: Codes, weights: Array) -> Array:
+        """Ln of the priors without each row: (n, K)."""
+        if self._priors is not None:
+            with np.errstate(divide="ignore"):
+                return np.tile(np.log(self._priors), (len(truth), 1))
+        left = np.tile(self._weights, (len(truth), 1))
+        left[np.arange(len(truth)), truth] -= weights
+        shares: Array = np.log(left / (self._total - weights)[:, None])
+        return shares
+
+    def _left(self, j: int, truth: Codes, weights: Array) -> _Left:
+        """What is left of class j without each row."""
+        own = self._weights[truth]
+        ratio = own / (own - weights)
+        part = np.where(truth == j, 1.0, self._share)
+        freedom = (1 - self._share) * (self._weights[j] - self._ddof)
+        freedom += self._share * (self._total - self._ddof * len(self.classes))
+        return _Left(ratio, part * weights * ratio, freedom - part * weights)
+
+    def _check(self, is_left: Any, truth: Codes) -> None:
+        if not is_left.all():
+            row = int(np.argmin(is_left))
+            raise ValueError(
+                f"row {row} of class {self.classes[truth[row]]!s}: without it, a covariance is singular, so "
+                "leaving it out has no score; regularise, or bring more rows"
+            )
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What is left of a class without each of n rows.
+
+    Attributes
+    ----------
+    ratio : ndarray of shape (n,)
+        n_k / (n_k − w) of the class of the row.
+    beta : ndarray of shape (n,)
+        What is subtracted from the scatter is so many times δ δᵀ.
+    freedom : ndarray of shape (n,)
+        What the scatter is then divided by.
+    """
+
+    ratio: Array
+    beta: Array
+    freedom: Array
+
+
+class DiscriminantDowndate(Downdate):
+    """Linear and quadratic discriminant analysis: plain, shrunk, pooled or regularised by numbers.
+
+    The scatter of class j is B_j = (1 − λ) W_j + λ W, with λ = 0 for quadratic and 1 for linear discriminant
+    analysis. In the coordinates in which its covariance is diagonal, all the regularised covariances are.
+    """
+
+    def __init__(self, estimator: Any, statistics: Statistics, ddof: float = 0) -> None:
+        super().__init__(estimator, statistics, ddof)
+        is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
+        self._share = 1.0 if is_linear else self._share
+        self._shrinkage = float(estimator.shrinkage or 0.0)
+        self._ridge = 0.0 if is_linear else float(estimator.reg_param)
+        self._is_plain = not (self._shrinkage or self._ridge)
+        self._least = float(estimator._least_eigenvalue)
+        self._check_counts(statistics)
+        self._bases = [self._basis(covariance, j) for j, covariance in enumerate(self._pooled(statistics))]
+
+    def _check_counts(self, statistics: Statistics) -> None:
+        """Raise ValueError if a class has too few rows to do without one: n rows span n − 1 dimensions."""
+        if self._share or not self._is_plain:
+            return
+        for k in np.flatnonzero(statistics.counts - 2 < statistics.n_features):
+            raise ValueError(
+                f"class {self.classes[k]!s}: without one of its {statistics.counts[k]} rows, the covariance "
+                f"is singular for {statistics.n_features} features; regularise, or bring more rows"
+            )
+
+    def _pooled(self, statistics: Statistics) -> list[Array]:
+        """The covariance of each class before shrinkage; of LDA the one of all."""
+        share, scatter, weights = self._share, statistics.scatter, statistics.weights
+        within = scatter if scatter.ndim == 2 else scatter.sum(axis=0)
+        if share == 1:
+            return [within / self._total]
+        divisors = (1 - share) * weights + share * self._total
+        return [((1 - share) * own + share * within) / n for own, n in zip(scatter, divisors, strict=True)]
+
+    def _basis(self, covariance: Array, j: int) -> _Basis:
+        means = self._means if self._share else self._means[[j]]
+        if self._is_plain:
+            whitening = Whitening.of(covariance, means, self._least)
+            if self._share != 1 and whitening.rank < len(covariance):
+                raise ValueError(f"class {self.classes[j]!s}: the covariance is singular; regularise")
+            return _Basis(whitening.matrix, np.ones(whitening.rank), whitening.log_pdet)
+        values, vectors = np.linalg.eigh(covariance)
+        return _Basis(vectors, np.maximum(values, 0.0), 0.0)
+
+    def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
+        """Ln p(x, k) of rows by the models of all the others: (n, K)."""
+        result = self._log_priors(truth, weights)
+        deviations = X - self._means[truth]
+        for j in range(len(self.classes)):
+            result[:, j] += self._log_density(j, X, deviations, truth, weights)
+        return result
+
+    def _log_density(self, j: int, X: Array, deviations: Array, truth: Codes, weights: Array) -> Array:
+        left, basis = self._left(j, truth, weights), self._bases[min(j, len(self._bases) - 1)]
+        own = truth == j
+        removed = deviations @ basis.vectors if self._share else 0.0
+        from_mean = (X - self._means[j]) @ basis.vectors
+        removed = removed if self._share else from_mean * own[:, None]
+        from_mean[own] *= left.ratio[own, None]
+        values = self._values(basis, left, deviations, j)
+        reduced = removed / values
+        gamma = left.beta * (1 - self._ridge) * (1 - self._shrinkage) / left.freedom
+        slack = 1 - gamma * np.vecdot(reduced, removed)
+        self._check(slack > self._least, truth)
+        squared = np.vecdot(from_mean / values, from_mean)
+        squared += gamma * np.vecdot(reduced, from_mean) ** 2 / slack
+        log_determinant = np.log(values).sum(axis=1) + np.log(slack) + basis.log_determinant
+        log_density: Array = -0.5 * (squared + log_determinant + len(basis.values) * _LOG_2PI)
+        return log_density
+
+    def _values(self, basis: _Basis, left: _Left, deviations: Array, j: int) -> Array:
+        """The variances along the axes, regularised, before the matrix of rank one is taken out: (n, r)."""
+        n_all = (1 - self._share) * self._weights[j] + self._share * self._total
+        scale = (n_all / left.freedom)[:, None]
+        if self._is_plain:
+            return np.asarray(scale * basis.values)
+        squares = left.beta * np.vecdot(deviations, deviations) / left.freedom
+        mean_variance = (scale * basis.values.sum() - squares[:, None]) / len(basis.values)
+        shrunk = (1 - self._shrinkage) * scale * basis.values + self._shrinkage * mean_variance
+        values: Array = (1 - self._ridge) * shrunk + self._ridge
+        return values
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """Coordinates in which a covariance is diagonal.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (d, r)
+        V, where Vᵀ Σ V is diagonal.
+    values : ndarray of shape (r,)
+        Its diagonal.
+    log_determinant : float
+        ln det Σ less the sum of the logarithms of these.
+    """
+
+    vectors: Array
+    values: Array
+    log_determinant: float
+
+
+class DiagonalDowndate(Downdate):
+    """Gaussian naive Bayes, smoothed by the largest variance of the rows that are left."""
+
+    def __init__(self, estimator: Any, statistics: Statistics, ddof: float = 0) -> None:
+        super().__init__(estimator, statistics, ddof)
+        self._scatter = statistics.scatter
+        self._within = self._scatter.sum(axis=0)
+        self._smoothing = float(estimator.var_smoothing)
+        self._centre, self._variances = statistics.overall_mean(), statistics.total_variance()
+
+    def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
+        """Ln p(x, k) of rows by the models of all the others: (n, K)."""
+        result = self._log_priors(truth, weights)
+        deviations, smoothing = X - self._means[truth], self._smoothed(X, weights)
+        for j in range(len(self.classes)):
+            left = self._left(j, truth, weights)
+            from_mean = X - self._means[j]
+            from_mean[truth == j] *= left.ratio[truth == j, None]
+            variances = self._left_variances(j, left, deviations) + smoothing[:, None]
+            self._check(np.asarray(variances > 0).all(axis=1), truth)
+            terms = from_mean**2 / variances + np.log(variances) + _LOG_2PI
+            result[:, j] -= 0.5 * terms.sum(axis=1)
+        return result
+
+    def _left_variances(self, j: int, left: _Left, deviations: Array) -> Array:
+        """The variances of class j without each row: (n, d)."""
+        scatter = (1 - self._share) * self._scatter[j] + self._share * self._within
+        rest = scatter - left.beta[:, None] * deviations**2
+        rest[rest <= _ROUNDING * scatter] = 0.0
+        variances: Array = rest / left.freedom[:, None]
+        return variances
+
+    def _smoothed(self, X: Array, weights: Array) -> Array:
+        """What is added to each variance, without each row: (n,)."""
+        left = self._total - weights
+        squares = (weights * self._total / left)[:, None] * (X - self._centre) ** 2
+        variances = (self._total * self._variances - squares) / left[:, None]
+        smoothing: Array = self._smoothing * np.maximum(variances.max(axis=1), 0.0)
+        return smoothing
+
+
+def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics, ddof: float = 0) -> Downdate:
+    """What leaves rows out of the model of an estimator; see `Downdate`.
+
+    Raises
+    ------
+    ValueError
+        If there is no closed form, or all rows but one do not determine the model.
+    """
+    check_closed_form(estimator)
+    estimator._validate_params()
+    statistics = statistics.to_covariance_type(**estimator.required_statistics())
+    kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate
+    return kind(estimator, statistics, ddof)

@@ -1,0 +1,188 @@
+"""Scores of one estimator by cross-validation, and as it learns from more and more rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import FitFailedWarning
+
+from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.passes.schedulers import Scheduler
+from streamgda.selection.candidates import candidates_of
+from streamgda.selection.comparison import Comparison, Trial, Trials, compare, read_folds
+from streamgda.selection.folds import is_leave_one_out, tested_folds
+from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.statistics.covariances import Array
+
+
+def cross_validate(
+    estimator: GaussianClassifier[Any],
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    cv: Any = 5,
+    scoring: str | Iterable[str] = LOG_LIKELIHOOD,
+    groups: Any = None,
+    fold: Any = None,
+    error_score: Any = np.nan,
+    scheduler: Scheduler = None,
+    progress: bool = False,
+) -> dict[str, Array]:
+    """Score an estimator by cross-validation, in one read of the rows or two.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of this project.
+    X, y, sample_weight, scheduler, progress
+        As for the `fit` of `StatisticsSearchCV`.
+    cv, scoring, groups, fold, error_score
+        As for `StatisticsSearchCV`.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_splits,)
+        The keys of scikit-learn's `cross_validate`: "fit_time", "score_time" and "test_score", or with
+        several scorings "test_" and their names. With ``cv="loo"``, arrays have one element, the mean over
+        the rows.
+
+    Raises
+    ------
+    ValueError
+        As the `fit` of `StatisticsSearchCV` does.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from streamgda import LinearDiscriminantAnalysis, cross_validate
+    >>> scores = cross_validate(LinearDiscriminantAnalysis(), *load_wine(return_X_y=True), scoring="accuracy")
+    >>> scores["test_score"].round(3)
+    array([0.976, 0.976, 0.97 , 1.   , 1.   ])
+    """
+    names, candidates = scoring_names(scoring), candidates_of(estimator, {})
+    how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
+    states, source, _ = read_folds(candidates, X, y, sample_weight, cv=cv, groups=groups, fold=fold, **how)
+    comparison = compare(candidates, states, names, source, cv=cv, **how)
+    report_failures(comparison, error_score)
+    table = {name: seconds[0] for name, seconds in comparison.times().items()}
+    for name, values in comparison.filled(names, error_score).items():
+        table["test_score" if isinstance(scoring, str) else f"test_{name}"] = values[0]
+    return table
+
+
+def report_failures(comparison: Comparison, error_score: Any) -> None:
+    """Warn of trials that failed.
+
+    Raises
+    ------
+    ValueError
+        If all of them failed, or `error_score` is "raise" and one did.
+    """
+    n_failed, n_trials = comparison.n_failed, sum(map(len, comparison.trials))
+    if not n_failed:
+        return
+    first = next(reason for reason in comparison.reasons() if reason)
+    if n_failed == n_trials or (isinstance(error_score, str) and error_score == "raise"):
+        raise ValueError(f"{n_failed} of {n_trials} fits failed. The first: {first}")
+    warnings.warn(
+        f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: {first}",
+        FitFailedWarning,
+        stacklevel=4,
+    )
+
+
+def learning_curve(
+    estimator: GaussianClassifier[Any],
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    cv: Any = 5,
+    n_parts: Sequence[int] | None = None,
+    scoring: str = LOG_LIKELIHOOD,
+    groups: Any = None,
+    fold: Any = None,
+    scheduler: Scheduler = None,
+    progress: bool = False,
+) -> tuple[NDArray[np.int64], Array, Array]:
+    """Score an estimator that learns from one fold, from two, from four and so on.
+
+    For each fold that is held out, the states of the others are merged, in turn from the one after it. So the
+    whole curve takes one read of the rows, or two. More folds give more and smaller parts.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of this project.
+    X, y, sample_weight, scheduler, progress
+        As for the `fit` of `StatisticsSearchCV`.
+    cv, groups, fold
+        As for `StatisticsSearchCV`; not "loo".
+    n_parts : sequence of int, optional
+        The numbers of folds to learn from. If None, the powers of two below the number of folds, and all but
+        the one that is held out.
+    scoring : str, default="log_likelihood"
+        As for `StatisticsSearchCV`.
+
+    Returns
+    -------
+    train_sizes : ndarray of int of shape (n_ticks,)
+        The mean numbers of rows learnt.
+    train_scores, test_scores : ndarray of shape (n_ticks, n_splits)
+        Scores on the rows learnt and on those held out; NaN where the estimator could not be fitted.
+
+    Raises
+    ------
+    ValueError
+        As the `fit` of `StatisticsSearchCV` does, or if a number of parts is not below that of the folds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from streamgda import LinearDiscriminantAnalysis, learning_curve
+    >>> curve = learning_curve(LinearDiscriminantAnalysis(), *load_wine(return_X_y=True), scoring="accuracy")
+    >>> curve[0], curve[2].mean(axis=1).round(3)
+    (array([ 36,  71, 142]), array([0.956, 0.964, 0.984]))
+    """
+    if is_leave_one_out(cv):
+        raise ValueError("a learning curve needs folds to learn from; set cv to a number")
+    (name,), (candidate,) = scoring_names(scoring), candidates_of(estimator, {})
+    how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
+    states, source, _ = read_folds([candidate], X, y, sample_weight, cv=cv, groups=groups, fold=fold, **how)
+    folds, trials = tested_folds(states), Trials(states, [name])
+    pairs: list[list[tuple[Trial, Trial]]] = []
+    sizes = []
+    for size in _ticks(n_parts, len(states.folds)):
+        pairs.append([])
+        for held_out in folds:
+            parts = _parts_after(held_out, states.folds)[:size]
+            training = states.merged(parts)
+            sizes.append(training.n_rows)
+            pairs[-1].append(
+                (trials.add(candidate, training, parts), trials.add(candidate, training, [held_out]))
+            )
+    trials.read(source, **how)
+    scores = np.array([[[trial.scores[name] for trial in pair] for pair in row] for row in pairs])
+    means = np.reshape(sizes, (len(pairs), len(folds))).mean(axis=1)
+    return np.rint(means).astype(np.int64), scores[..., 0], scores[..., 1]
+
+
+def _ticks(n_parts: Sequence[int] | None, n_folds: int) -> list[int]:
+    """The numbers of folds to learn from."""
+    if n_parts is None:
+        return sorted({*(1 << k for k in range(n_folds.bit_length()) if 1 << k < n_folds), n_folds - 1})
+    for size in n_parts:
+        if not 0 < size < n_folds:
+            raise ValueError(f"n_parts must be from 1 to {n_folds - 1}, as one fold is held out; got {size}")
+    return [int(size) for size in n_parts]
+
+
+def _parts_after(held_out: Any, folds: list[Any]) -> list[Any]:
+    """The other folds, from the one after it on, and then from the first."""
+    place = folds.index(held_out)
+    return [*folds[place + 1 :], *folds[:place]]

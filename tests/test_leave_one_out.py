@@ -1,0 +1,136 @@
+"""Rows left out in closed form, against refitting, scikit-learn's LeaveOneOut and MASS."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import softmax
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV, LeaveOneOut
+
+from streamgda import (
+    ClassStatistics,
+    ExactClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsSearchCV,
+    cross_validate,
+    scan_parquet,
+)
+from streamgda.selection.downdates import downdate_of
+
+LDA, QDA = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+
+ESTIMATORS = [
+    LDA(),
+    LDA(shrinkage=0.3, priors=[0.2, 0.3, 0.5]),
+    QDA(),
+    QDA(reg_param=0.1, priors=[0.2, 0.3, 0.5]),
+    QDA(reg_param=0.01, shrinkage=0.2),
+    QDA(shrinkage=1.0),
+    GaussianNB(),
+    GaussianNB(var_smoothing=0.1),
+    GaussianNB(var_smoothing=0, priors=[0.2, 0.3, 0.5]),
+]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_each_row_is_scored_as_by_the_model_of_all_the_others(estimator, is_weighted, exact):
+    X, y = load_iris(return_X_y=True)
+    weights = (
+        np.random.default_rng(0).integers(1, 4, len(y)).astype(float) if is_weighted else np.ones(len(y))
+    )
+    statistics = (ExactClassStatistics if exact else ClassStatistics)().update(X, y, weights)
+    left_out = downdate_of(estimator, statistics).log_joint(X, y, weights)
+    for i in range(0, len(y), 11):
+        others = np.arange(len(y)) != i
+        model = type(estimator)(**estimator.get_params()).fit(X[others], y[others], weights[others])
+        expected = model.predict_log_proba(X[[i]])[0] + model.score_samples(X[[i]])
+        np.testing.assert_allclose(left_out[i], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "errors", "row_71"),
+    [
+        (LDA(priors=[1 / 3] * 3), 3, [1.302e-28, 0.177272670, 0.822727330]),
+        (QDA(priors=[1 / 3] * 3), 4, [0, 0.161642251, 0.838357749]),
+    ],
+)
+def test_iris_as_mass_has_it(estimator, errors, row_71):
+    """MASS 7.3, lda and qda with CV=TRUE and equal priors; its covariances are unbiased."""
+    X, y = load_iris(return_X_y=True)
+    downdate = downdate_of(estimator, ClassStatistics().update(X, y), ddof=1)
+    posteriors = softmax(downdate.log_joint(X, y, np.ones(len(y))), axis=1)
+    assert (posteriors.argmax(axis=1) != y).sum() == errors
+    np.testing.assert_allclose(posteriors[70], row_71, rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(posteriors[70, 1:], row_71[1:], atol=6e-10)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid"),
+    [
+        (LDA(), {"shrinkage": [None, 0.1]}),
+        (QDA(), {"reg_param": [0.0, 0.1]}),
+        (GaussianNB(), {"var_smoothing": [1e-9, 0.01]}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
+def test_scores_are_those_of_leave_one_out(estimator, grid, scoring, tmp_path):
+    X, y = (values[::5] for values in load_iris(return_X_y=True))
+    X = X + np.random.default_rng(0).normal(scale=0.3, size=X.shape)
+
+    def log_loss(model, X, y):
+        return model.predict_log_proba(X)[np.arange(len(y)), y].mean()
+
+    scorer = log_loss if scoring == "neg_log_loss" else scoring  # that of scikit-learn wants two labels
+    theirs = GridSearchCV(estimator, grid, cv=LeaveOneOut(), scoring=scorer).fit(X, y).cv_results_
+    pd.DataFrame(X, columns=list("abcd")).assign(kind=y).to_parquet(tmp_path / "rows.parquet")
+    search = StatisticsSearchCV(estimator, grid, cv="loo", scoring=scoring).fit(
+        scan_parquet(tmp_path, "kind")
+    )
+    for name in ("mean_test_score", "std_test_score", "rank_test_score"):
+        np.testing.assert_allclose(search.cv_results_[name], theirs[name], atol=1e-8, err_msg=name)
+    assert search.n_reads_ == 2
+    assert not [name for name in search.cv_results_ if name.startswith("split")]
+
+
+def test_measures_of_all_rows_together():
+    X, y = load_iris(return_X_y=True)
+    scores = cross_validate(QDA(), X, y, cv="loo", scoring=["f1_macro", "log_likelihood", "roc_auc"])
+    assert scores["test_f1_macro"].shape == (1,)
+    assert 0.97 < scores["test_f1_macro"][0] < scores["test_roc_auc"][0] < 1
+    left_out = downdate_of(QDA(), ClassStatistics().update(X, y)).log_joint(X, y, np.ones(len(y)))
+    assert scores["test_log_likelihood"][0] == pytest.approx(left_out[np.arange(len(y)), y].mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("estimator", [LDA(shrinkage="auto"), QDA(shrinkage="oas")], ids=str)
+def test_without_a_closed_form_nothing_is_read(estimator):
+    with pytest.raises(ValueError, match="no closed form"):
+        cross_validate(estimator, *load_iris(return_X_y=True), cv="loo")
+
+
+def test_what_one_row_less_does_not_determine_is_an_error():
+    X, y = load_iris(return_X_y=True)
+    few = np.r_[:50, 50:56, 100:150]  # without one, six rows of a class span four dimensions
+    assert cross_validate(QDA(), X[few], y[few], cv="loo")["test_score"] > -10
+    few = few[few != 50]
+    with pytest.raises(ValueError, match="class 1: without one of its 5 rows, the covariance is singular"):
+        cross_validate(QDA(), X[few], y[few], cv="loo")
+    with pytest.raises(ValueError, match="class 1 has one row, without which it is gone"):
+        cross_validate(GaussianNB(), X[:51], y[:51], cv="loo")
+    with pytest.raises(ValueError, match="single rows, which groups and folds do not allow"):
+        cross_validate(GaussianNB(), X, y, cv="loo", groups=y)
+
+
+def test_a_row_without_which_a_covariance_is_singular_is_named():
+    X, y = load_iris(return_X_y=True)
+    X = X.copy()
+    X[:50, 3] = 0.2
+    X[7, 3] = 0.3  # the only one of its class in which the feature differs
+    with pytest.raises(ValueError, match="row 7 of class 0: without it, a covariance is singular"):
+        cross_validate(QDA(), X, y, cv="loo")
+    with pytest.raises(ValueError, match="row 7 of class 0: without it, a covariance is singular"):
+        cross_validate(GaussianNB(var_smoothing=0), X, y, cv="loo")
