@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
     """Fit, print the parameters and a boundary, impute a value, find an outlier, draw."""
     iris = load_iris(as_frame=True)
     X, kinds = iris.data[FEATURES], iris.target_names[iris.target]
-    model = QuadraticDiscriminantAnalysis().fit(X, kinds)
+    model = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, kinds)
     for kind, mean, covariance in zip(model.classes_, model.means_, model.covariance_, strict=True):
         print(f"{kind:<10} mean {mean.round(3)}  covariance {covariance.round(3).tolist()}")
     print(f"accuracy {model.score(X, kinds):.1%}")

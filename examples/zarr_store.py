@@ -36,11 +36,11 @@ def write_flowers(model: QuadraticDiscriminantAnalysis, store: Path) -> None:
 def main(folder: Path) -> None:
     """Draw the rows, read them once, compare the parameters."""
     store = folder / "flowers.zarr"
-    truth = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
+    truth = QuadraticDiscriminantAnalysis(store_covariance=True).fit(*load_iris(return_X_y=True))
     write_flowers(truth, store)
     statistics = accumulate(scan_zarr(store), progress=True)
     print(statistics)
-    found = QuadraticDiscriminantAnalysis.from_statistics(statistics)
+    found = QuadraticDiscriminantAnalysis.from_statistics(statistics, store_covariance=True)
     for kind, true, mean in zip(found.classes_, truth.means_, found.means_, strict=True):
         print(f"class {kind}: mean {mean.round(3)}, drawn with {true.round(3)}")
     error = np.abs(np.array(found.covariance_) - np.array(truth.covariance_)).max()

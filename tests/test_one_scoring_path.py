@@ -111,7 +111,7 @@ def test_imputation_weighs_near_classes_right_beside_one_at_1e8_deviations():
     near[:, 1] += y * 8.0
     far = near[:2000] + 1e8
     X, labels = np.vstack([near, far]), np.append(y, np.full(2000, 2))
-    with_far = LinearDiscriminantAnalysis(priors=[0.5, 0.5, 0.0]).fit(X, labels)
+    with_far = LinearDiscriminantAnalysis("lsqr", priors=[0.5, 0.5, 0.0]).fit(X, labels)
     rows = np.column_stack([np.linspace(-1, 3, 50), np.full(50, np.nan)])
     posterior = (
         LinearDiscriminantAnalysis(priors=[0.5, 0.5, 0.0], missing="marginal")

@@ -343,7 +343,7 @@ def test_one_component_is_drawn_as_densities(components):
     model = LinearDiscriminantAnalysis().fit(X[two], y[two])
     display = LinearProjectionDisplay.from_estimator(model, X[two], y[two], components=components)
     assert len(display.lines_) == len(model.classes_)
-    for line, mean in zip(display.lines_, model.means_ @ model.scalings_[:, 0], strict=True):
+    for line, mean in zip(display.lines_, (model.means_ - model.xbar_) @ model.scalings_[:, 0], strict=True):
         x, density = line.get_data()
         np.testing.assert_allclose(density, stats.norm(mean).pdf(x))
     assert display.ax_.get_ylabel() == "density"

@@ -90,7 +90,7 @@ def test_fit_raises_unless_asked_to_skip(rows):
     y = np.append(y, "one")
     X = np.vstack([X, X[:1]])
     for params in ({}, {"singular": "raise"}):
-        with pytest.raises(np.linalg.LinAlgError, match="class one: the covariance has rank 0 of 3"):
+        with pytest.raises(np.linalg.LinAlgError, match="y has only 1 sample in class one, .*rank 0 of 3"):
             QuadraticDiscriminantAnalysis(**params).fit(X, y)
     with pytest.warns(UserWarning, match="class one"):
         model = QuadraticDiscriminantAnalysis(singular="skip").fit(X, y)
@@ -104,7 +104,7 @@ def test_fit_raises_unless_asked_to_skip(rows):
 
 def test_no_class_at_all_can_be_estimated():
     model = QuadraticDiscriminantAnalysis().partial_fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
-    with pytest.raises(np.linalg.LinAlgError, match="class 0: the covariance has rank 0 of 2, from 1 rows"):
+    with pytest.raises(np.linalg.LinAlgError, match="class 0, .* rank 0 of 2, from 1 rows"):
         model.predict([[0.0, 0.0]])
 
 

@@ -17,6 +17,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
+from streamgda.estimators.priors import class_priors
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.validation import (
     check_batch,
@@ -53,6 +54,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         "missing": [StrOptions({"raise", "marginal"})],
     }
 
+    _renormalises_priors: ClassVar[bool] = False
+
     priors: ArrayLike | None
     missing: MissingAtPrediction
 
@@ -85,25 +88,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _class_priors(self, statistics: Statistics) -> Array:
         """The parameter `priors`, or else the share of each class in the total weight."""
-        if self.priors is None:
-            weights = statistics.weights
-            shares: Array = weights / weights.sum()
-            return shares
-        try:
-            priors = np.array(self.priors, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"priors must be numbers, one for each class; got {self.priors!r}") from error
-        classes = statistics.classes
-        if priors.shape != classes.shape:
-            raise ValueError(
-                f"priors must have one entry for each of the {len(classes)} classes "
-                f"{', '.join(map(str, classes[:10]))}; got shape {priors.shape}"
-            )
-        total = priors.sum()
-        if not (priors >= 0).all() or not np.isclose(total, 1.0):
-            raise ValueError(f"priors must not be negative and must sum to 1; got {priors.tolist()}")
-        scaled: Array = priors / total
-        return scaled
+        return class_priors(self.priors, statistics, renormalise=self._renormalises_priors)
 
     # ------------------------------------------------------------------ prediction
 
@@ -139,7 +124,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If a value is infinite, or NaN without ``missing="marginal"``; if the features are not those of
             the model; or if a row is too far from all classes to tell them apart.
         """
-        labels: Labels = self._apply(X, lambda scores: scores.labels)
+        labels: Labels = self._apply(X, self._labels)
+        return labels
+
+    def _labels(self, scores: RowScores) -> Labels:
+        """The predicted labels, in the type of those that the model was fitted to."""
+        labels: Labels = self._types.of_labels(scores.finalised.classes)[scores.codes]
         return labels
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:

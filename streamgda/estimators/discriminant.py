@@ -1,17 +1,24 @@
-"""What linear and quadratic discriminant analysis have in common: parameters, priors and means."""
+"""What linear and quadratic discriminant analysis share: parameters, priors, estimated covariances."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from math import sqrt
 from numbers import Real
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from streamgda.blocks.block import Block
 from streamgda.estimators.classifier import G, finalised
+from streamgda.estimators.estimates import CovarianceEstimates
+from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.likelihood import BayesianCriterion
+from streamgda.estimators.priors import sum_to_one
 from streamgda.estimators.shrinkage import Shrinkage
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 
@@ -23,8 +30,12 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
         "store_covariance": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "covariance_estimator": [None],
+        "covariance_estimator": [HasMethods("fit"), None],
     }
+    _renormalises_priors = True
+    _set_by_reading = (*GenerativeClassifier._set_by_reading, "_estimates")
+    _svd_without_estimator: ClassVar[str]
+    _estimates_total: ClassVar[bool] = False
 
     solver: str
     shrinkage: Shrinkage
@@ -40,6 +51,13 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         """
         return float(self.tol) ** 2
 
+    def _warn_once(self, state: Finalised[G]) -> None:
+        """Warn of priors that do not sum to 1, unless these same priors have been warned of."""
+        if self.priors is not None and self.__dict__.get("_warned_of_priors") is not self.priors:
+            self._warned_of_priors = self.priors
+            if not sum_to_one(self.priors):
+                warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=6)
+
     @property
     def priors_(self) -> Array:
         """Prior probabilities of the classes."""
@@ -50,6 +68,43 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         """Means of the classes."""
         return self.statistics_.means
 
+    # ------------------------------------------------------------------ covariance_estimator
+
+    def _check_learns_in_parts(self) -> None:
+        if self.covariance_estimator is not None:
+            raise ValueError(_ROWS_NEEDED)
+
+    def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
+        if self.covariance_estimator is None:
+            return super()._statistics_of(blocks)
+        self._check_estimator()
+        kept = list(blocks)
+        if any(block.weights is not None for block in kept):
+            raise ValueError("covariance_estimator takes no sample_weight; repeat the rows, or use shrinkage")
+        statistics = super()._statistics_of(iter(kept))
+        self._estimates = CovarianceEstimates.of(
+            self.covariance_estimator, kept, statistics, total=self._estimates_total
+        )
+        return statistics
+
+    def _check_estimator(self) -> None:
+        if self.shrinkage:
+            raise ValueError(
+                "covariance_estimator and shrinkage parameters are not None. Only one of the two can be set."
+            )
+        if self.solver == "svd":
+            raise ValueError(self._svd_without_estimator)
+
+    def _estimated(self, statistics: Statistics) -> CovarianceEstimates:
+        """The covariances that `covariance_estimator` made of the rows of these statistics."""
+        self._check_estimator()
+        estimates: CovarianceEstimates | None = self.__dict__.get("_estimates")
+        if estimates is None or not estimates.is_of(statistics):
+            raise ValueError(_ROWS_NEEDED)
+        return estimates
+
+    # ------------------------------------------------------------------ saved models
+
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters of a saved model; before there were solvers, `tol` bounded eigenvalues."""
@@ -57,3 +112,9 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
             return params
         before = {"solver": "eigen", "store_covariance": True}
         return {**params, **before, "tol": sqrt(params.get("tol", 1e-10))}
+
+
+_ROWS_NEEDED = (
+    "covariance_estimator needs all the rows in memory at once, so it works with fit on arrays and data "
+    "frames alone; shrinkage=0.1, 'auto' or 'oas' learns from any data"
+)

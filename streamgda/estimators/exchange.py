@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,19 +15,20 @@ from streamgda.estimators.learning import StatisticsLearner
 from streamgda.statistics.covariances import Array
 
 
-def describe(peer: Any, model: StatisticsLearner) -> Any:
-    """Give a peer the classes and features of a model, and return it."""
-    peer.classes_, peer.n_features_in_ = model.classes_, model.n_features_in_
-    if hasattr(model, "feature_names_in_"):
-        peer.feature_names_in_ = model.feature_names_in_.copy()
+def describe(peer: Any, model: StatisticsLearner, fitted: Iterable[str] = ()) -> Any:
+    """Give a peer the classes, features and those of these fitted attributes that a model has; return it."""
+    described = ("classes_", "n_features_in_", "feature_names_in_", *fitted)
+    for name in described:
+        if hasattr(model, name):
+            setattr(peer, name, copy(getattr(model, name)))
     return peer
 
 
-def shrinkage_for_peer(shrinkage: Any) -> dict[str, Any]:
-    """The parameters with which a peer shrinks covariances as `shrinkage` does here."""
+def shrinkage_for_peer(shrinkage: Any, covariance_estimator: Any) -> dict[str, Any]:
+    """The parameters with which a peer regularises covariances as these do here."""
     if shrinkage == "oas":
         return {"shrinkage": None, "covariance_estimator": OAS()}
-    return {"shrinkage": shrinkage, "covariance_estimator": None}
+    return {"shrinkage": shrinkage, "covariance_estimator": covariance_estimator}
 
 
 def check_kind(peer: Any, kind: type) -> None:

@@ -69,7 +69,7 @@ class GenerativeClassifier(LikelihoodCriteria[G]):
         for k in np.unique(codes):
             positions = np.flatnonzero(codes == k)
             X[positions] = state.densities.sample(k, len(positions), random)
-        return X, state.classes[codes]
+        return X, self._types.of_labels(state.classes)[codes]
 
     @lazy_on_dask(columns=feature_names)
     def impute(self, X: ArrayLike) -> Array:

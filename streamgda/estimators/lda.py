@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, check_rows, finalised, score_rows
 from streamgda.estimators.discriminant import DiscriminantAnalysis
+from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
     check_kind,
     check_not_shrunk,
@@ -23,7 +24,8 @@ from streamgda.estimators.exchange import (
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     between_covariance,
@@ -35,9 +37,10 @@ from streamgda.estimators.shrinkage import (
 )
 from streamgda.estimators.singular import deficient_features
 from streamgda.gaussians.densities import SharedGaussians
+from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.projection import Projection
-from streamgda.gaussians.whitening import Whitening
+from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
@@ -54,7 +57,9 @@ class LinearDiscriminantAnalysis(
     Parameters
     ----------
     solver : {"svd", "lsqr", "eigen"}, default="svd"
-        Accepted as in scikit-learn. The model is computed from its statistics with each of them.
+        What `transform` does and which attributes there are, as in scikit-learn: the projection is centred
+        with "svd" and not with "eigen"; "lsqr" has none. All are computed from the statistics, and all take
+        shrinkage.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
         How far to shrink the covariance towards its mean variance times the identity: 0 is not at all, 1
         completely. "auto" and "oas" shrink the covariance of each class, and pool the results: by the
@@ -62,18 +67,22 @@ class LinearDiscriminantAnalysis(
         statistics are then "full", with a matrix for each class (for "auto" three). Both use the sum of the
         weights of a class as its number of rows; see `fit`.
     priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes. If they do not
+        sum to 1, they are scaled to do so, with a warning.
     n_components : int, optional
         The number of components of `transform`. None is the largest number, min(n_classes - 1, n_features).
         Classification does not depend on it.
     store_covariance : bool, default=False
-        Accepted as in scikit-learn.
+        Whether there is an attribute `covariance_` with solver "svd". It is computed from the statistics
+        when it is read.
     tol : float, default=1e-4
         Directions in which standardised rows have a singular value, divided by the root of their number, up
         to `tol` count as singular. These are the eigenvalues of the correlation matrix up to the square of
         `tol`, so the units of the features do not matter.
-    covariance_estimator : None
-        Not yet supported.
+    covariance_estimator : object, optional
+        Estimates the covariance of each class with solvers "lsqr" and "eigen", in place of `shrinkage`: it
+        has a method `fit` and then an attribute `covariance_`, as those of `sklearn.covariance`. It needs
+        rows, so it works with `fit` on arrays and data frames alone, without `sample_weight`.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
@@ -97,17 +106,18 @@ class LinearDiscriminantAnalysis(
     means_ : ndarray of shape (n_classes, n_features)
         Means of the classes.
     xbar_ : ndarray of shape (n_features,)
-        Mean of all the rows.
+        Mean of the class means, weighted by the priors; with solver "svd".
     covariance_ : ndarray of shape (n_features, n_features)
-        Maximum-likelihood covariance within the classes (divided by the weight of all rows), shrunk.
+        Maximum-likelihood covariance within the classes (divided by the weight of all rows), shrunk or
+        estimated; with solvers "lsqr" and "eigen", or with `store_covariance`.
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Coefficients of the decision function.
     intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
         Its intercepts.
-    scalings_ : ndarray of shape (n_features, n_components)
-        The directions of the components.
+    scalings_ : ndarray of shape (n_features, rank) with solver "svd", (n_features, n_features) with "eigen"
+        The directions of the components; the first `n_components` are those of `transform`.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        The share of each component in the variance between the classes.
+        The share of each component in the variance between the classes; with solvers "svd" and "eigen".
 
     References
     ----------
@@ -125,6 +135,8 @@ class LinearDiscriminantAnalysis(
     """
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
+    _estimates_total = True
+    _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [StrOptions({"svd", "lsqr", "eigen"})],
@@ -160,24 +172,35 @@ class LinearDiscriminantAnalysis(
         return statistics_for(self.shrinkage) if by_class else super().required_statistics()
 
     def _covariance(self, statistics: Statistics) -> Array:
-        """The covariance within the classes, shrunk."""
+        """The covariance within the classes, shrunk or estimated."""
+        if self.covariance_estimator is not None:
+            return _mean_of_classes(statistics, self._estimated(statistics).within)
         if isinstance(self.shrinkage, str):
-            shares = statistics.weights / statistics.weights.sum()
-            covariance: Array = np.tensordot(shares, class_covariances(statistics, self.shrinkage), axes=1)
-            return covariance
+            return _mean_of_classes(statistics, class_covariances(statistics, self.shrinkage))
         pooled = pooled_covariance(statistics)
         return pooled if self.shrinkage is None else shrunk(pooled, float(self.shrinkage))
 
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
         self._check_components(statistics)
+        if statistics.n_rows == len(statistics.classes):
+            raise ValueError("The number of samples must be more than the number of classes.")
         means = statistics.means
         whitening = Whitening.of(self._covariance(statistics), means, self._least_eigenvalue)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        return SharedGaussians(means, statistics.overall_mean(), whitening)
+        return SharedGaussians(means, self._overall_mean(statistics), whitening)
+
+    def _overall_mean(self, statistics: Statistics) -> Array:
+        """The mean of the class means, weighted by the priors: if there are none given, that of all rows."""
+        if self.priors is None:
+            return statistics.overall_mean()
+        means, first = statistics.means, statistics.means[0]
+        overall: Array = first + self._class_priors(statistics) @ (means - first)
+        return overall
 
     def _warn_once(self, state: Finalised[SharedGaussians]) -> None:
         """Warn of a singular covariance, unless it had the same rank the last time."""
+        super()._warn_once(state)
         whitening, n_features = state.gaussians.whitening, self.statistics_.n_features
         if whitening.rank < n_features and self.__dict__.get("_warned") != whitening.rank:
             warnings.warn(
@@ -192,14 +215,34 @@ class LinearDiscriminantAnalysis(
         most = _most_components(statistics)
         if self.n_components is not None and self.n_components > most:
             raise ValueError(
-                f"n_components cannot be larger than min(n_features, n_classes - 1), which is {most}; "
-                f"got {self.n_components}"
+                "n_components cannot be larger than min(n_features, n_classes - 1). "
+                f"It is {self.n_components}; the largest is {most}"
             )
 
-    # ------------------------------------------------------------------ projection
+    # ------------------------------------------------------------------ decisions and projection
+
+    @lazy_on_dask(columns=class_labels)
+    def decision_function(self, X: ArrayLike) -> Array:
+        """``X @ coef_.T + intercept_``: the log posterior, up to a term that is the same for all classes.
+
+        With solver "svd" it is taken relative to `xbar_`. With the others it is not, as in scikit-learn; with
+        more than two classes it then loses digits if means are large. Rows and errors are as for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), or (n_rows,) for two classes
+            For two classes, the log-odds of the second.
+        """
+        return self._apply(X, self._decisions)
+
+    def _decisions(self, scores: RowScores) -> Array:
+        discriminants = scores.discriminants
+        if self.solver != "svd" and isinstance(scores.gaussians, SharedGaussians):
+            discriminants = discriminants + scores.gaussians.common_scores(scores.rows)
+        return decisions(discriminants)
 
     @lazy_on_dask(columns=lambda model: model.get_feature_names_out())
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: ArrayLike) -> Floats:
         """Project rows on the directions that separate the classes best.
 
         Parameters
@@ -210,87 +253,140 @@ class LinearDiscriminantAnalysis(
         Returns
         -------
         ndarray of shape (n_rows, n_components)
-            Within the classes, components are uncorrelated and of unit variance. Rows are not centred.
+            Within the classes, components are uncorrelated and of unit variance. With solver "svd" rows are
+            taken relative to `xbar_`, with "eigen" they are not. In float32 if these rows and those fitted
+            to are.
+
+        Raises
+        ------
+        NotImplementedError
+            If the solver is "lsqr".
         """
-        rows = check_rows(self, X, missing="raise")
-        scalings, centre = self._projection.scalings, finalised(self).gaussians.centre
-        projected = np.empty((len(rows), scalings.shape[1]))
+        rows, scalings = check_rows(self, X, missing="raise"), self._components
+        centre = finalised(self).gaussians.centre
+        projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
+        shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd" they stay centred
         for scores in score_rows(self, rows, missing="raise"):
-            projected[scores.positions] = multiply_rows(scores.rows - centre, scalings)
-        projected += centre @ scalings
+            projected[scores.positions] = multiply_rows(scores.rows - centre, scalings) + shift
         return projected
 
     @property
+    def _components(self) -> Array:
+        """The directions that `transform` projects on: (n_features, n_components)."""
+        return np.ascontiguousarray(self._projection.scalings[:, : self._max_components])
+
+    @property
     def _projection(self) -> Projection:
+        if self.solver == "lsqr":
+            raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")
         with self.statistics_.lock:
             return finalised(self).once("projection", self._project)
 
     def _project(self) -> Projection:
-        statistics, within = self.statistics_, finalised(self).gaussians.whitening
-        between = between_covariance(statistics)
+        statistics, state = self.statistics_, finalised(self)
+        means, within = statistics.means, self._covariance(statistics)
+        spectrum = Spectrum.of(within, means, self._least_eigenvalue)
+        if self.solver == "svd":
+            return Projection.of_means(
+                means - state.gaussians.centre, state.priors, spectrum, float(self.tol)
+            )
+        return Projection.of_covariances(self._between(statistics, within), within, spectrum)
+
+    def _between(self, statistics: Statistics, within: Array) -> Array:
+        """The covariance between the classes: the total less that within them, each shrunk or estimated."""
+        if self.covariance_estimator is not None and (total := self._estimated(statistics).total) is not None:
+            return total - within
         if self.shrinkage is not None:
-            between = total_covariance(statistics, self.shrinkage) - within.covariance
-        return Projection.of(between, within, self.n_components or _most_components(statistics))
+            return total_covariance(statistics, self.shrinkage) - within
+        return between_covariance(statistics)
 
     @property
-    def scalings_(self) -> Array:
-        """The directions of the components."""
-        return self._projection.scalings.copy()
-
-    @property
-    def explained_variance_ratio_(self) -> Array:
-        """The share of each component in the variance between the classes."""
-        return self._projection.explained_variance_ratio.copy()
+    def _max_components(self) -> int:
+        return self.n_components or _most_components(self.statistics_)
 
     @property
     def _n_features_out(self) -> int:
-        return int(self._projection.scalings.shape[1])
+        return self._max_components if self.solver == "lsqr" else int(self._components.shape[1])
 
     # ------------------------------------------------------------------ fitted attributes
 
     @property
+    def scalings_(self) -> Floats:
+        """The directions of the components; those that `transform` leaves out are last."""
+        self._check_attribute("scalings_", "svd", "eigen")
+        return self._types.of_rows(self._projection.scalings.copy())
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """The share of each component in the variance between the classes."""
+        self._check_attribute("explained_variance_ratio_", "svd", "eigen")
+        return self._projection.explained_variance_ratio[: self._max_components].copy()
+
+    @property
     def xbar_(self) -> Array:
-        """Mean of all the rows."""
-        return self.statistics_.overall_mean()
+        """Mean of the class means, weighted by the priors."""
+        self._check_attribute("xbar_", "svd")
+        return finalised(self).gaussians.centre.copy()
 
     @property
     def covariance_(self) -> Array:
         """Covariance within the classes."""
+        if not self.store_covariance:
+            self._check_attribute("covariance_", "lsqr", "eigen", otherwise=" or store_covariance=True")
         return self._covariance(self.statistics_)
 
     @property
-    def coef_(self) -> Array:
+    def coef_(self) -> Floats:
         """Coefficients of the decision function."""
-        return _between_two(finalised(self).gaussians.coefficients)
+        return self._types.of_rows(self._linear_terms[0])
 
     @property
-    def intercept_(self) -> Array:
+    def intercept_(self) -> Floats:
         """Intercepts of the decision function."""
+        return self._types.of_rows(self._linear_terms[1])
+
+    @property
+    def _linear_terms(self) -> tuple[Array, Array]:
+        """The coefficients and intercepts of the decision function."""
         state = finalised(self)
-        intercepts = state.gaussians.intercepts - state.gaussians.coefficients @ state.gaussians.centre
-        return _between_two(intercepts + state.log_priors)
+        centre, coefficients = state.gaussians.centre, state.gaussians.coefficients
+        intercepts = state.gaussians.intercepts - coefficients @ centre + state.log_priors
+        if self.solver != "svd":
+            pull = state.gaussians.whitening.precision @ centre
+            coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
+        return _between_two(coefficients), _between_two(intercepts)
+
+    def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
+        """Raise AttributeError for an attribute that there is not with this solver, as in scikit-learn."""
+        if self.solver not in solvers:
+            listed = " or ".join(f"solver={solver!r}" for solver in solvers)
+            raise AttributeError(
+                f"{type(self).__name__} with solver={self.solver!r} has no {name}; set {listed}{otherwise}"
+            )
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
     def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
 
-        Its solver is "eigen", so its `transform` is also that of this model. scikit-learn does not centre
-        rows, so it loses digits if means are much larger than standard deviations.
+        It has the solver of this model, and so the same `transform`. Only where scikit-learn's "svd" would
+        not take the shrinkage, the solver is "eigen", whose projection is not centred. scikit-learn
+        multiplies rows that are not centred, so it loses digits if means are much larger than standard
+        deviations.
         """
         check_is_fitted(self)
+        regularised = self.shrinkage is not None  # which the solver "svd" does not take there
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
-            solver="eigen",
-            **shrinkage_for_peer(self.shrinkage),
-            priors=self.priors,
-            n_components=self.n_components,
+            solver="eigen" if regularised and self.solver == "svd" else self.solver,
+            **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
+            **{name: getattr(self, name) for name in ("priors", "n_components", "store_covariance", "tol")},
         )
-        peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
-        peer.coef_, peer.intercept_, peer.xbar_ = self.coef_, self.intercept_, self.xbar_
-        peer.scalings_ = self.scalings_
-        peer.explained_variance_ratio_ = self.explained_variance_ratio_
-        peer._max_components = peer._n_features_out = self._n_features_out
-        return describe(peer, self)
+        peer.coef_, peer.intercept_ = self._linear_terms
+        peer._max_components = self._max_components
+        peer._n_features_out = self._n_features_out
+        if self.solver != "lsqr":
+            peer.scalings_ = self._projection.scalings.copy()
+        return describe(peer, self, _FITTED)
 
     @classmethod
     def from_sklearn(
@@ -326,9 +422,26 @@ class LinearDiscriminantAnalysis(
                 "the covariance of the estimator is weighed by priors that are not the shares of the "
                 "classes; fit it without priors"
             )
-        params = {"priors": estimator.priors, "n_components": estimator.n_components}
+        names = ("solver", "priors", "n_components", "store_covariance", "tol")
+        params = {name: getattr(estimator, name) for name in names}
         scatter = estimator.covariance_ * counts.sum()
         return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+
+
+def projected_means(model: LinearDiscriminantAnalysis) -> Array:
+    """The means of the classes, projected as `transform` projects rows: (n_classes, n_components)."""
+    scalings, centre = model._components, finalised(model).gaussians.centre
+    projected: Array = (model.means_ - centre) @ scalings
+    return projected + centre @ scalings if model.solver == "eigen" else projected
+
+
+_FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
+
+
+def _mean_of_classes(statistics: Statistics, covariances: Array) -> Array:
+    """The mean of covariances (K, d, d), weighted by the shares of the classes."""
+    mean: Array = np.tensordot(statistics.weights / statistics.weights.sum(), covariances, axes=1)
+    return mean
 
 
 def _most_components(statistics: Statistics) -> int:

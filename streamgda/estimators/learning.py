@@ -17,6 +17,7 @@ from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_reada
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.validation import check_announced, check_batch
 from streamgda.passes.accumulate import accumulate
@@ -37,6 +38,9 @@ class StatisticsLearner(BaseEstimator, ABC):
     _covariance_type: ClassVar[CovarianceType]
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"exact": ["boolean"]}
 
+    _set_by_reading: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_types")
+    _types: FittedTypes = FittedTypes()
+
     exact: bool
     statistics_: Statistics
     n_features_in_: int
@@ -49,6 +53,9 @@ class StatisticsLearner(BaseEstimator, ABC):
     def _compute_finalised(self, statistics: Statistics) -> Finalised[Any]:
         """Compute densities and priors, or raise ValueError if the statistics do not determine them."""
 
+    def _check_learns_in_parts(self) -> None:
+        """Raise ValueError if the parameters ask for what needs all the rows in memory at once."""
+
     def _check_fit(self, state: Finalised[Any]) -> None:
         """Raise ValueError if a class cannot be estimated and `fit` promises that all can be."""
 
@@ -58,7 +65,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     @property
     def classes_(self) -> Labels:
         """The labels seen, sorted; shape (n_classes,)."""
-        return self.statistics_.classes
+        return self._types.of_labels(self.statistics_.classes)
 
     def fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model to the rows of X. What it learnt before is forgotten.
@@ -92,8 +99,10 @@ class StatisticsLearner(BaseEstimator, ABC):
         """
         self._validate_params()
         if isinstance(X, Source) or is_dask(X):
-            return self._set_fitted(self._statistics_of_source(X, y, sample_weight), keep=True)
-        with self._features_kept_on_error():
+            statistics = self._statistics_of_source(X, y, sample_weight)
+            self._types = FittedTypes()
+            return self._set_fitted(statistics, keep=True)
+        with self._kept_on_error():
             return self._set_fitted(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
 
     def partial_fit(
@@ -130,11 +139,13 @@ class StatisticsLearner(BaseEstimator, ABC):
             If the batch holds NaN, infinity or a missing label, or its features are not those seen
             before. The model is then unchanged.
         """
+        self._check_learns_in_parts()
         if isinstance(X, Source) or is_dask(X):
             return self.merge(self._statistics_of_source(X, y, sample_weight))
         if not hasattr(self, "statistics_") and self._learn_first_batch(X, y, sample_weight, classes):
             return self
         self.statistics_.update_blocks(self._blocks_of(X, y, sample_weight, classes=classes, reset=False))
+        self._types = self._types.with_rows(X)
         return self
 
     def _learn_first_batch(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> bool:
@@ -142,7 +153,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         with _first_batch:
             if hasattr(self, "statistics_"):
                 return False
-            with self._features_kept_on_error():
+            with self._kept_on_error():
                 blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=True)
                 self.statistics_ = self._statistics_of(blocks)
         return True
@@ -173,6 +184,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             is_first = not hasattr(self, "statistics_")
             if is_first:
                 self.statistics_ = added
+                self._types = getattr(other, "_types", self._types)
         if not is_first:
             self.statistics_.merge(added)
         self._describe_features(self.statistics_)
@@ -254,7 +266,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         if name not in ESTIMATORS or estimator_named(name) is not type(self):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         columns, metadata = self.statistics_.to_columns()
-        model = {"name": name, "params": self.get_params(deep=False)}
+        model: dict[str, Any] = {"name": name, "params": self.get_params(deep=False)}
+        if self._types != FittedTypes():
+            model["types"] = vars(self._types)
         tables.save(path, columns, {**metadata, "model": model}, filesystem, overwrite)
 
     @classmethod
@@ -306,6 +320,8 @@ class StatisticsLearner(BaseEstimator, ABC):
             y = column_or_1d(y, warn=True)
         if classes is not None:
             check_announced(y, classes)
+        if reset:
+            self._types = FittedTypes.of(X, y)
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
     def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
@@ -316,6 +332,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         return statistics
 
     def _statistics_of_source(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
+        self._check_learns_in_parts()
         source = as_source(X, y, sample_weight)
         return accumulate(source, exact=self.exact, **self.required_statistics())
 
@@ -332,14 +349,15 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
-        self.__dict__.pop("_warned", None)
+        for warned in ("_warned", "_warned_of_priors"):
+            self.__dict__.pop(warned, None)
         self._warn_once(finalised)
         return self
 
     @contextmanager
-    def _features_kept_on_error(self) -> Iterator[None]:
-        """On an error, restore the attributes of features that scikit-learn's validation has set."""
-        names = ("n_features_in_", "feature_names_in_")
+    def _kept_on_error(self) -> Iterator[None]:
+        """On an error, restore the attributes that reading the rows has set."""
+        names = self._set_by_reading
         before = {name: self.__dict__[name] for name in names if name in self.__dict__}
         try:
             yield
@@ -368,8 +386,8 @@ class StatisticsLearner(BaseEstimator, ABC):
 L = TypeVar("L", bound=StatisticsLearner)
 
 
-def restore(model: L, statistics: Statistics) -> L:
-    """Give saved statistics to a new model, even if they do not yet suffice for predictions.
+def restore(model: L, statistics: Statistics, types: FittedTypes) -> L:
+    """Give saved statistics and types to a new model, even if they do not yet suffice for predictions.
 
     Raises
     ------
@@ -381,5 +399,5 @@ def restore(model: L, statistics: Statistics) -> L:
     if statistics.exact != model.exact or kind != {"fourth_moments": False, **model.required_statistics()}:
         raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
     model._describe_features(statistics)
-    model.statistics_ = statistics
+    model.statistics_, model._types = statistics, types
     return model

@@ -154,9 +154,7 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
         """
         check_is_fitted(self)
         peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
-        peer.theta_, peer.var_, peer.epsilon_ = self.theta_, self.var_, self.epsilon_
-        peer.class_count_, peer.class_prior_ = self.class_count_, self.class_prior_
-        return describe(peer, self)
+        return describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 
     @classmethod
     def from_sklearn(cls, estimator: naive_bayes.GaussianNB, class_count: ArrayLike | None = None) -> Self:

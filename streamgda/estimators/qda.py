@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -40,14 +41,16 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     Parameters
     ----------
     solver : {"svd", "eigen"}, default="svd"
-        Accepted as in scikit-learn. The model is computed from its statistics with either.
+        As in scikit-learn; but the model is computed from its statistics with either, and both take
+        shrinkage. Only `covariance_estimator` needs "eigen".
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
         How far to shrink the covariance of each class towards its mean variance times the identity: 0 is
         not at all, 1 completely. "auto" is the estimate of Ledoit & Wolf (2004) for the features of each
         class at unit variance; the statistics then hold fourth moments. "oas" is the estimate of Chen et
         al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
     priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
+        Prior probabilities, in the order of `classes_`. If None, the shares of the classes. If they do not
+        sum to 1, they are scaled to do so, with a warning.
     reg_param : float in [0, 1], default=0.0
         After shrinkage, each covariance S is replaced by (1 - reg_param) S + reg_param I.
     store_covariance : bool, default=False
@@ -56,8 +59,10 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         A regularised covariance is singular if rows standardised by it have a singular value, divided by the
         root of their number, up to `tol`; its correlation matrix then has an eigenvalue up to the square of
         `tol`. See the parameter `singular`. This does not depend on the units of the features.
-    covariance_estimator : None
-        Not yet supported.
+    covariance_estimator : object, optional
+        Estimates the covariance of each class with solver "eigen", in place of `shrinkage`: it has a method
+        `fit` and then an attribute `covariance_`, as those of `sklearn.covariance`. It needs rows, so it
+        works with `fit` on arrays and data frames alone, without `sample_weight`.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
@@ -86,10 +91,11 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     means_ : ndarray of shape (n_classes, n_features)
         Means of the classes.
     covariance_ : list of n_classes ndarrays of shape (n_features, n_features)
-        Maximum-likelihood covariances of the classes (divided by the weight of the class), shrunk and
-        regularised.
+        Maximum-likelihood covariances of the classes (divided by the weight of the class), shrunk or
+        estimated, and regularised; with `store_covariance`.
     rotations_ : list of n_classes ndarrays of shape (n_features, n_features)
-        The principal axes of each class as columns, in descending order of variance.
+        The principal axes of each class as columns, in descending order of variance. The largest element of
+        an axis is positive.
     scalings_ : list of n_classes ndarrays of shape (n_features,)
         The variances along the principal axes.
 
@@ -109,6 +115,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "full"
+    _svd_without_estimator = (
+        "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [StrOptions({"svd", "eigen"})],
@@ -146,8 +155,11 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         return statistics_for(self.shrinkage)
 
     def _covariances(self, statistics: Statistics) -> Array:
-        """The covariances of the classes, shrunk and regularised."""
-        covariances = class_covariances(statistics, self.shrinkage)
+        """The covariances of the classes, shrunk or estimated, and regularised."""
+        if self.covariance_estimator is not None:
+            covariances = self._estimated(statistics).within.copy()
+        else:
+            covariances = class_covariances(statistics, self.shrinkage)
         if self.reg_param:
             covariances *= 1 - self.reg_param
             np.einsum("kii->ki", covariances)[...] += self.reg_param
@@ -178,13 +190,15 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         some = statistics.of_classes(positions)
         means, covariances, tol = some.means, self._covariances(some), self._least_eigenvalue
         whitenings = [Whitening.of(covariances[k], means[[k]], tol) for k in range(len(means))]
-        regularised = bool(self.shrinkage or self.reg_param)
+        regularised = bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None)
         largest_rank = np.inf if regularised else some.counts - 1  # n rows span n - 1 dimensions
         ranks = np.minimum([whitening.rank for whitening in whitenings], largest_rank)
         singular = np.flatnonzero(ranks < statistics.n_features).tolist()
         for i in singular:
             k, rank = int(positions[i]), int(ranks[i])
-            error = partial(singular_class, statistics, k, rank, tol, regularised=regularised)
+            error = partial(
+                singular_class, statistics, k, rank, tol, regularised=regularised, solver=self.solver
+            )
             if self.singular == "raise" or len(singular) == len(statistics.counts):
                 raise error()
             whitenings[i] = Unestimated.because(statistics.n_features, error)
@@ -197,6 +211,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
 
     def _warn_once(self, state: Finalised[SeparateGaussians]) -> None:
         """Warn of classes without a posterior that had one, or were not known, the last time."""
+        super()._warn_once(state)
         warned: set[Any] = self.__dict__.setdefault("_warned", set())
         new = [(label, error) for label, error in state.unestimated if label not in warned]
         warned.clear()
@@ -215,6 +230,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     @property
     def covariance_(self) -> list[Array]:
         """Covariances of the classes."""
+        if not self.store_covariance:
+            raise AttributeError(f"{type(self).__name__} has covariance_ with store_covariance=True alone")
         return list(self._covariances(self.statistics_))
 
     @property
@@ -233,8 +250,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             return finalised(self).once("axes", self._principal_axes)
 
     def _principal_axes(self) -> list[tuple[Array, Array]]:
-        spectra = [np.linalg.eigh(covariance) for covariance in self.covariance_]
-        return [(values[::-1], vectors[:, ::-1]) for values, vectors in spectra]
+        spectra = map(scipy.linalg.eigh, self._covariances(self.statistics_))
+        return [(values[::-1], _signed(vectors[:, ::-1])) for values, vectors in spectra]
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
@@ -247,17 +264,12 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         check_is_fitted(self)
         for _, error in finalised(self).unestimated:
             raise error()
-        estimated = self.shrinkage is not None
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
-            solver="eigen" if estimated else "svd",
-            **shrinkage_for_peer(self.shrinkage),
-            priors=self.priors,
-            reg_param=self.reg_param,
-            store_covariance=True,
+            solver="eigen" if self.shrinkage is not None else self.solver,
+            **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
+            **{name: getattr(self, name) for name in ("priors", "reg_param", "store_covariance", "tol")},
         )
-        peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
-        peer.rotations_, peer.scalings_ = self.rotations_, self.scalings_
-        return describe(peer, self)
+        return describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
 
     @classmethod
     def from_sklearn(
@@ -288,5 +300,13 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
         covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
         scatter = np.array(covariances) * counts[:, None, None]
-        params = {"priors": estimator.priors, "reg_param": share}
+        names = ("solver", "priors", "store_covariance", "tol")
+        params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
         return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+
+
+def _signed(axes: Array) -> Array:
+    """Axes (d, d), as columns, whose largest elements are positive, so that rounding flips no sign."""
+    largest = np.abs(axes).argmax(axis=0)
+    signed: Array = axes * np.where(axes[largest, np.arange(len(axes))] < 0, -1.0, 1.0)
+    return signed

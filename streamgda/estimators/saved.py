@@ -52,13 +52,14 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics |
     statistics = state_of(table, metadata, os.fspath(path))
     if "model" not in metadata:
         return statistics
+    from streamgda.estimators.dtypes import FittedTypes
     from streamgda.estimators.learning import restore
 
     name, params = _model_of(metadata["model"], os.fspath(path))
     try:
         kind = estimator_named(name)
         model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
-        return restore(model, statistics)
+        return restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)}: this is no {name}: {error}") from error
 

@@ -12,18 +12,36 @@ _MOST_NAMES = 10  # of features, in a message
 
 
 def singular_class(
-    statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool
+    statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool, solver: str
 ) -> np.linalg.LinAlgError:
-    """The error for a class (at position k) with a singular covariance: its features, and what helps."""
-    label, n_rows = statistics.classes[k], int(statistics.counts[k])
+    """The error for a class (at position k) with a singular covariance: its features, and what helps.
+
+    It begins as scikit-learn's does.
+    """
+    n_rows = int(statistics.counts[k])
     n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
-        f"class {label!s}: the covariance has rank {rank} of {statistics.n_features}, from {n_rows} rows, "
-        f"so its density is not defined; {singular_features(statistics, k, tol)}. "
-        f"{_remedy(n_rows, n_varying, regularised)}, "
-        "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
-        "GaussianNB"
+        f"{_as_in_scikit_learn(statistics, k, regularised, solver)} "
+        f"It has rank {rank} of {statistics.n_features}, from {n_rows} rows; "
+        f"{singular_features(statistics, k, tol)}. {_remedy(n_rows, n_varying, regularised)}, leave out "
+        "constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or GaussianNB"
     )
+
+
+def _as_in_scikit_learn(statistics: Statistics, k: int, regularised: bool, solver: str) -> str:
+    """What scikit-learn's QDA says of a class, word for word."""
+    label, n_rows, n_features = statistics.classes[k], int(statistics.counts[k]), statistics.n_features
+    if n_rows == 1 and not regularised:
+        return f"y has only 1 sample in class {label!s}, covariance is ill defined."
+    said = f"The covariance matrix of class {label!s} is not full rank."
+    if solver == "svd" and n_rows <= n_features:
+        return (
+            f"{said} When using `solver='svd'` the number of samples in each class should be more than the "
+            f"number of features, but class {label!s} has {n_rows} samples and {n_features} features. Try "
+            "using `solver='eigen'` and setting the parameter `shrinkage` for regularization."
+        )
+    parameter = "shrinkage" if solver == "eigen" else "reg_param"
+    return f"{said} Increase the value of `{parameter}` to reduce the collinearity."
 
 
 def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:

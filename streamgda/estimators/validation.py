@@ -34,7 +34,7 @@ def check_announced(y: ArrayLike, classes: ArrayLike) -> None:
     labels.union(seen, announced)  # raises if the two are labels of different kinds
     other = np.setdiff1d(seen, announced)
     if len(other):
-        raise ValueError(f"label {other[0]!s} is not among the classes given: {announced.tolist()}")
+        raise ValueError(f"The target label(s) {other} in y do not exist in the initial classes {announced}")
 
 
 def check_has_learnt(model: Any) -> None:
@@ -48,7 +48,10 @@ def check_two_classes(statistics: Statistics) -> None:
     classes = statistics.classes
     if len(classes) < 2:
         seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"
-        raise ValueError(f"a classifier needs rows of at least two classes; the data has {seen}")
+        raise ValueError(
+            f"The number of classes has to be greater than one. Got {len(classes)} class. "
+            f"A classifier needs rows of at least two classes; the data has {seen}"
+        )
 
 
 def check_finite(statistics: Statistics) -> None:

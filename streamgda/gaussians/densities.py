@@ -155,6 +155,11 @@ class SharedGaussians(Gaussians):
         linear += self.intercepts
         return linear
 
+    def common_scores(self, X: Array) -> Array:
+        """What the discriminants xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ exceed `discriminants` by, for all classes: (n, 1)."""
+        pull = self.whitening.precision @ self.centre
+        return multiply_rows(X - self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
+
     def posterior_scores(self, X: Array) -> Array:
         """The discriminants; if classes are far apart, relative to the most likely class of each row."""
         scores = self.discriminants(X)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.estimators.lda import LinearDiscriminantAnalysis, projected_means
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
@@ -141,12 +141,12 @@ class LinearProjectionDisplay:
         shown = _components(estimator, components)
         labels = [_component_label(estimator, component) for component in shown]
         return cls(
-            means=(estimator.means_ @ estimator.scalings_)[:, shown],
+            means=projected_means(estimator)[:, shown],
             classes=estimator.classes_,
             probabilities=probabilities,
             xlabel=labels[0],
             ylabel=labels[1] if len(labels) == 2 else "density",
-            points=None if X is None else estimator.transform(X)[:, shown],
+            points=None if X is None else np.asarray(estimator.transform(X), dtype=np.float64)[:, shown],
             point_classes=None if y is None else np.asarray(y),
         ).plot(ax)
 
@@ -197,7 +197,7 @@ class LinearProjectionDisplay:
 
 
 def _components(estimator: LinearDiscriminantAnalysis, components: Sequence[int] | None) -> list[int]:
-    n_components = estimator.scalings_.shape[1]
+    n_components = len(estimator.explained_variance_ratio_)
     shown = list(range(min(2, n_components))) if components is None else list(components)
     if len(shown) not in (1, 2) or not set(shown) <= set(range(n_components)):
         raise ValueError(f"one or two of the components 0 to {n_components - 1} can be shown; got {shown}")

@@ -80,7 +80,7 @@ class PredictionColumns:
     @property
     def fields(self) -> list[Field]:
         """Their names and types."""
-        return [COLUMNS[column].field(self.model.classes_) for column in self.columns]
+        return [COLUMNS[column].field(self.model.statistics_.classes) for column in self.columns]
 
     @property
     def names(self) -> list[str]:
@@ -119,5 +119,5 @@ class PredictionColumns:
         return list(zip(map(COLUMNS.__getitem__, self.columns), self.fields, strict=True))
 
     def _empty(self, column: Column, field: Field, n_rows: int) -> NDArray[Any]:
-        dtype = code_dtype(len(self.model.classes_)) if column.holds_labels else np.float64
+        dtype = code_dtype(len(self.model.statistics_.classes)) if column.holds_labels else np.float64
         return np.empty((len(field.columns), n_rows), dtype=dtype)

@@ -131,7 +131,7 @@ def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evalua
     evaluation = Evaluation()
     for X, y, *weights in _batches_of(batches):
         weight = weights[0] if weights else None
-        if hasattr(model, "statistics_") and len(model.classes_) > 1:
+        if hasattr(model, "statistics_") and len(model.statistics_.classes) > 1:
             evaluation.merge(_evaluate_blocks(model, _blocks_of(model, X, y, weight)))
         model.partial_fit(X, y, sample_weight=weight)
     return evaluation
@@ -170,13 +170,15 @@ def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:
         for piece in pieces_of(model, block):
             scores = _posterior_scores(model, block, piece)
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
-            evaluation.add_coded(block.classes, block.codes[piece], scores, model.classes_, weights)
+            evaluation.add_coded(
+                block.classes, block.codes[piece], scores, model.statistics_.classes, weights
+            )
     return evaluation
 
 
 def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
     """The posterior scores of the rows of a piece: (n, K)."""
-    result = np.empty((piece.stop - piece.start, len(model.classes_)), order="F")
+    result = np.empty((piece.stop - piece.start, len(model.statistics_.classes)), order="F")
     for scores in score_piece(model, block, piece):
         result[scores.positions] = scores.posterior_scores
     return result
@@ -195,12 +197,12 @@ def _check_labels(model: Model, evaluation: Evaluation) -> None:
     """Raise ValueError if there were no rows, or none of a class that the model knows."""
     if not evaluation.n_rows:
         raise ValueError(f"there is nothing to evaluate: no row counts ({evaluation.n_dropped} dropped)")
-    support = evaluation.support[np.searchsorted(evaluation.classes, model.classes_)]
+    support = evaluation.support[np.searchsorted(evaluation.classes, model.statistics_.classes)]
     if not support.any():
-        unknown = np.setdiff1d(evaluation.classes, model.classes_)
+        unknown = np.setdiff1d(evaluation.classes, model.statistics_.classes)
         raise ValueError(
-            f"no row is of a class that the model knows. It knows {_listed(model.classes_)}; the labels are "
-            f"{_listed(unknown)}. Is this the target?"
+            f"no row is of a class that the model knows. It knows {_listed(model.statistics_.classes)}; "
+            f"the labels are {_listed(unknown)}. Is this the target?"
         )
 
 

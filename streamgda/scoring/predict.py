@@ -260,7 +260,7 @@ def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any])
 def _table(
     columns: PredictionColumns, output: Output[Any], block: Block, kept: Mapping[str, pa.Array]
 ) -> pa.Table:
-    classes = pa.array(columns.model.classes_)
+    classes = pa.array(columns.model.statistics_.classes)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
     table = pa.table({**kept, **predictions})
     try:

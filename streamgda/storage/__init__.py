@@ -75,7 +75,8 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     its rows. ``exact`` and ``fourth_moments`` (booleans) say of which sort the sums are, and ``max_patterns``
     how many patterns may be kept.
 ``model``
-    For an estimator, its class (``name``) and its hyperparameters (``params``). Absent otherwise.
+    For an estimator, its class (``name``) and its hyperparameters (``params``). Absent otherwise. If it
+    learnt rows in float32, or labels that are numbers of another type than int64, ``types`` says which.
 ``checksum``
     A hash of all the other keys: BLAKE2b, 16 bytes, of their JSON with sorted keys, as
     `streamgda.storage.digests.digest` computes it. It may be absent. The columns have the checksums of

@@ -1,0 +1,72 @@
+"""The types of the rows and labels that a model was fitted to, in which it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from streamgda.blocks.labels import Labels
+from streamgda.statistics.covariances import Array
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class FittedTypes:
+    """The types of rows and labels, as NumPy names them.
+
+    Statistics are in float64 and labels in int64, whatever they were given in. Answers are in these types.
+
+    Attributes
+    ----------
+    rows : str
+        "float32" if all rows were in float32; else "float64".
+    labels : str
+        The type of labels that are numbers; "int64" for other labels, which are as in the statistics.
+    """
+
+    rows: str = "float64"
+    labels: str = "int64"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for types that no rows or labels have; a file may name any."""
+        if self.rows not in ("float32", "float64") or np.dtype(self.labels).kind not in "iuf":
+            raise ValueError(f"rows of type {self.rows!r} and labels of type {self.labels!r} are unknown")
+
+    @classmethod
+    def of(cls, X: Any, y: Any) -> Self:
+        """The types of rows and labels that are arrays, frames or sequences."""
+        return cls("float32" if _dtype_of(X) == np.float32 else "float64", _label_type(_dtype_of(y)))
+
+    def with_rows(self, X: Any) -> FittedTypes:
+        """The types after more rows."""
+        if self.rows == "float64" or _dtype_of(X) == np.float32:
+            return self
+        return FittedTypes("float64", self.labels)
+
+    def of_labels(self, classes: Labels) -> Labels:
+        """Classes in the type of the labels, if it holds them all."""
+        if classes.dtype.kind != "i" or self.labels == "int64":
+            return classes
+        given = classes.astype(self.labels)
+        return given if np.array_equal(given, classes) else classes
+
+    def of_rows(self, values: Array) -> Floats:
+        """Values in the type of the rows."""
+        return values.astype(self.rows, copy=False)
+
+    def of_products(self, X: Any) -> DTypeLike:
+        """The type of products of such rows with values of `of_rows`."""
+        return np.dtype(self.rows if _dtype_of(X) == np.float32 else np.float64)
+
+
+def _dtype_of(values: Any) -> np.dtype[Any]:
+    dtype = getattr(values, "dtype", None)
+    return dtype if isinstance(dtype, np.dtype) else np.asarray(values).dtype
+
+
+def _label_type(dtype: np.dtype[Any]) -> str:
+    return dtype.name if dtype.kind in "iuf" else "int64"
