@@ -636,6 +636,19 @@ def test_files_that_cannot_be_read_are_skipped_and_tried_again(data, ledger, sch
         ledger.refresh(scan(data), on_error="ignore")
 
 
+def test_the_first_file_by_name_may_be_the_torn_one(data, ledger):
+    content = (data / "0.parquet").read_bytes()
+    (data / "0.parquet").write_bytes(content[: len(content) // 2])
+    report = ledger.refresh(scan(data), on_error="skip")
+    assert list(report.skipped) == ["0.parquet"]
+    assert len(report.added) == 3
+    with pytest.raises(ValueError, match=r"0\.parquet cannot be read as Parquet"):
+        ledger.refresh(scan(data))
+    (data / "0.parquet").write_bytes(content)
+    assert ledger.refresh(scan(data), on_error="skip").added == ("0.parquet",)
+    assert ledger.statistics().allclose(accumulate(scan(data)), rtol=1e-12)
+
+
 def test_a_skipped_file_of_a_fold_does_not_count(data, ledger):
     ledger.refresh(scan(data))
     ledger.compact()

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from threadpoolctl import threadpool_limits
-from zarr.codecs import BloscCodec
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from streamgda import (
     ClassStatistics,
@@ -715,6 +715,27 @@ def test_a_blosc_chunk_that_lost_its_end_is_named(tmp_path, zarr_format, codec, 
         ValueError, match=f"damaged: .*{chunk} has {len(content) - lost} bytes of {len(content)}"
     ):
         accumulate(scan_zarr(tmp_path))
+
+
+@pytest.mark.parametrize("rows_per_shard", [None, 500])
+@pytest.mark.parametrize(
+    "codecs", [[Crc32cCodec()], [BloscCodec(), Crc32cCodec()], [ZstdCodec(checksum=True)]]
+)
+def test_a_flipped_bit_in_a_chunk_with_a_checksum_is_found(tmp_path, codecs, rows_per_shard):
+    group = zarr.open_group(tmp_path, mode="w")
+    shards = None if rows_per_shard is None else (rows_per_shard, 2)
+    X = np.column_stack([U, V])
+    group.create_array("X", data=X, chunks=(100, 2), shards=shards, compressors=codecs)
+    group.create_array("y", data=LABELS["int"], chunks=(100,))
+    source, stored = scan_zarr(tmp_path), tmp_path / "X" / "c" / "1" / "0"
+    assert accumulate(source).allclose(in_memory(rows()), rtol=1e-12)
+    content = stored.read_bytes()
+    for bit in np.linspace(0, 8 * len(content) - 1, 12, dtype=int):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        stored.write_bytes(damaged)
+        with pytest.raises(ValueError, match="cannot be read, a chunk is damaged"):
+            accumulate(scan_zarr(tmp_path))
 
 
 @pytest.mark.parametrize("rows_per_shard", [None, 500])

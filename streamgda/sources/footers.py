@@ -11,13 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 
 from streamgda.sources.base import group_into_tasks
-from streamgda.sources.errors import decoding
+from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.sources.views import without_views
+from streamgda.storage.footers import check_footer, read_tail
 from streamgda.storage.versions import Version, current_version
 
 _READERS = 16
@@ -41,7 +43,7 @@ class FilePlanner:
     dataset : pyarrow.dataset.FileSystemDataset
         Its fragments are the files.
     stored : pyarrow.Schema
-        Of the first file.
+        Of the first file that can be read.
     read_options : ReadOptions
         What is read of each file.
     whole : bool
@@ -80,23 +82,23 @@ class FilePlanner:
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
     def _plan(self, known: ds.ParquetFileFragment, version: Version | None) -> PlannedFile:
+        path = known.path
+        version = version or current_version(self.dataset.filesystem, path)
         # A fragment keeps the footer that it once read; the file may have been rewritten since.
-        fragment = known.format.make_fragment(known.path, self.dataset.filesystem, known.partition_expression)
-        version = version or current_version(self.dataset.filesystem, fragment.path)
-        with decoding(fragment.path):
-            schema, metadata = fragment.physical_schema, fragment.metadata
+        fragment = opened_fragment(known, self.dataset.filesystem)
+        schema, metadata = fragment.physical_schema, fragment.metadata
         partition = ds.get_partition_keys(fragment.partition_expression)
-        self._check(fragment.path, schema, partition)
-        groups = self._row_groups(self._limited(fragment, known))
+        self._check(path, schema, partition)
+        groups = self._row_groups(path, self._limited(path, fragment, known))
         rows = {index: metadata.row_group(index).num_rows for index in groups}
         splits = [
-            RowGroups(self.read_options, fragment.path, version, {i: rows[i] for i in run}, partition)
+            RowGroups(self.read_options, path, version, {i: rows[i] for i in run}, partition)
             for run in group_into_tasks(groups, rows.__getitem__)
         ]
-        return PlannedFile(fragment.path, splits, schema)
+        return PlannedFile(path, splits, schema)
 
     def _limited(
-        self, fragment: ds.ParquetFileFragment, known: ds.ParquetFileFragment
+        self, path: str, fragment: ds.ParquetFileFragment, known: ds.ParquetFileFragment
     ) -> ds.ParquetFileFragment:
         """The fragment with those row groups alone that a dataset made by others has of the file."""
         if self.whole:
@@ -105,12 +107,10 @@ class FilePlanner:
         if wanted == list(range(known.metadata.num_row_groups)):
             return fragment
         if fragment.num_row_groups != known.metadata.num_row_groups:
-            raise ValueError(
-                f"{fragment.path} has other row groups than when the dataset was made; make it again"
-            )
+            raise ValueError(f"{path} has other row groups than when the dataset was made; make it again")
         return fragment.subset(row_group_ids=wanted)
 
-    def _row_groups(self, fragment: ds.ParquetFileFragment) -> list[int]:
+    def _row_groups(self, path: str, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups whose statistics do not rule out that the filter lets rows through."""
         chosen = self.read_options.filter
         if (
@@ -119,7 +119,7 @@ class FilePlanner:
             or _has_views(fragment.physical_schema, chosen.columns.names)
         ):
             return [group.id for group in fragment.row_groups]
-        with filtering(fragment.path):
+        with filtering(path):
             kept = fragment.split_by_row_group(chosen.expression, schema=self.dataset.schema)
         return [group.id for part in kept for group in part.row_groups]
 
@@ -151,6 +151,48 @@ class FilePlanner:
             return
         if label_kind(kind) != label_kind(first):
             raise ValueError(f"{path}: target {target!r} is {kind}, in the first file it is {first}")
+
+
+def first_readable(fragments: Iterable[ds.ParquetFileFragment]) -> tuple[str, pa.Schema]:
+    """The first file whose footer can be read, and the columns that it stores.
+
+    A pass reads all the footers, and names the files that are damaged.
+
+    Raises
+    ------
+    ValueError
+        If none can be read; of the first one.
+    """
+    damaged: ValueError | None = None
+    for fragment in fragments:
+        try:
+            with decoding(fragment.path):
+                return fragment.path, fragment.physical_schema
+        except ValueError as error:
+            damaged = damaged or error
+    raise damaged or ValueError("the dataset has no files")
+
+
+def opened_fragment(known: ds.ParquetFileFragment, filesystem: pafs.FileSystem) -> ds.ParquetFileFragment:
+    """A fragment over the footer that a file has now, which has been read and checked.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged or no Parquet file.
+    OSError
+        If the storage does not give it.
+    """
+    with opening(known.path):
+        file = filesystem.open_input_file(known.path)
+    with file, decoding(known.path):
+        tail = read_tail(file)
+        fragment = known.format.make_fragment(
+            pa.py_buffer(tail), partition_expression=known.partition_expression
+        )
+        fragment.ensure_complete_metadata()
+        check_footer(tail)
+    return fragment
 
 
 def _has_views(schema: pa.Schema, names: Iterable[str]) -> bool:

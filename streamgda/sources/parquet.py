@@ -21,7 +21,7 @@ from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSour
 from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.errors import decoding
 from streamgda.sources.filters import Filter
-from streamgda.sources.footers import FilePlanner, unified_types
+from streamgda.sources.footers import FilePlanner, first_readable, unified_types
 from streamgda.sources.roles import Roles, besides_index, check_known
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.sources.views import dataset_without_views
@@ -42,8 +42,8 @@ def scan_parquet(
 ) -> ParquetSource:
     """Describe a Parquet dataset, for `accumulate` and the estimators' `fit` to read.
 
-    Only the list of files and one footer are read here. A pass reads each row group once, and no
-    column that is not asked for.
+    Only the list of files and one footer are read here: that of the first file, or of the first one that
+    is not damaged. A pass reads each row group once, and no column that is not asked for.
 
     Parameters
     ----------
@@ -104,19 +104,25 @@ def _dataset(found: FoundFiles) -> ds.FileSystemDataset:
 
     What a row says of itself counts for more than the name of a folder that the file happens to be in.
     """
+    first, stored = first_readable(_FORMAT.make_fragment(path, found.filesystem) for path in found.paths)
     options = ds.FileSystemFactoryOptions(partition_base_dir=found.folder)
     options.partitioning_factory = ds.HivePartitioning.discover()
-    with decoding(found.paths[0]):
-        factory = ds.FileSystemDatasetFactory(found.filesystem, found.paths, ds.ParquetFileFormat(), options)
-        stored, *_, keys = factory.inspect_schemas()
+    paths = [first, *(path for path in found.paths if path != first)]
+    with decoding(first):
+        factory = ds.FileSystemDatasetFactory(found.filesystem, paths, _FORMAT, options)
+        *_, keys = factory.inspect_schemas()
         beside = pa.schema([key for key in keys if key.name not in stored.names])
         return ds.dataset(
             found.paths,
-            format="parquet",
+            schema=pa.schema([*stored, *beside], stored.metadata),
+            format=_FORMAT,
             partitioning=ds.HivePartitioning(beside),
             filesystem=found.filesystem,
             partition_base_dir=found.folder,
         )
+
+
+_FORMAT = ds.ParquetFileFormat()
 
 
 class ParquetSource(FileSource, ScorableSource):
@@ -145,10 +151,10 @@ class ParquetSource(FileSource, ScorableSource):
         dataset = dataset_without_views(dataset)
         self._dataset, self._found, self._find = dataset, found, find
         self._folder = "" if found is None else found.folder
-        stored = next(dataset.get_fragments()).physical_schema
+        first, stored = first_readable(dataset.get_fragments())
         roles = Roles.choose(
             dataset.schema.names,
-            dataset.files[0],
+            first,
             target=target,
             features=features,
             weight=weight,
@@ -161,7 +167,7 @@ class ParquetSource(FileSource, ScorableSource):
         chosen = Filter.of(filters, dataset.schema)
         self._read_options = ReadOptions(dataset.filesystem, roles, chosen, root=root)
         self._planner = FilePlanner(dataset, stored, self._read_options, whole=find is not None)
-        roles.check_types(stored, dataset.files[0])
+        roles.check_types(stored, first)
 
     def __repr__(self) -> str:
         files = self._dataset.files

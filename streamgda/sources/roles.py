@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -119,8 +120,9 @@ class Roles:
         return replace(self, groups=column)
 
     def _check_known(self, known: Collection[str], origin: str) -> None:
+        names = set(known)
         for name in (self.target, *self.columns):
-            if name is not None:
+            if name is not None and name not in names:
                 check_known(name, known, origin)
 
     def _check_apart(self) -> None:
@@ -139,12 +141,14 @@ class Roles:
 
         Columns that the schema lacks, or in which all is null, are passed over.
         """
-        names = schema.names
+        times = Counter(schema.names)
         for name in self.columns:
-            if names.count(name) > 1:
+            if times[name] > 1:
                 raise ValueError(f"{origin}: there is more than one column {name!r}")
-        held = {name: schema.field(name).type for name in self.columns if name in names}
-        held = {name: kind for name, kind in held.items() if not pa.types.is_null(kind)}
+        types = dict(zip(schema.names, schema.types, strict=True))
+        held = {
+            name: types[name] for name in self.columns if not pa.types.is_null(types.get(name, pa.null()))
+        }
         usable = [name for name in self.features if name in held and is_number(held[name])]
         for name in self.features:
             if name in held and name not in usable:

@@ -136,7 +136,15 @@ class RowGroups(ScorableSplit):
             decoded = parquet.iter_batches(
                 max(size, 1), row_groups=[index], columns=stored, use_threads=False
             )
-            yield from map(batch_without_views, decoded)
+            n_rows = 0
+            for batch in decoded:
+                n_rows += batch.num_rows
+                yield batch_without_views(batch)
+                del batch
+            if n_rows != self.rows_of_group[index]:  # a damaged footer can hide pages
+                raise pa.ArrowInvalid(
+                    f"row group {index} has {n_rows} rows, and {self.rows_of_group[index]} by the footer"
+                )
 
     def _rows_of_long_values(self, parquet: pq.ParquetFile, index: int) -> int:
         """As many rows as hold some 32 MB in the columns to be carried over, in which strings may be long."""

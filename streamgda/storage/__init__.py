@@ -16,8 +16,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     Plain values as JSON, and as hashes.
 `documents`
     The JSON document in the metadata of a file.
-`footers`, `limits`
-    Check what a file would take in memory.
+`thrift`, `footers`, `limits`
+    Check the footer of a Parquet file, and what the file would take in memory.
 `columns`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`
