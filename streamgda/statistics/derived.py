@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamgda.blocks import labels
-from streamgda.statistics.covariances import CovarianceType, Indices, kind_named
+from streamgda.statistics.covariances import Array, CovarianceType, Indices, kind_named
+from streamgda.statistics.derivation import Derivation, relabelled
+from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.stateful import Stateful
+from streamgda.statistics.validation import as_feature_positions, check_feature_names
 
 
 class Derived(Stateful, ABC):
     """A state from which those of other classes, features or kinds of covariance can be had."""
+
+    _derivation: ClassVar[Derivation[Any] | None] = None
 
     @classmethod
     @abstractmethod
@@ -74,3 +81,142 @@ class Derived(Stateful, ABC):
         if self._labelled.kind.is_pooled:
             raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
         return self._twin(self._labelled.as_one_class())
+
+    def select(self, features: ArrayLike) -> Self:
+        """The state of the same rows with some of their features, in the order given.
+
+        Parameters
+        ----------
+        features : list of str or of int, or mask of shape (n_features,)
+            Names, positions, or True for each feature that is kept.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            As if rows had been read with these features alone; of exact sums with the same bits. Rows that
+            were dropped because another feature was missing stay dropped.
+
+        Raises
+        ------
+        ValueError
+            If a feature is unknown or named twice, or none is left.
+
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> state = ClassStatistics(feature_names=["a", "b"]).update([[1.0, 2.0], [3.0, 8.0]], [0, 0])
+        >>> state.select(["b"]).means, state.select(["b"]).feature_names
+        (array([[5.]]), ('b',))
+        """
+        positions = as_feature_positions(features, self._names, self.n_features)
+        with self._lock:
+            sums = self._derivation_or_raise().selected(self._labelled.sums, positions)
+            names = None if self._names is None else [self._names[i] for i in positions]
+            return self._of_sums(sums, names)
+
+    def relabel(self, mapping: Mapping[Any, Any]) -> Self:
+        """The state of the same rows with other labels. Classes that get the same label become one.
+
+        Parameters
+        ----------
+        mapping : dict
+            New labels by old ones. Classes that are not in it keep theirs.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            As if rows had been read with these labels; of exact sums with the same bits.
+
+        Raises
+        ------
+        ValueError
+            If there is no such class, or new labels are of several kinds.
+
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> state = ClassStatistics().update([[1.0], [3.0], [8.0]], ["cat", "kitten", "dog"])
+        >>> merged = state.relabel({"kitten": "cat"})
+        >>> merged.classes, merged.means.ravel(), merged.covariance().ravel()
+        (array(['cat', 'dog'], dtype='<U3'), array([2., 8.]), array([1., 0.]))
+        """
+        with self._lock:
+            derivation, classes = self._derivation_or_raise(), self._labelled.classes
+            for label in mapping:
+                labels.position_of(label, classes)
+            if not len(classes):
+                return self.copy()
+            new = labels.as_labels([mapping.get(label, label) for label in classes.tolist()])
+            return self._twin(relabelled(self._labelled, new, derivation))
+
+    def linear_map(
+        self, A: ArrayLike, b: ArrayLike | None = None, *, feature_names: Sequence[str] | None = None
+    ) -> Self:
+        """The state of the rows A x + b: of sums and differences of features, other units, projections.
+
+        Parameters
+        ----------
+        A : array-like of shape (n_new_features, n_features)
+            The matrix.
+        b : array-like of shape (n_new_features,), optional
+            What is added; zero where not given.
+        feature_names : sequence of str, optional
+            The names of the new features. Where not given, features keep theirs if A is diagonal.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            Of floating sums up to rounding, relative to the variances and means of what is added up. Exact
+            sums are those of A x + b before it is rounded to float64.
+
+        Raises
+        ------
+        ValueError
+            If the covariances of features are not kept ("diag"), fourth moments are, or A and b are not
+            finite or of another shape.
+
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> state = ClassStatistics().update([[1.0, 2.0], [3.0, 8.0]], [0, 0])
+        >>> difference = state.linear_map([[-1, 1]], [10], feature_names=["growth"])
+        >>> difference.means, difference.covariance(), difference.feature_names
+        (array([[13.]]), array([[[4.]]]), ('growth',))
+        """
+        matrix, shift = _affine_map(A, b, self.n_features)
+        if feature_names is None and self._names and _is_diagonal(matrix):
+            feature_names = self._names
+        with self._lock:
+            sums = self._derivation_or_raise().mapped(self._labelled.sums, matrix, shift)
+            return self._of_sums(sums, feature_names)
+
+    def _derivation_or_raise(self) -> Derivation[Any]:
+        if self._derivation is None:
+            raise ValueError(f"a state of other features or labels does not follow from {self!r}")
+        return self._derivation
+
+    def _of_sums(self, sums: Any, feature_names: Sequence[str] | None) -> Self:
+        """The state of the same classes with the sums of other features."""
+        derived = self._twin(Labelled(self._labelled.classes.copy(), self._labelled.counts.copy(), sums))
+        derived._names = None if feature_names is None else tuple(feature_names)
+        check_feature_names(derived._names, derived.n_features)
+        return derived
+
+
+def _affine_map(A: ArrayLike, b: ArrayLike | None, n_features: int) -> tuple[Array, Array]:
+    """A (m, d) and b (m,) as arrays of float64."""
+    matrix = np.asarray(A, dtype=np.float64)
+    if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != n_features:
+        raise ValueError(f"A must have shape (n_new_features, {n_features}); got {matrix.shape}")
+    shift = np.zeros(len(matrix)) if b is None else np.asarray(b, dtype=np.float64)
+    if shift.shape != matrix.shape[:1]:
+        raise ValueError(
+            f"b must have shape ({len(matrix)},), one number for each row of A; got {shift.shape}"
+        )
+    if not (np.isfinite(matrix).all() and np.isfinite(shift).all()):
+        raise ValueError("A and b must be finite numbers")
+    return matrix, shift
+
+
+def _is_diagonal(matrix: Array) -> bool:
+    return matrix.shape[0] == matrix.shape[1] and bool((matrix == np.diag(np.diag(matrix))).all())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -75,3 +75,40 @@ def check_same_names(ours: tuple[str, ...] | None, theirs: tuple[str, ...] | Non
                 f"states of different features cannot be merged: feature {position} is {here!r} in one and "
                 f"{there!r} in the other"
             )
+
+
+def as_feature_positions(
+    features: ArrayLike, names: tuple[str, ...] | None, n_features: int
+) -> NDArray[np.intp]:
+    """The positions of features that a user gives by name, position or mask.
+
+    Raises
+    ------
+    ValueError
+        If a feature is unknown or given twice, or there is none.
+    """
+    given = np.atleast_1d(np.asarray(features))
+    if given.dtype.kind in "UO" and given.ndim == 1:
+        positions = [_position_of_feature(name, names) for name in given.tolist()]
+    elif given.dtype.kind == "b" and given.shape == (n_features,):
+        positions = np.flatnonzero(given).tolist()
+    elif given.dtype.kind in "iu" and given.ndim == 1:
+        positions = given.tolist()
+    else:
+        raise ValueError(
+            f"features are names, positions or a mask of {n_features} features; got {features!r}"
+        )
+    for position in positions:
+        if not 0 <= position < n_features:
+            raise ValueError(f"there is no feature {position} among {n_features}")
+    if not positions or len(set(positions)) < len(positions):
+        raise ValueError(f"at least one feature is needed, and each once; got {features!r}")
+    return np.array(positions, dtype=np.intp)
+
+
+def _position_of_feature(name: Any, names: tuple[str, ...] | None) -> int:
+    if names is None:
+        raise ValueError(f"the features have no names, so {name!r} is unknown; give positions")
+    if name not in names:
+        raise ValueError(f"there is no feature {name!r}; the features are {', '.join(names[:10])}")
+    return names.index(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,8 @@ from streamgda.blocks import labels
 from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.derivation import Derivation
+from streamgda.statistics.floating import derivation
 from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
@@ -73,6 +75,7 @@ class ClassStatistics(Statistics):
     exact = False
 
     _labelled: Labelled[Moments]
+    _derivation: ClassVar[Derivation[Any] | None] = derivation
 
     def __init__(
         self,
