@@ -86,6 +86,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """The densities that rows are scored by; by default the normal ones."""
         return gaussians
 
+    def finalise_anew(self) -> None:
+        """Finalise from the statistics alone, as a copy of the model in another process does."""
+        finalised(self, anew=True)
+
     def _class_priors(self, statistics: Statistics) -> Array:
         """The parameter `priors`, or else the share of each class in the total weight."""
         return class_priors(self.priors, statistics, renormalise=self._renormalises_priors)
@@ -197,8 +201,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 # ---------------------------------------------------------------------- scoring
 
 
-def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
+def finalised(model: GaussianClassifier[G], *, anew: bool = False) -> Finalised[G]:
     """The densities and priors of a fitted model; computed again if statistics or parameters have changed.
+
+    With `anew`, they are not brought up to date from earlier ones: they then have the same bits as those of a
+    copy of the model, in another process too.
 
     Raises
     ------
@@ -209,11 +216,13 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     """
     check_has_learnt(model)
     cached: Finalised[G] | None = model.__dict__.get("_cache")
+    if anew and cached is not None and cached.gaussians.is_updated:
+        cached = None
     if cached is not None and cached.is_current(model):
         return cached
     statistics = model.statistics_
     with statistics.lock:  # no other thread may learn meanwhile
-        computed = model._cache = model._compute_finalised(statistics, cached)
+        computed = model._cache = model._compute_finalised(statistics, None if anew else cached)
     model._warn_once(computed)
     return computed
 

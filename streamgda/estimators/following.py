@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
+from streamgda.gaussians.updated import Learnt
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array
 from streamgda.statistics.revisions import Added
 
 _PLAIN: dict[str, Any] = {
@@ -33,6 +37,32 @@ def is_plain(model: Any, *, but: Collection[str] = ()) -> bool:
         Parameters that may have any value.
     """
     return all(getattr(model, name, plain) == plain for name, plain in _PLAIN.items() if name not in but)
+
+
+def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Added]) -> Learnt | None:
+    """The rows that were added; None if they are not known, or are of a class that is new."""
+    blocks = [update.rows for update in added if update.rows is not None]
+    if len(blocks) < len(added) or len(before.classes) < len(statistics.counts):
+        return None
+    weights = np.concatenate([_weights(block) for block in blocks])
+    positions = [np.searchsorted(before.classes, block.classes)[block.codes] for block in blocks]
+    classes, codes = np.unique(np.concatenate(positions), return_inverse=True)
+    some, rows = statistics.of_classes(classes), np.vstack([block.features for block in blocks])
+    total, centre = float(statistics.weights.sum()), before.gaussians.centre
+    return Learnt(
+        rows=rows,
+        weights=weights,
+        codes=codes,
+        classes=classes,
+        means=some.means,
+        class_weights=some.weights,
+        total=total,
+        centre=centre + weights @ (rows - centre) / total,
+    )
+
+
+def _weights(block: Block) -> Array:
+    return np.ones(len(block.codes)) if block.weights is None else block.weights
 
 
 def changed_positions(before: Finalised[Any], classes: Labels, added: Sequence[Added]) -> NDArray[np.intp]:

@@ -80,6 +80,7 @@ def check_lazy(model: Any, X: Any) -> None:
 
 def snapshot(model: Any) -> Any:
     """A copy of a model with its own statistics, which later learning does not change."""
+    model.finalise_anew()
     twin = copy(model)
     twin.statistics_ = model.statistics_.copy()
     return twin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -24,6 +25,7 @@ from streamgda.estimators.exchange import (
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.following import is_plain, learnt_from
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
@@ -40,9 +42,11 @@ from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.projection import Projection
+from streamgda.gaussians.updated import begin
 from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.revisions import Added
 
 
 class LinearDiscriminantAnalysis(
@@ -198,18 +202,29 @@ class LinearDiscriminantAnalysis(
         overall: Array = first + self._class_priors(statistics) @ (means - first)
         return overall
 
+    def _refinalise(
+        self, before: Finalised[SharedGaussians], statistics: Statistics, added: Sequence[Added]
+    ) -> SharedGaussians | None:
+        """Bring the densities up to date, if the rows that were added are known."""
+        learnt = learnt_from(before, statistics, added) if is_plain(self) else None
+        if learnt is None or self.priors is not None:
+            return None
+        current = begin(before.gaussians, learnt.total - float(learnt.weights.sum()))
+        return None if current is None else current.followed_by(learnt)
+
     def _warn_once(self, state: Finalised[SharedGaussians]) -> None:
         """Warn of a singular covariance, unless it had the same rank the last time."""
         super()._warn_once(state)
-        whitening, n_features = state.gaussians.whitening, self.statistics_.n_features
-        if whitening.rank < n_features and self.__dict__.get("_warned") != whitening.rank:
+        rank, n_features = int(state.gaussians.ranks[0]), self.statistics_.n_features
+        if rank < n_features and self.__dict__.get("_warned") != rank:
+            whitening = state.gaussians.whitening
             warnings.warn(
-                f"the covariance within the classes has rank {whitening.rank} of {n_features}: "
+                f"the covariance within the classes has rank {rank} of {n_features}: "
                 f"{deficient_features(self.statistics_, whitening.covariance, whitening.tol)}. The model "
                 "works in the range of the covariance",
                 stacklevel=6,
             )
-        self._warned = whitening.rank
+        self._warned = rank
 
     def _check_components(self, statistics: Statistics) -> None:
         most = _most_components(statistics)

@@ -3,6 +3,7 @@
 - `base`: what the densities of classes can do.
 - `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`),
   one for all (`SharedGaussians`) and variances alone (`DiagonalGaussians`).
+- `updated`: densities with one covariance for all, brought up to date as rows are learnt.
 - `posteriors`: posterior probabilities and log-odds from log densities.
 - `missing`: rows with missing values, grouped by the features that are observed.
 - `boundaries`: the surface between two classes. `projection`: the directions that separate the classes best.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,18 @@ class Gaussians(ABC):
         The means of the classes.
     scores_from_distances : bool
         Whether scores are best computed from squared distances, and not from the rows.
+    is_updated : bool
+        Whether the densities come from earlier ones, and differ from new ones by rounding.
     """
 
-    means: Array
+    if TYPE_CHECKING:  # most keep it as a field
+
+        @property
+        def means(self) -> Array:
+            """The means of the classes: (K, d)."""
+
     scores_from_distances: ClassVar[bool] = True
+    is_updated: ClassVar[bool] = False
 
     @property
     @abstractmethod

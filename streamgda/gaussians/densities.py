@@ -20,7 +20,7 @@ from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 _LOG_2PI = float(np.log(2 * np.pi))
-_FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
+FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 
 
@@ -129,7 +129,7 @@ class SharedGaussians(Gaussians):
         """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
         if self._is_compact:
             whitened = self._whitened(X, self.centre)
-            return np.asfortranarray(cdist(whitened, self._whitened_means, "sqeuclidean"))
+            return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
         distances = np.empty((len(X), len(self.means)), order="F")
         for k, mean in enumerate(self.means):
             whitened = self._whitened(X, mean)
@@ -151,7 +151,7 @@ class SharedGaussians(Gaussians):
 
     def discriminants(self, X: Array) -> Array:
         """Linear in x: the quadratic term is the same for all classes."""
-        linear = multiply_rows(X - self.centre, self._slopes, order="F")
+        linear = multiply_rows(X - self.centre, self.slopes, order="F")
         linear += self.intercepts
         return linear
 
@@ -181,26 +181,27 @@ class SharedGaussians(Gaussians):
     @cached_property
     def _is_compact(self) -> bool:
         """Whether all classes are so near to `centre` that discriminants keep their digits."""
-        return bool((-2 * self.intercepts <= _FAR**2).all())
+        return bool((-2 * self.intercepts <= FAR**2).all())
 
     @cached_property
     def coefficients(self) -> Array:
         """The coefficients of the discriminants of x − centre: (K, d)."""
-        return self.whitening.slopes(self._whitened_means)
+        return self.whitening.slopes(self.whitened_means)
 
     @cached_property
-    def _slopes(self) -> Array:
+    def slopes(self) -> Array:
+        """The coefficients, stored by column: (d, K)."""
         return np.ascontiguousarray(self.coefficients.T)
 
     @cached_property
     def intercepts(self) -> Array:
         """The intercepts of the discriminants of x − centre: (K,)."""
-        intercepts: Array = -0.5 * np.vecdot(self._whitened_means, self._whitened_means)
+        intercepts: Array = -0.5 * np.vecdot(self.whitened_means, self.whitened_means)
         return intercepts
 
     @cached_property
-    def _whitened_means(self) -> Array:
-        """The means less `centre`, in the coordinates of `_whitened`: (K, r)."""
+    def whitened_means(self) -> Array:
+        """The means less `centre`, in whitened coordinates: (K, r)."""
         return self._whitened(self.means, self.centre)
 
     def marginal(self, observed: Observed) -> SharedGaussians:

@@ -61,7 +61,7 @@ def check_model(model: Any) -> None:
             "scores of any classifier"
         )
     check_is_fitted(model)
-    finalised(model)  # cache it before several threads need it
+    finalised(model, anew=True)  # cache it before several threads need it, with the bits of every worker
 
 
 def check_features(model: Model, source: Source) -> None:

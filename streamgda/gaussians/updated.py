@@ -1,0 +1,322 @@
+"""One covariance for all classes, brought up to date as rows are learnt, without a new factor.
+
+Rows that are learnt change the scatter W within the classes by a matrix of low rank. In coordinates in which
+it was the identity before, it is then I + V Vᵀ. The inverse is I − B Bᵀ, and each further batch adds columns
+to B (Sherman & Morrison 1950; Woodbury 1950). So scores cost two narrow products more than those of
+`SharedGaussians`. After some columns, or after a change that would cost digits, a new factor is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrmm
+
+from streamgda.gaussians.densities import FAR, SharedGaussians
+from streamgda.gaussians.products import multiply_rows
+from streamgda.gaussians.whitening import Array, TriangularWhitening, Whitening, constant_features
+
+Positions = NDArray[np.intp]
+
+_MOST_GROWTH = 16.0  # of the scatter in any direction; of 16 digits it costs 1.2
+_FEWEST_COLUMNS = 16
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Rows that were learnt, and what has become of their classes.
+
+    Attributes
+    ----------
+    rows, weights, codes : ndarray of shape (n, d), (n,) and (n,)
+        The rows, their weights, and the positions of their classes in `classes`.
+    classes, means, class_weights : ndarray of shape (c,), (c, d) and (c,)
+        The positions of these classes among all, their means and weights with the rows.
+    total : float
+        The weight of all classes, with the rows.
+    centre : ndarray of shape (d,)
+        The overall mean, with the rows.
+    """
+
+    rows: Array
+    weights: Array
+    codes: Positions
+    classes: Positions
+    means: Array
+    class_weights: Array
+    total: float
+    centre: Array
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The last factor: the densities that were computed from it, and the weight of their classes."""
+
+    gaussians: SharedGaussians
+    whitening: TriangularWhitening
+    total: float
+
+    @property
+    def means(self) -> Array:
+        """The whitened means of the classes: (K, d)."""
+        return self.gaussians.whitened_means
+
+    @cached_property
+    def largest(self) -> Array:
+        """The largest absolute mean of each feature: (d,)."""
+        largest: Array = np.abs(self.gaussians.means).max(axis=0)
+        return largest
+
+    def whiten(self, rows: Array) -> Array:
+        """Whitened deviations of rows from the centre of the factor: (n, d)."""
+        deviations = (rows - self.gaussians.centre).T
+        product: Array = dtrmm(1.0, self.whitening.triangle, deviations, lower=True, overwrite_b=True).T
+        return product
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has changed since the last factor, in its coordinates.
+
+    Attributes
+    ----------
+    total : float
+        The weight of all classes.
+    centre : ndarray of shape (d,)
+        The overall mean.
+    classes, means : ndarray of shape (c,) and (c, d)
+        The classes whose means have moved, and where to.
+    whitened, slopes : ndarray of shape (c + 1, d)
+        These means and the centre, whitened; and what deviations of rows are multiplied with to give their
+        products with them.
+    vectors : tuple of ndarray of shape (m_i, d)
+        The rows of Vᵀ.
+    columns, column_slopes : ndarray of shape (m, d)
+        The rows of Bᵀ; and the same for them.
+    products : ndarray of shape (m, K + 1)
+        Bᵀ times all means and the centre, whitened.
+    lengths : ndarray of shape (K + 1,)
+        Their squared lengths by I − B Bᵀ.
+    growth : float
+        The trace of V Vᵀ, which is at least as large as any eigenvalue.
+    """
+
+    total: float
+    centre: Array
+    classes: Positions
+    means: Array
+    whitened: Array
+    slopes: Array
+    vectors: tuple[Array, ...]
+    columns: Array
+    column_slopes: Array
+    products: Array
+    lengths: Array
+    growth: float
+
+    @classmethod
+    def none_since(cls, factor: Factor) -> Self:
+        """No change."""
+        gaussians, none = factor.gaussians, np.empty((0, len(factor.gaussians.centre)))
+        return cls(
+            total=factor.total,
+            centre=gaussians.centre,
+            classes=np.empty(0, dtype=np.intp),
+            means=none,
+            whitened=np.zeros((1, none.shape[1])),
+            slopes=np.zeros((1, none.shape[1])),
+            vectors=(),
+            columns=none,
+            column_slopes=none,
+            products=np.empty((0, len(gaussians.means) + 1)),
+            lengths=np.append(-2 * gaussians.intercepts, 0.0),
+            growth=0.0,
+        )
+
+    def followed_by(self, learnt: Learnt, factor: Factor) -> Change:
+        """The change after more rows have been learnt."""
+        whitened = factor.whiten(np.vstack([learnt.rows, learnt.means, learnt.centre]))
+        rows, moved = whitened[: len(learnt.rows)], whitened[len(learnt.rows) :]
+        vectors = self._vectors(learnt, rows, factor)
+        added = _columns(vectors, self.columns)
+        columns, others = np.vstack([self.columns, added]), ~np.isin(self.classes, learnt.classes)
+        still = self.whitened[:-1][others]
+        slopes = factor.whitening.slopes(np.vstack([added, moved]))
+        products = np.empty((len(columns), len(self.lengths)))
+        products[: len(self.columns)] = self.products
+        products[len(self.columns) :, :-1] = added @ factor.means.T
+        products[len(self.columns) :, self.classes[others]] = added @ still.T
+        lengths = self.lengths - _squares(products[len(self.columns) :])
+        places = np.append(learnt.classes, -1)
+        products[:, places] = columns @ moved.T
+        lengths[places] = np.vecdot(moved, moved) - _squares(products[:, places])
+        return Change(
+            total=learnt.total,
+            centre=learnt.centre,
+            classes=np.concatenate([self.classes[others], learnt.classes]),
+            means=np.vstack([self.means[others], learnt.means]),
+            whitened=np.vstack([still, moved]),
+            slopes=np.vstack([self.slopes[:-1][others], slopes[len(added) :]]),
+            vectors=(*self.vectors, vectors),
+            columns=columns,
+            column_slopes=np.vstack([self.column_slopes, slopes[: len(added)]]),
+            products=products,
+            lengths=lengths,
+            growth=self.growth + float(np.vdot(vectors, vectors)),
+        )
+
+    def _vectors(self, learnt: Learnt, rows: Array, factor: Factor) -> Array:
+        """The rows of Vᵀ that learning adds: deviations within the batch, and those of its class means."""
+        weights, codes = learnt.weights, learnt.codes
+        batch_weights = np.bincount(codes, weights)
+        shares = np.zeros((len(batch_weights), len(rows)))
+        shares[codes, np.arange(len(rows))] = weights / batch_weights[codes]
+        means = shares @ rows
+        earlier = np.maximum(learnt.class_weights - batch_weights, 0.0)
+        gaps = means - self._whitened_means(learnt.classes, factor)
+        gaps *= np.sqrt(earlier * (batch_weights / learnt.class_weights))[:, None]
+        several = np.bincount(codes)[codes] > 1
+        within = np.sqrt(weights[several])[:, None] * (rows[several] - means[codes[several]])
+        vectors: Array = np.vstack([within, gaps]) / np.sqrt(factor.total)
+        return vectors
+
+    def _whitened_means(self, classes: Positions, factor: Factor) -> Array:
+        """The whitened means of some classes, before the rows that are learnt now."""
+        means: Array = factor.means[classes]
+        moved, places = np.nonzero(self.classes[:, None] == classes)
+        means[places] = self.whitened[moved]
+        return means
+
+    def keeps_digits(self, factor: Factor) -> bool:
+        """Whether posteriors keep their digits, and a new factor would have full rank too.
+
+        In the units of the last factor, the smallest eigenvalue of the correlation matrix has not fallen by
+        more than the growth of the variances.
+        """
+        ratio, whitening = self.total / factor.total, factor.whitening
+        largest = np.maximum(factor.largest, np.abs(self.means).max(axis=0, initial=0.0))
+        farthest = np.sqrt(ratio * self.lengths[:-1].max()) + np.sqrt(ratio * max(self.lengths[-1], 0.0))
+        return (
+            self.growth <= _MOST_GROWTH
+            and bool(farthest <= FAR)
+            and whitening.is_certain(1 + self.growth)
+            and not constant_features(np.diag(whitening.covariance) / ratio, largest[None]).any()
+        )
+
+
+class UpdatedGaussians(SharedGaussians):
+    """`SharedGaussians` of a state to which rows were added after its covariance was factorised.
+
+    Scores of rows are computed by the last factor and what has changed since. All else is computed from the
+    covariance, which is factorised when it is first needed. The scores differ from those of new densities by
+    rounding alone.
+    """
+
+    is_updated: ClassVar[bool] = True
+
+    def __init__(self, factor: Factor, change: Change) -> None:
+        vars(self).update(factor=factor, change=change)
+
+    factor: Factor
+    change: Change
+
+    @cached_property
+    def means(self) -> Array:
+        """The means of the classes: (K, d)."""
+        means = self.factor.gaussians.means.copy()
+        means[self.change.classes] = self.change.means
+        return means
+
+    @cached_property
+    def centre(self) -> Array:
+        """The overall mean: (d,)."""
+        return self.change.centre
+
+    @cached_property
+    def whitening(self) -> Whitening:
+        """The whitening of the covariance with what was added to it."""
+        last = self.factor.whitening
+        grown = last.colorizer @ np.vstack(self.change.vectors).T
+        covariance = (last.covariance + grown @ grown.T) * (self.factor.total / self.change.total)
+        return Whitening.of(covariance, self.means, last.tol)
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of the covariance, which is full."""
+        return np.full(len(self.change.lengths) - 1, len(self.centre))
+
+    def discriminants(self, X: Array) -> Array:
+        """As those of new densities."""
+        factor, change = self.factor, self.change
+        deviations = X - factor.gaussians.centre
+        moved = multiply_rows(deviations, self._moved_slopes)
+        corrections = multiply_rows(multiply_rows(deviations, self._column_slopes), change.products)
+        corrections += 0.5 * change.lengths
+        scores = multiply_rows(deviations, factor.gaussians.slopes, order="F")
+        scores[:, change.classes] = moved[:, :-1]
+        scores -= corrections[:, :-1]
+        scores -= (moved[:, -1] - corrections[:, -1])[:, None]
+        scores *= change.total / factor.total
+        return scores
+
+    def posterior_scores(self, X: Array) -> Array:
+        """The discriminants, which keep their digits as long as no class is far from the centre."""
+        return self.discriminants(X)
+
+    @cached_property
+    def _moved_slopes(self) -> Array:
+        return np.ascontiguousarray(self.change.slopes.T)
+
+    @cached_property
+    def _column_slopes(self) -> Array:
+        return np.ascontiguousarray(self.change.column_slopes.T)
+
+    def followed_by(self, learnt: Learnt) -> UpdatedGaussians | None:
+        """The densities after some rows were learnt; None if a new factor is due."""
+        n_columns = len(self.change.columns) + len(learnt.rows) + len(learnt.classes)
+        if n_columns > most_columns(len(self.centre)):
+            return None
+        change = self.change.followed_by(learnt, self.factor)
+        return UpdatedGaussians(self.factor, change) if change.keeps_digits(self.factor) else None
+
+
+def most_columns(n_features: int) -> int:
+    """After how many columns a new factor is due: they then cost no more than a fraction of it."""
+    return _FEWEST_COLUMNS + n_features // 8
+
+
+def begin(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
+    """Densities that can be brought up to date; None if they need a spectrum.
+
+    Parameters
+    ----------
+    gaussians : SharedGaussians
+        The densities.
+    total : float
+        The weight of the rows that they were computed from.
+    """
+    if isinstance(gaussians, UpdatedGaussians):
+        return gaussians
+    if not isinstance(gaussians.whitening, TriangularWhitening):
+        return None
+    factor = Factor(gaussians, gaussians.whitening, total)
+    return UpdatedGaussians(factor, Change.none_since(factor))
+
+
+def _columns(vectors: Array, columns: Array) -> Array:
+    """The rows of Bᵀ that are added with those of Vᵀ."""
+    rest = vectors - (vectors @ columns.T) @ columns
+    root = np.linalg.cholesky(np.eye(len(vectors)) + vectors @ rest.T)
+    added: Array = scipy.linalg.solve_triangular(root, rest, lower=True, check_finite=False)
+    return added
+
+
+def _squares(products: Array) -> Array:
+    """The sum of the squares of each column."""
+    squares: Array = np.einsum("ij,ij->j", products, products)
+    return squares
