@@ -211,7 +211,6 @@ def test_all_that_is_not_a_score_is_computed_from_the_covariance():
     anew = LinearDiscriminantAnalysis().merge(model.statistics_)
     with_gaps = np.where(np.eye(3), np.nan, test)
     for of in (
-        lambda m: m.covariance_,
         lambda m: m.coef_,
         lambda m: m.intercept_,
         lambda m: m.score_samples(test),
