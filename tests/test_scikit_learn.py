@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from streamgda.estimators.classifier import score_rows
@@ -55,6 +55,54 @@ def expected_failures(model):
 )
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
+
+
+SETTINGS = [
+    GaussianNB(exact=True),
+    GaussianNB(missing="marginal"),
+    LinearDiscriminantAnalysis(exact=True),
+    LinearDiscriminantAnalysis(missing="marginal", store_covariance=True, n_components=1),
+    *(
+        LinearDiscriminantAnalysis(solver, shrinkage)
+        for solver in ("svd", "lsqr", "eigen")
+        for shrinkage in (None, 0.3, "auto", "oas")
+    ),
+    LinearDiscriminantAnalysis("eigen", 0.3, exact=True),
+    *(
+        QuadraticDiscriminantAnalysis(solver=solver, shrinkage=shrinkage, reg_param=0.1)
+        for solver in ("svd", "eigen")
+        for shrinkage in (None, 0.3, "auto", "oas")
+    ),
+    QuadraticDiscriminantAnalysis(exact=True, reg_param=0.1),
+    QuadraticDiscriminantAnalysis(missing="marginal", singular="skip", reg_param=0.1),
+]
+
+
+def failed_checks(estimator):
+    return {
+        check["check_name"]: str(check["exception"])
+        for check in check_estimator(estimator, on_fail=None, on_skip=None)
+        if check["status"] == "failed"
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+@pytest.mark.parametrize("estimator", SETTINGS, ids=str)
+def test_scikit_learns_own_checks_of_each_setting(estimator):
+    """Solver "lsqr" has no transform, and so fails the checks that scikit-learn's fails too.
+
+    With missing="marginal", NaN in rows to predict is no error.
+    """
+    failures = failed_checks(estimator)
+    if getattr(estimator, "solver", None) == "lsqr":
+        assert {message.split(" (")[0] for message in failures.values()} == {
+            "transform not implemented for 'lsqr' solver"
+        }
+        theirs = failed_checks(discriminant_analysis.LinearDiscriminantAnalysis("lsqr"))
+        assert set(failures) - set(theirs) <= {"check_sample_weight_equivalence_on_dense_data"}
+    else:
+        assert set(failures) <= ({"check_estimators_nan_inf"} if estimator.missing == "marginal" else set())
 
 
 def test_scikit_learns_qda_raises_on_the_data_of_the_checks_that_fail():

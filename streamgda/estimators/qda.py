@@ -29,6 +29,7 @@ from streamgda.estimators.following import changed_positions, is_plain
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, statistics_for
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
+from streamgda.gaussians.projection import signed
 from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -251,7 +252,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
 
     def _principal_axes(self) -> list[tuple[Array, Array]]:
         spectra = map(scipy.linalg.eigh, self._covariances(self.statistics_))
-        return [(values[::-1], _signed(vectors[:, ::-1])) for values, vectors in spectra]
+        return [(values[::-1], signed(vectors[:, ::-1])) for values, vectors in spectra]
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
@@ -303,10 +304,3 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         names = ("solver", "priors", "store_covariance", "tol")
         params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
         return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
-
-
-def _signed(axes: Array) -> Array:
-    """Axes (d, d), as columns, whose largest elements are positive, so that rounding flips no sign."""
-    largest = np.abs(axes).argmax(axis=0)
-    signed: Array = axes * np.where(axes[largest, np.arange(len(axes))] < 0, -1.0, 1.0)
-    return signed

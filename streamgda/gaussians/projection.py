@@ -73,7 +73,14 @@ class Projection:
         whitening = _whitening_matrix(spectrum, len(within))
         whitened = whitening.T @ between @ whitening
         values, vectors = scipy.linalg.eigh((whitened + whitened.T) / 2)
-        return cls(whitening @ vectors[:, ::-1], _shares_of(values[::-1]))
+        return cls(signed(whitening @ vectors[:, ::-1]), _shares_of(values[::-1]))
+
+
+def signed(axes: Array) -> Array:
+    """Axes, as columns, whose largest elements are positive, so that rounding flips no sign."""
+    largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None, :], axis=0)
+    result: Array = axes * np.where(largest < 0, -1.0, 1.0)
+    return result
 
 
 def _whitening_matrix(spectrum: Spectrum, n_features: int) -> Array:
