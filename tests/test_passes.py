@@ -1,8 +1,8 @@
 """The pass on Dask's schedulers: what it leaves behind, what it says of what is wrong, what it sends."""
 
-import _thread
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -79,7 +79,7 @@ def test_a_pass_that_fails_leaves_nothing_on_the_cluster(folder, tmp_path, clien
 def test_a_pass_that_is_interrupted_leaves_nothing_on_the_cluster(folder, tmp_path, client, progress):
     slow = pafs.PyFileSystem(NotingHandler(tmp_path / "reads", delay=0.3))
     source = scan_parquet(folder, "y", filesystem=slow)
-    threading.Timer(0.5, _thread.interrupt_main).start()
+    threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt) as raised:
         accumulate(source, scheduler=client, progress=progress)
     assert raised.value.__traceback__ is not None

@@ -77,7 +77,7 @@ class IncompleteStatistics(LikeliestMoments):
     >>> state
     IncompleteStatistics(covariance_type='full', classes=1, features=2, rows=3, patterns=2)
     >>> state.means
-    array([[3. , 5. ]])
+    array([[3., 5.]])
     """
 
     keeps_patterns = True
