@@ -40,7 +40,7 @@ from streamgda.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
-COMMANDS = ["fit", "update", "merge", "refresh", "predict", "evaluate", "inspect", "plot"]
+COMMANDS = ["fit", "search", "update", "merge", "refresh", "predict", "evaluate", "inspect", "plot"]
 
 
 def environment(**more):
@@ -871,3 +871,55 @@ def test_each_option_says_what_it_does_and_what_it_is_without(name, tmp_path):
 def test_the_script_is_the_command():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts == {"streamgda": f"{main.callback.__module__}:main"}
+
+
+# ---------------------------------------------------------------------- search
+
+
+@pytest.fixture
+def irises(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    columns = dict(zip(FEATURES, X.T, strict=True))
+    pq.write_table(pa.table({**columns, "kind": y, "plant": np.arange(150) % 30}), tmp_path / "iris.parquet")
+    return tmp_path / "iris.parquet"
+
+
+def test_search_finds_and_saves_the_best_model(irises, tmp_path):
+    tried = ["--try", "qda reg-param=0,0.1,0.9 shrinkage=none,0.01", "--try", "lda", "--try", "nb"]
+    out = tmp_path / "best.model"
+    arguments = ["search", str(irises), "--target", "kind", "--groups", "plant", *tried]
+    text = CliRunner().invoke(main, [*arguments, "--out", str(out)], catch_exceptions=False).output
+    assert text.splitlines()[0].split()[:2] == ["rank", "log_likelihood"]
+    assert "5 folds; the data was read once" in text
+    best = streamgda.load(out)
+    document = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).output)
+    assert document["best"]["params"] == {"reg_param": 0, "shrinkage": 0.01}
+    assert len(document["candidates"]) == 8
+    assert best.statistics_.allclose(accumulate(scan_parquet(irises, "kind", exclude=["plant"])))
+
+
+def test_search_leaves_single_rows_out(irises):
+    arguments = ["search", str(irises), "--target", "kind", "--features", ",".join(FEATURES), "--cv", "loo"]
+    text = (
+        CliRunner()
+        .invoke(main, [*arguments, "--try", "qda", "--scoring", "accuracy"], catch_exceptions=False)
+        .output
+    )
+    assert "0.973333" in text  # four errors
+    assert "rows left out one by one; the data was read twice" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--try", "svm"], "'svm' is none of the models"),
+        (["--try", "qda tolerance=1"], "'tolerance=1' gives no parameter of qda"),
+        (["--try", "qda", "--cv", "1"], "no number of folds"),
+        (["--try", "qda", "--groups", "plant", "--fold", "plant"], "nothing for --groups"),
+        (["--try", "qda", "--groups", "plants"], "did you mean 'plant'"),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_refused(irises, options, message):
+    result = CliRunner().invoke(main, ["search", str(irises), "--target", "kind", *options])
+    assert result.exit_code
+    assert message in result.output

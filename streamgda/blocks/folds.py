@@ -44,14 +44,14 @@ class FoldRule:
 
     def split(self, block: Block) -> Iterator[tuple[Any, NDArray[np.intp]]]:
         """Yield each fold that occurs in a block, with the positions of its rows."""
-        folds, codes = self._assign(block)
+        folds, codes = self.assign(block)
         order = np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(len(folds) + 1))
         for k, fold in enumerate(folds.tolist()):
             if bounds[k] < bounds[k + 1]:
                 yield fold, order[bounds[k] : bounds[k + 1]]
 
-    def _assign(self, block: Block) -> tuple[Labels, Codes]:
+    def assign(self, block: Block) -> tuple[Labels, Codes]:
         """The folds, sorted, and the position of each row's fold among them."""
         if self.column is None:
             assert self.n_folds is not None

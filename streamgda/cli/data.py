@@ -31,6 +31,7 @@ class Data:
     target: str | None = None
     weight: str | None = None
     filters: list[Comparison] | None = None
+    exclude: tuple[str, ...] = ()
 
     def labelled(self, model_features: Sequence[str] | None = None) -> Source:
         """The source of rows with labels; without ``--features``, of the features of the model."""
@@ -67,7 +68,9 @@ class Data:
         features = self.features or (None if model_features is None else list(model_features))
         for name in self.data:
             _check_no_text(name)
-        return scan_parquet(path, target, features=features, filters=self.filters, **self._options())
+        exclude = () if features else self.exclude
+        options = {**self._options(), "filters": self.filters, "exclude": exclude}
+        return scan_parquet(path, target, features=features, **options)
 
     def _options(self) -> dict[str, Any]:
         """The options of both kinds of source. With ``--missing marginal`` the model takes such rows."""
@@ -106,11 +109,11 @@ def _filters(
         match = _COMPARISON.fullmatch(value)
         if match is None:
             raise click.BadParameter(f"{value!r} is no comparison such as 'day>=3' or 'region=north'.")
-        comparisons.append((match[1], match[2], _literal(match[3])))
+        comparisons.append((match[1], match[2], literal(match[3])))
     return comparisons or None
 
 
-def _literal(text: str) -> Any:
+def literal(text: str) -> Any:
     """A number, bool, date or time where the text is one and not in quotes, else a string."""
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]

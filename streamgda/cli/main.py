@@ -13,6 +13,7 @@ from streamgda.cli.merge import merge
 from streamgda.cli.plot import plot
 from streamgda.cli.predict import predict
 from streamgda.cli.refresh import refresh
+from streamgda.cli.search import search
 from streamgda.cli.update import update
 
 
@@ -47,5 +48,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, update, merge, refresh, predict, evaluate, inspect, plot):
+for command in (fit, search, update, merge, refresh, predict, evaluate, inspect, plot):
     main.add_command(command)

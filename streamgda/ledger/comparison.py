@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from streamgda.ledger.drift import drift
+from streamgda.ledger.entries import S
 from streamgda.ledger.folder import LedgerFolder
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.merging import merged
+from streamgda.ledger.states import total_of
 from streamgda.statistics.base import Statistics
 
 
 def compare(
-    folder: LedgerFolder, held: Manifest, now: Manifest, there: Container[str], empty: Statistics
+    folder: LedgerFolder, held: Manifest, now: Manifest, there: Container[str], empty: S
 ) -> dict[str, Any]:
     """What a report says of the rows that are new: those of files that were not held in this version.
 
@@ -29,18 +31,19 @@ def compare(
         Before and after the refresh.
     there : container of str
         The entries that are in the folder.
-    empty : Statistics
+    empty : Statistics or FoldStatistics
         The statistics of no rows.
     """
     new_entries = sorted({record.entry for record in now.records.values() if _is_new(record, held)})
     if not new_entries:
         return {}
-    new, old = merged(folder.entries, new_entries, empty), folder.total.read(held)
+    new, old = merged(folder.entries, new_entries, empty), folder.total.read(held, empty)
     if old is None:
         old = merged(folder.entries, [name for name in held.entries if name in there], empty)
     if held.entries.keys() <= now.entries.keys():
         folder.total.write(old + new, now)
-    return {"feature_names": new.feature_names or (), **_difference(old, new)}
+    difference = _difference(total_of(old), total_of(new))
+    return {"feature_names": total_of(new).feature_names or (), **difference}
 
 
 def _is_new(record: FileRecord, held: Manifest) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from typing import TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -16,16 +17,16 @@ import pyarrow.fs as pafs
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import is_entry
 from streamgda.ledger.read_ahead import contents
+from streamgda.ledger.states import COLUMNS, State, state_of, table_of
 from streamgda.sources.base import InputFile
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.saved import COLUMNS, state_of
 from streamgda.storage import tables
-from streamgda.storage.columns import to_arrow
 from streamgda.storage.digests import digest
 from streamgda.storage.documents import Metadata
 from streamgda.storage.filesystems import is_object_store, one_line, reaching
 from streamgda.storage.tables import DamagedFileError
 from streamgda.storage.versions import Version, listing
+
+S = TypeVar("S", bound=State)
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,16 @@ class EntryFolder:
         ]
         return {name: version for name, version in here if is_entry(name)}
 
-    def write(self, name: str, statistics: Statistics, records: Sequence[FileRecord]) -> None:
+    def write(self, name: str, statistics: State, records: Sequence[FileRecord]) -> None:
         """Write an entry, with the list of the files that it holds."""
-        columns, metadata = statistics.to_columns()
+        table, metadata = table_of(statistics)
         held = [asdict(record) for record in records]
-        tables.write(self._at(name), to_arrow(columns), {**metadata, "holdings": held}, self.filesystem)
+        tables.write(self._at(name), table, {**metadata, "holdings": held}, self.filesystem)
 
-    def statistics(self, names: Sequence[str]) -> Iterator[Statistics]:
-        """Yield the statistics of some entries, in order; the next few are fetched meanwhile.
+    def statistics(self, names: Sequence[str], empty: S) -> Iterator[S]:
+        """Yield the statistics of some entries, of the kind of `empty`, in order.
+
+        The next few are fetched meanwhile.
 
         Raises
         ------
@@ -69,16 +72,16 @@ class EntryFolder:
         """
         fetched = self._contents(names)
         for name in names:
-            yield self._state_in(next(fetched), name)
+            yield cast("S", self._state_in(next(fetched), name, empty))
 
-    def _state_in(self, content: pa.Buffer, name: str) -> Statistics:
+    def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
         try:
             table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, self._at(name))
         except ValueError as error:
             raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
         del content  # by now it is decoded
         # Its pages carry checksums, and it was checked when it was written.
-        return state_of(table, {**metadata, "definite": False}, self._at(name))
+        return state_of(table, {**metadata, "definite": False}, self._at(name), empty)
 
     def records(self, files: Mapping[str, InputFile]) -> tuple[list[FileRecord], dict[str, InputFile]]:
         """The records in some entries of one file each, and the files whose entries are torn.
@@ -141,13 +144,13 @@ class MergedCache:
     filesystem: pafs.FileSystem
     path: str
 
-    def read(self, manifest: Manifest) -> Statistics | None:
+    def read(self, manifest: Manifest, empty: S) -> S | None:
         """The statistics of just these entries; None, if the cache is of others, missing or damaged."""
         try:
             table, metadata = tables.read(self.path, COLUMNS, self.filesystem)
             if metadata.get("of") != _identity(manifest):
                 return None
-            statistics = state_of(table, metadata, self.path)
+            statistics = cast("S", state_of(table, metadata, self.path, empty))
         except (FileNotFoundError, ValueError):
             return None
         return statistics if statistics.n_rows == manifest.n_rows else None
@@ -161,11 +164,11 @@ class MergedCache:
         except ValueError:
             return True
 
-    def write(self, statistics: Statistics, manifest: Manifest) -> None:
+    def write(self, statistics: State, manifest: Manifest) -> None:
         """Replace the cache by the statistics of these entries."""
-        columns, metadata = statistics.to_columns()
+        table, metadata = table_of(statistics)
         metadata = {**metadata, "of": _identity(manifest)}
-        tables.write(self.path, to_arrow(columns), metadata, self.filesystem)
+        tables.write(self.path, table, metadata, self.filesystem)
 
 
 def _identity(manifest: Manifest) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamgda.blocks.folds import FoldRule
 from streamgda.ledger.comparison import compare
 from streamgda.ledger.folder import LedgerFolder
 from streamgda.ledger.manifest import FileRecord, Manifest, check_reads_alike
@@ -19,11 +20,13 @@ from streamgda.ledger.plan import RefreshPlan, plan_refresh
 from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
 from streamgda.ledger.selection import FileFilter, ages, select, to_table
+from streamgda.ledger.states import State, total_of
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.folded import FoldStatistics
 from streamgda.storage.filesystems import resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.versions import Version
@@ -55,6 +58,11 @@ class StatisticsLedger:
     exact : bool, default=False
         Whether sums are exact: a file that is dropped or has changed then leaves no trace, and the merged
         state has the bits of a pass over all the files. See `ExactClassStatistics`.
+    folds : int, optional
+        Keep the statistics of so many folds of the rows of each file, for `fold_statistics`. A ledger keeps
+        its number of folds.
+    groups : str, optional
+        A column of the source: rows of one group share a fold.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `path` is; found from `path` where not given.
 
@@ -85,9 +93,17 @@ class StatisticsLedger:
         *,
         fourth_moments: bool = False,
         exact: bool = False,
+        folds: int | None = None,
+        groups: str | None = None,
         filesystem: AnyFileSystem | None = None,
     ) -> None:
-        self._empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
+        if folds is not None and folds < 2:
+            raise ValueError(f"at least 2 folds are needed; got folds={folds}")
+        if groups is not None and folds is None:
+            raise ValueError("groups say which rows share a fold; give a number of folds too")
+        empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
+        self._empty: State = empty if folds is None else FoldStatistics(empty, FoldRule(folds, groups))
+        self.folds, self.groups = folds, groups
         self.path = os.fspath(path)
         self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
         found, folder = unwrapped(*resolve(path, filesystem))
@@ -95,6 +111,7 @@ class StatisticsLedger:
 
     def __repr__(self) -> str:
         options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
+        options += "" if self.folds is None else f", folds={self.folds}"
         return f"StatisticsLedger({self.path!r}, {self.covariance_type!r}{options})"
 
     # ------------------------------------------------------------------ what goes in
@@ -149,17 +166,21 @@ class StatisticsLedger:
                 f"{self!r} lies in the folder of the dataset, where its own files would be taken for data; "
                 'put it elsewhere, or into a subfolder whose name begins with "_"'
             )
+        source = source.rescanned()
+        if self.groups is not None:
+            source = source.with_groups(self.groups)
         if dry_run:
             self._folder.check_no_foreign()
-            return self._plan(source.rescanned())[1].report(dry_run=True)
+            return self._plan(source)[1].report(dry_run=True)
         with self._folder.locked():
-            return self._refresh(source.rescanned(), scheduler, progress, on_error)
+            return self._refresh(source, scheduler, progress, on_error)
 
     def _plan(self, source: FileSource) -> tuple[Manifest, RefreshPlan]:
         # The entries are listed before the manifest is read, so that none that another refresh adds
         # meanwhile is taken for lost.
         entries = self._folder.entries.listing()
         kept = {name: getattr(self, name) for name in ("covariance_type", "fourth_moments", "exact")}
+        kept |= {} if self.folds is None else {"folds": self.folds}
         read_options = {**source.read_options, **kept}
         held = self._folder.read_manifest() or Manifest(read_options, {})
         check_reads_alike(held, read_options)
@@ -243,7 +264,40 @@ class StatisticsLedger:
         ValueError
             If nothing is held, no file is chosen, or only some of the files that were folded into one entry.
         """
+        return total_of(self._merged(where, half_life, since))
+
+    def fold_statistics(
+        self,
+        *,
+        where: FileFilter = None,
+        half_life: timedelta | None = None,
+        since: datetime | None = None,
+    ) -> FoldStatistics:
+        """The merged statistics of each fold, for `StatisticsSearchCV.fit`, which then reads nothing.
+
+        Parameters and errors are those of `statistics`; it is an error too if the ledger keeps no folds.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.datasets import load_wine
+        >>> from streamgda import GaussianNB, StatisticsLedger, StatisticsSearchCV, scan_parquet
+        >>> folder = tempfile.mkdtemp()
+        >>> load_wine(as_frame=True).frame.to_parquet(f"{folder}/monday.parquet")
+        >>> ledger = StatisticsLedger(f"{folder}/ledger", "diag", folds=5)
+        >>> _ = ledger.refresh(scan_parquet(f"{folder}/*.parquet", "target"))
+        >>> search = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-5]})
+        >>> search.fit(ledger.fold_statistics()).best_params_
+        {'var_smoothing': 1e-09}
+        """
+        state = self._merged(where, half_life, since)
+        if not isinstance(state, FoldStatistics):
+            raise ValueError(f"{self!r} keeps no folds: make it with folds=5")
+        return state
+
+    def _merged(self, where: FileFilter, half_life: timedelta | None, since: datetime | None) -> State:
         manifest = self._existing_manifest()
+        self._check_folds(manifest)
         try:
             return self._selected(manifest, where, half_life, since)
         except FileNotFoundError:
@@ -252,9 +306,15 @@ class StatisticsLedger:
                 raise
             return self._selected(newer, where, half_life, since)  # a refresh has ended meanwhile
 
+    def _check_folds(self, manifest: Manifest) -> None:
+        """Raise ValueError if the ledger was filled with another number of folds."""
+        held = manifest.read_options.get("folds")
+        if held != self.folds:
+            raise ValueError(f"the ledger in {self.path} has folds={held}; open it so, not with {self.folds}")
+
     def _selected(
         self, manifest: Manifest, where: FileFilter, half_life: timedelta | None, since: datetime | None
-    ) -> Statistics:
+    ) -> State:
         chosen = select(manifest, where, since)
         if not chosen:
             raise ValueError(f"{self!r} holds no file that is chosen, of {len(manifest.records)} in all")

@@ -194,8 +194,8 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
     ValueError
         If another column is read, or the statistics are of another kind.
     """
-    for name, value in read_options.items():
-        ours = held.read_options.get(name)
+    for name in dict.fromkeys((*read_options, "folds", "groups")):
+        ours, value = held.read_options.get(name), read_options.get(name)
         if ours == value:
             continue
         if name == "missing" and (value == "drop" or not any(r.dropped for r in held.records.values())):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
+from typing import Any, cast
 
-from streamgda.ledger.entries import EntryFolder
-from streamgda.statistics.base import Statistics
+from streamgda.ledger.entries import EntryFolder, S
 
 
-def merged(
-    entries: EntryFolder, names: Sequence[str], empty: Statistics, weights: Iterable[float] | None = None
-) -> Statistics:
+def merged(entries: EntryFolder, names: Sequence[str], empty: S, weights: Iterable[float] | None = None) -> S:
     """The merged statistics of some entries, in order.
 
     Parameters
@@ -20,20 +18,20 @@ def merged(
         Where they are.
     names : sequence of str
         The entries to merge.
-    empty : Statistics
+    empty : Statistics or FoldStatistics
         What no entries add up to.
     weights : iterable of float, optional
         A factor for each entry, by which its rows are weighed; 1 where not given.
     """
-    total: Statistics | None = None
-    states = entries.statistics(names)
+    total: Any = None
+    states = entries.statistics(names, empty)
     for weight in weights or repeat(1.0, len(names)):
-        part = next(states)
+        part: Any = next(states)
         if weight != 1.0:
             part.decay(max(weight, _LEAST))
         total = part if total is None else total.merge(part)
         del part  # or it would be held while the next one is read
-    return empty.copy() if total is None else total
+    return cast("S", empty.copy() if total is None else total)
 
 
 _LEAST = 1e-300  # a weight of 0 would be no row at all, and lose the class

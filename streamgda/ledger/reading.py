@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord
+from streamgda.ledger.states import State
 from streamgda.passes.accumulate import accumulate_splits, fan_in_of, plan_pass
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Split, group_into_tasks
-from streamgda.statistics.base import Statistics
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -34,7 +34,7 @@ def read_files(
     source: FileSource,
     files: Mapping[str, InputFile],
     entries: EntryFolder,
-    empty: Statistics,
+    empty: State,
     scheduler: Scheduler,
     progress: bool,
     on_error: OnError,
@@ -77,7 +77,7 @@ def plan_files(
 
 
 def _plan_of_file(
-    source: FileSource, plan: FilePlan, name: str, entries: EntryFolder, empty: Statistics, on_error: OnError
+    source: FileSource, plan: FilePlan, name: str, entries: EntryFolder, empty: State, on_error: OnError
 ) -> Plan:
     from dask.delayed import delayed
 
@@ -100,7 +100,7 @@ def _all_of(plans: Sequence[Plan]) -> Plan:
     return Plan(root, parts, [rows for plan in plans for rows in plan.rows], plans[0].shared)
 
 
-def _fold_or_skip(path: str, splits: Sequence[Split], empty: Statistics) -> Any:
+def _fold_or_skip(path: str, splits: Sequence[Split], empty: State) -> Any:
     """Read some rows of a file, or say why that cannot be done."""
     try:
         return accumulate_splits(splits, empty)
@@ -108,7 +108,7 @@ def _fold_or_skip(path: str, splits: Sequence[Split], empty: Statistics) -> Any:
         return Skipped(path, str(error))
 
 
-def _merge_or_skip(path: str, total: Statistics | Skipped, part: Statistics | Skipped) -> Any:
+def _merge_or_skip(path: str, total: State | Skipped, part: State | Skipped) -> Any:
     """Merge parts of a file, or say why one of them could not be read."""
     if isinstance(total, Skipped):
         return total
@@ -121,7 +121,7 @@ def _merge_or_skip(path: str, total: Statistics | Skipped, part: Statistics | Sk
 
 
 def keep(
-    statistics: Statistics | Skipped, entries: EntryFolder, name: str, plan: FilePlan
+    statistics: State | Skipped, entries: EntryFolder, name: str, plan: FilePlan
 ) -> FileRecord | Skipped:
     """One task: write the entry of a file that has been read."""
     if isinstance(statistics, Skipped):

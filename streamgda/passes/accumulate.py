@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
@@ -116,7 +116,7 @@ def accumulate_folds(
     return _read(grouped, FoldStatistics(empty, rule), scheduler, progress)
 
 
-S = TypeVar("S", Statistics, FoldStatistics)
+S = TypeVar("S", bound=Statistics | FoldStatistics)
 
 
 def _read(source: Source, empty: S, scheduler: Scheduler, progress: bool) -> S:
@@ -160,9 +160,9 @@ def plan_pass(
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
-    statistics = empty.copy()
+    statistics: Any = empty.copy()
     workspace = Workspace()
     with single_blas_thread:
         for split in splits:
             statistics.update_blocks(split.blocks(), workspace)
-    return statistics
+    return cast("S", statistics)

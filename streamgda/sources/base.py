@@ -76,7 +76,7 @@ class Source(ABC):
         """Whether it can be read in this process only, as a stream can."""
         return False
 
-    def with_groups(self, column: str) -> Source:
+    def with_groups(self, column: str) -> Self:
         """The same source with the values of a column beside the rows, in the `groups` of its blocks.
 
         Raises

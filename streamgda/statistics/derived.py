@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.blocks import labels
+from streamgda.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, CovarianceType, Indices, kind_named
 from streamgda.statistics.derivation import Derivation, relabelled
 from streamgda.statistics.labelled import Labelled
@@ -39,10 +41,14 @@ class Derived(Stateful, ABC):
         with self._lock:
             return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 
-    def of_classes(self, positions: Indices) -> Self:
-        """The state of the classes at these positions; its arrays may be those of this one."""
+    def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
+        """The state of the classes at these positions; its arrays may be those of this one.
+
+        They get the labels `classes`, sorted and each once, where these are given.
+        """
         with self._lock:
-            return self._twin(self._labelled.take(positions))
+            taken = self._labelled.take(positions)
+            return self._twin(taken if classes is None else replace(taken, classes=classes))
 
     def drop_class(self, label: Any) -> Self:
         """Forget all rows of a class, in place.

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
 from operator import add
 from typing import Any, Self
 
+import numpy as np
+
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.labels import code_dtype, drop_unused
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.gather import Workspace
 
 
 class FoldStatistics:
     """Statistics of labelled rows, apart for each fold.
 
-    `accumulate_folds` and `StatisticsLedger` make them. They take the memory of one state for each fold.
+    `accumulate_folds` and `StatisticsLedger.fold_statistics` make them. They take the memory of one state for
+    each fold.
 
     Parameters
     ----------
@@ -39,7 +44,19 @@ class FoldStatistics:
         self.n_dropped = 0
         self._parts: dict[Any, Statistics] = {}
 
+    @classmethod
+    def of(cls, empty: FoldStatistics, parts: Mapping[Any, Statistics], n_dropped: int) -> Self:
+        """The state with these statistics of folds."""
+        state = cls(empty.empty, empty.rule)
+        state._parts, state.n_dropped = dict(parts), n_dropped
+        return state
+
     # ------------------------------------------------------------------ properties
+
+    @property
+    def empty(self) -> Statistics:
+        """The state of a fold that has no rows."""
+        return self._empty
 
     @property
     def folds(self) -> list[Any]:
@@ -77,15 +94,48 @@ class FoldStatistics:
         workspace, added = workspace or Workspace(), self._twin()
         for block in blocks:
             added.n_dropped += block.n_dropped
-            for fold, rows in self.rule.split(block):
-                part = replace(block.take(rows), n_dropped=0)
-                added._part(fold).update_blocks([part], workspace)
+            if len(block.codes):
+                is_pooled = kind_named(self._empty.covariance_type).is_pooled
+                reduce = self._reduced_apart if is_pooled else self._reduced_at_once
+                for fold, part in reduce(replace(block, n_dropped=0), workspace):
+                    added._add(fold, part)
         self.merge(added)
 
-    def _part(self, fold: Any) -> Statistics:
-        if fold not in self._parts:
-            self._parts[fold] = self._empty.copy()
-        return self._parts[fold]
+    def _reduced_apart(self, block: Block, workspace: Workspace) -> Iterator[tuple[Any, Statistics]]:
+        """The states of the folds of a block, whose rows are sorted by fold and class, and then cut."""
+        folds, codes = self.rule.assign(block)
+        order = np.lexsort((block.codes, codes))
+        bounds, in_order = np.searchsorted(codes[order], np.arange(len(folds) + 1)), block.take(order)
+        for k, fold in enumerate(folds.tolist()):
+            if bounds[k] < bounds[k + 1]:
+                part = in_order.between(int(bounds[k]), int(bounds[k + 1]))
+                classes, own = drop_unused(part.classes, part.codes)
+                yield fold, self._state_of(replace(part, classes=classes, codes=own), workspace)
+
+    def _reduced_at_once(self, block: Block, workspace: Workspace) -> Iterator[tuple[Any, Statistics]]:
+        """The states of the folds of a block, whose rows are reduced once, by fold and class."""
+        folds, codes = self.rule.assign(block)
+        n_classes = len(block.classes)
+        pairs = np.arange(len(folds) * n_classes)
+        both = codes.astype(code_dtype(len(pairs))) * n_classes + block.codes
+        used, both = drop_unused(pairs, both.astype(code_dtype(len(pairs)), copy=False))
+        state = self._state_of(replace(block, classes=used, codes=both), workspace)
+        bounds = np.searchsorted(used, np.arange(len(folds) + 1) * n_classes)
+        for k, fold in enumerate(folds.tolist()):
+            held = np.arange(bounds[k], bounds[k + 1])
+            if len(held):
+                yield fold, state.of_classes(held, block.classes[used[held] - k * n_classes])
+
+    def _state_of(self, block: Block, workspace: Workspace) -> Statistics:
+        state = self._empty.copy()
+        state.update_blocks([block], workspace)
+        return state
+
+    def _add(self, fold: Any, part: Statistics) -> None:
+        if fold in self._parts:
+            self._parts[fold].merge(part)
+        else:
+            self._parts[fold] = part.copy()
 
     def _twin(self) -> Self:
         return type(self)(self._empty, self.rule)
@@ -103,11 +153,14 @@ class FoldStatistics:
         if self.rule != other.rule:
             raise ValueError(f"states with folds by {self.rule} and by {other.rule} cannot be merged")
         for fold, part in other._parts.items():
-            if fold in self._parts:
-                self._parts[fold].merge(part)
-            else:
-                self._parts[fold] = part.copy()
+            self._add(fold, part)
         self.n_dropped += other.n_dropped
+        return self
+
+    def decay(self, factor: float) -> Self:
+        """Weigh everything seen so far by a factor, in place."""
+        for part in self._parts.values():
+            part.decay(factor)
         return self
 
     def copy(self) -> Self:
@@ -144,10 +197,3 @@ class FoldStatistics:
         for k, fold in enumerate(order):
             if fold in wanted:
                 yield fold, before[k] + after[k + 1]
-
-    def map(self, change: Callable[[Statistics], Statistics]) -> Self:
-        """The states that a function makes of those of the folds, such as narrower ones."""
-        twin = type(self)(change(self._empty), self.rule)
-        twin._parts = {fold: change(part) for fold, part in self._parts.items()}
-        twin.n_dropped = self.n_dropped
-        return twin

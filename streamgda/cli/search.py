@@ -1,0 +1,172 @@
+"""``streamgda search``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streamgda.cli.data import Data, literal, to_learn
+from streamgda.cli.models import MODELS
+from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
+from streamgda.cli.running import Running, running_options
+from streamgda.cli.saved import summary_of
+
+if TYPE_CHECKING:
+    from streamgda.selection.search import StatisticsSearchCV
+
+Grid = dict[str, Any]
+
+_SCORINGS = ("log_likelihood", "accuracy", "neg_log_loss", "neg_brier_score", "roc_auc", "f1_macro")
+
+
+def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[Grid]:
+    """Grids such as ``qda reg_param=0,0.1 shrinkage=none,0.2``."""
+    return [_grid(*value.split()) for value in values]
+
+
+def _grid(model: str = "", *params: str) -> Grid:
+    import streamgda
+
+    if model not in MODELS:
+        raise click.BadParameter(f"{model!r} is none of the models {', '.join(MODELS)}.")
+    estimator = getattr(streamgda, MODELS[model])()
+    grid: Grid = {"estimator": [estimator]}
+    for param in params:
+        name, is_given, values = param.partition("=")
+        name = name.replace("-", "_")
+        if not is_given or name not in estimator.get_params():
+            raise click.BadParameter(f"{param!r} gives no parameter of {model} values, as reg_param=0,0.1.")
+        grid[name] = [None if value.lower() == "none" else literal(value) for value in values.split(",")]
+    return grid
+
+
+def _folds(context: click.Context, parameter: click.Parameter, value: str) -> int | str:
+    if value == "loo" or (value.isdigit() and int(value) > 1):
+        return value if value == "loo" else int(value)
+    raise click.BadParameter(f"{value!r} is no number of folds from 2 on, and not loo.")
+
+
+@click.command()
+@to_learn
+@click.option(
+    "--try",
+    "grids",
+    metavar="'MODEL PARAMETER=VALUE,VALUE ...'",
+    multiple=True,
+    required=True,
+    callback=_grids,
+    help="A model (qda, lda, nb, edda) and the values of its parameters to try, in all combinations. none is "
+    "Python's None. Several models may be tried.",
+)
+@click.option(
+    "--cv",
+    metavar="N|loo",
+    default="5",
+    show_default=True,
+    callback=_folds,
+    help="How many folds; loo leaves out one row at a time.",
+)
+@click.option(
+    "--scoring",
+    type=click.Choice(_SCORINGS),
+    default=_SCORINGS[0],
+    show_default=True,
+    help="The joint log-likelihood takes one read of the data, the others two.",
+)
+@click.option(
+    "--groups", metavar="COLUMN", help="A column whose values keep rows in one fold.  [default: none]"
+)
+@click.option("--fold", metavar="COLUMN", help="A column of folds, in place of --cv.  [default: none]")
+@click.option(
+    "--out",
+    callback=file_of_model,
+    metavar="FILE",
+    help="Save the best model of all the rows.  [default: not]",
+)
+@running_options
+def search(
+    data: Data,
+    grids: list[Grid],
+    cv: int | str,
+    scoring: str,
+    groups: str | None,
+    fold: str | None,
+    out: str | None,
+    run: Running,
+) -> None:
+    """Search for the best model and parameters by cross-validation.
+
+    DATA is as for fit, and is read once, or twice if rows are to be scored, however many candidates
+    there are. Greater scores are better. Rows keep their folds when files are added.
+
+    \b
+    Examples:
+      streamgda search days --target kind --try 'qda reg_param=0,0.01,0.1' --try lda --out best.parquet
+      streamgda search days --target kind --try 'nb var_smoothing=1e-9,1e-3' --scoring accuracy --cv 10
+      streamgda search days --target kind --groups patient --try 'lda shrinkage=none,0.1,auto'
+    """
+    from streamgda import StatisticsSearchCV
+
+    if groups and fold:
+        raise click.UsageError("--fold names the folds, so there is nothing for --groups to keep together.")
+    if out is not None:
+        check_replaceable(out)
+    source = replace(data, exclude=tuple(filter(None, (groups, fold)))).labelled()
+    if out is not None:
+        check_apart(out, source)
+    found = StatisticsSearchCV(None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold)
+    with run.scheduler_options() as options:
+        found.fit(source, **options)
+    if out is not None:
+        found.best_estimator_.save(out)
+    saved = "" if out is None else f"\n\n{summary_of(found.best_estimator_)}\nsaved in {out}"
+    run.output({**_document(found), "out": out}, f"{_table(found)}{saved}")
+
+
+def _document(found: StatisticsSearchCV) -> dict[str, Any]:
+    candidates = [
+        {"model": model, "params": params, "rank": rank, "mean": mean, "std": std, "error": error}
+        for model, params, rank, mean, std, error in _rows(found)
+    ]
+    best = candidates[found.best_index_]
+    return {
+        "scoring": found.scoring,
+        "n_splits": found.n_splits_,
+        "n_reads": found.n_reads_,
+        "best": {"model": best["model"], "params": best["params"], "score": best["mean"]},
+        "candidates": candidates,
+    }
+
+
+def _rows(found: StatisticsSearchCV) -> list[tuple[Any, ...]]:
+    """The model, parameters, rank, mean, deviation and error of each candidate."""
+    results, names = found.cv_results_, {name: option for option, name in MODELS.items()}
+    columns = ("rank_test_score", "mean_test_score", "std_test_score", "fit_error")
+    return [
+        (
+            names[type(params["estimator"]).__name__],
+            {name: value for name, value in params.items() if name != "estimator"},
+            *values,
+        )
+        for params, *values in zip(results["params"], *(results[name] for name in columns), strict=True)
+    ]
+
+
+def _table(found: StatisticsSearchCV) -> str:
+    """The candidates, the best first."""
+    rows = sorted(_rows(found), key=lambda row: int(row[2]))
+    lines = [f"rank {found.scoring:>16} {'±':>9}  candidate"]
+    for model, params, rank, mean, std, error in rows:
+        candidate = " ".join([model, *(f"{name}={_shown(value)}" for name, value in params.items())])
+        score = f"{'failed':>16} {'':>9}" if math.isnan(mean) else f"{mean:16.6g} {std:9.2g}"
+        lines.append(f"{rank:4d} {score}  {candidate}{f': {error}' if error else ''}")
+    what = "rows left out one by one" if found.cv == "loo" else f"{found.n_splits_} folds"
+    times = "once" if found.n_reads_ == 1 else "twice"
+    return "\n".join([*lines, f"{what}; the data was read {times}"])
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)

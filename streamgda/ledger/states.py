@@ -1,0 +1,97 @@
+"""The states of entries as tables: statistics, or those of each fold.
+
+Statistics of folds are a table with a row for each fold: its number, the metadata of its statistics as JSON,
+and their table as an Arrow stream.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from streamgda.blocks.folds import FoldRule
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.saved import COLUMNS as STATISTICS_COLUMNS
+from streamgda.statistics.saved import state_of as statistics_of
+from streamgda.storage.columns import to_arrow
+from streamgda.storage.documents import Metadata
+
+State = Statistics | FoldStatistics
+
+COLUMNS = STATISTICS_COLUMNS | {"fold", "document", "table"}
+
+_KIND = "FoldStatistics"
+
+
+def total_of(state: State) -> Statistics:
+    """The statistics of all the rows."""
+    return state.total() if isinstance(state, FoldStatistics) else state
+
+
+def table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
+    """The table and the metadata of a state."""
+    if not isinstance(state, FoldStatistics):
+        columns, metadata = state.to_columns()
+        return to_arrow(columns), metadata
+    parts = [state[fold].to_columns() for fold in state.folds]
+    table = pa.table(
+        {
+            "fold": pa.array(state.folds, pa.int64()),
+            "document": pa.array([json.dumps(metadata) for _, metadata in parts], pa.large_string()),
+            "table": pa.array([_stream(to_arrow(columns)) for columns, _ in parts], pa.large_binary()),
+        }
+    )
+    _, metadata = state.empty.to_columns()
+    rule = {"n_folds": state.rule.n_folds, "column": state.rule.column}
+    return table, {**metadata, "kind": _KIND, "rule": rule, "n_dropped": state.n_dropped}
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> State:
+    """The state that a table holds.
+
+    Parameters
+    ----------
+    table, metadata
+        As `table_of` makes them.
+    path : str
+        The name of the file in errors.
+    empty : Statistics or FoldStatistics
+        The state of no rows, of the kind that is expected.
+
+    Raises
+    ------
+    ValueError
+        If the table holds another kind of state, or is damaged.
+    """
+    if not isinstance(empty, FoldStatistics):
+        return statistics_of(table, metadata, path)
+    try:
+        rule = FoldRule(**metadata["rule"])
+        states = {
+            fold: statistics_of(_read(content), {**json.loads(document), "definite": False}, path)
+            for fold, document, content in zip(*(table.column(i).to_pylist() for i in _COLUMNS), strict=True)
+        }
+    except (KeyError, TypeError, pa.ArrowException) as error:
+        raise ValueError(f"{path} holds no statistics of folds: {error}") from error
+    if rule != empty.rule:
+        raise ValueError(f"{path} holds folds by {rule}, and not by {empty.rule}")
+    return FoldStatistics.of(empty, states, int(metadata["n_dropped"]))
+
+
+_COLUMNS = ("fold", "document", "table")
+
+
+def _read(content: bytes) -> pa.Table:
+    with pa.ipc.open_stream(content) as stream:
+        return stream.read_all()
