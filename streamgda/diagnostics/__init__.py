@@ -3,8 +3,25 @@
 Each is a function of a state, and returns a small frozen object of its own. As a string it is a readable
 table; `to_pandas` gives the table as a data frame.
 
-- `tables`: what results have in common.
+- `manova`: whether the means of the classes differ.
+- `box_m`: whether the covariances of the classes differ.
+- `select_features`: which features tell the classes apart.
 
 To add one, write a module with a function of statistics and its result, a subclass of
 `streamgda.diagnostics.tables.Table`, and import both here.
 """
+
+from streamgda.diagnostics.box import BoxM, box_m
+from streamgda.diagnostics.forward import FeatureSelection, SelectionStep, select_features
+from streamgda.diagnostics.manova import Manova, ManovaStatistic, manova
+
+__all__ = [
+    "BoxM",
+    "FeatureSelection",
+    "Manova",
+    "ManovaStatistic",
+    "SelectionStep",
+    "box_m",
+    "manova",
+    "select_features",
+]

@@ -30,14 +30,11 @@ from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
-    between_covariance,
     class_covariances,
-    pooled_covariance,
     shrunk,
     statistics_for,
     total_covariance,
 )
-from streamgda.estimators.singular import deficient_features
 from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import multiply_rows
@@ -45,7 +42,9 @@ from streamgda.gaussians.projection import Projection
 from streamgda.gaussians.updated import begin
 from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.deficient import deficient_features
 from streamgda.statistics.revisions import Added
 
 

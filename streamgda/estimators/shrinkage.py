@@ -14,6 +14,7 @@ import numpy as np
 
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array
 
 Shrinkage = float | Literal["auto", "oas"] | None
@@ -95,21 +96,6 @@ def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
         return total
     share = oas(total, statistics.weights.sum()) if shrinkage == "oas" else float(shrinkage)
     return shrunk(total, share)
-
-
-def pooled_covariance(statistics: Statistics) -> Array:
-    """The maximum-likelihood covariance within the classes: (d, d)."""
-    if statistics.covariance_type != "tied":
-        statistics = statistics.to_covariance_type("tied")
-    return statistics.covariance()
-
-
-def between_covariance(statistics: Statistics) -> Array:
-    """The covariance of the class means, weighted by the shares of the classes: (d, d)."""
-    offsets = statistics.means - statistics.overall_mean()
-    shares = statistics.weights / statistics.weights.sum()
-    between: Array = (offsets.T * shares) @ offsets
-    return between
 
 
 def shrunk(covariance: Array, share: float) -> Array:

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.estimators.shrinkage import pooled_covariance
-from streamgda.estimators.singular import constant_in_class, deficient_features, singular_features
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import pooled_covariance
+from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
 
 REMEDIES = (
     "Bring more rows of it, leave out constant or collinear features, or name a model of equal shape (EEE, "

@@ -1,0 +1,45 @@
+"""Checks of statistics before they are tested, with errors that name features and classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamgda.gaussians.whitening import Whitening
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import pooled_covariance
+from streamgda.statistics.deficient import deficient_features
+
+
+def check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> None:
+    """Raise ValueError unless there are two classes or more, and one of these kinds of covariance."""
+    if len(statistics.classes) < 2:
+        raise ValueError(f"classes are compared, so at least two are needed; got {statistics!r}")
+    if statistics.covariance_type not in covariances:
+        kinds = " or ".join(map(repr, covariances))
+        raise ValueError(
+            f"the covariances of features are needed; accumulate with {kinds}; got {statistics!r}"
+        )
+
+
+def whitening_within(statistics: Statistics, tol: float) -> Whitening:
+    """The whitening of the covariance within the classes.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it is singular; the message names the features.
+    """
+    covariance, n_features = pooled_covariance(statistics), statistics.n_features
+    whitening = Whitening.of(covariance, statistics.means, tol)
+    freedom = float(statistics.weights.sum()) - len(statistics.classes)
+    if freedom < n_features:
+        raise np.linalg.LinAlgError(
+            f"{n_features} features need more than {n_features + len(statistics.classes) - 1} rows; leave "
+            f"features out with statistics.select, or bring more rows. Got {statistics!r}"
+        )
+    if whitening.rank < n_features:
+        raise np.linalg.LinAlgError(
+            f"the covariance within the classes has rank {whitening.rank} of {n_features}: "
+            f"{deficient_features(statistics, covariance, tol)}. Leave them out with statistics.select"
+        )
+    return whitening

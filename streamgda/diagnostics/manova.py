@@ -1,0 +1,191 @@
+"""Multivariate analysis of variance: whether the means of the classes differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import fdtrc
+
+from streamgda.diagnostics.checks import check_classes, whitening_within
+from streamgda.diagnostics.tables import Table
+from streamgda.gaussians.whitening import Array
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import weighted_offsets
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class ManovaStatistic:
+    """A test statistic and its F approximation.
+
+    Attributes
+    ----------
+    statistic : float
+        The statistic.
+    f : float
+        What is compared with the F distribution.
+    df : tuple of float
+        The degrees of freedom of its numerator and denominator.
+    pvalue : float
+        The probability of such an F, or a larger one, if all means are equal.
+    """
+
+    statistic: float
+    f: float
+    df: tuple[float, float]
+    pvalue: float
+
+
+@dataclass(frozen=True)
+class Manova(Table):
+    """The four tests of `manova`.
+
+    Attributes
+    ----------
+    wilks, pillai, hotelling_lawley, roy : ManovaStatistic
+        Wilks' lambda, Pillai's trace, the trace of Hotelling and Lawley, and Roy's largest root. The p-value
+        of Roy's root is a lower bound.
+    eigenvalues : tuple of float
+        Of the scatter between the classes by that within them, in falling order.
+    """
+
+    wilks: ManovaStatistic
+    pillai: ManovaStatistic
+    hotelling_lawley: ManovaStatistic
+    roy: ManovaStatistic
+    eigenvalues: tuple[float, ...]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a data frame, with a row for each test."""
+        import pandas as pd
+
+        tests = {
+            "Wilks' lambda": self.wilks,
+            "Pillai's trace": self.pillai,
+            "Hotelling-Lawley trace": self.hotelling_lawley,
+            "Roy's largest root": self.roy,
+        }
+        rows = [[test.statistic, test.f, *test.df, test.pvalue] for test in tests.values()]
+        columns = ["statistic", "F", "numerator df", "denominator df", "p-value"]
+        return pd.DataFrame(rows, index=list(tests), columns=columns)
+
+
+def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
+    """Test whether the means of the classes are equal, given that their covariances are.
+
+    Sample weights count repetitions of rows.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics or ExactClassStatistics
+        Of covariance type "full" or "tied".
+    tol : float, default=1e-4
+        As for `LinearDiscriminantAnalysis`.
+
+    Returns
+    -------
+    Manova
+        The F approximation of Wilks' lambda is that of Rao. That of the trace of Hotelling and Lawley is
+        McKeon's or, where there are too few rows for it, that of Pillai and Samson. With two classes or one
+        feature, all four are exact and the same.
+
+    Raises
+    ------
+    ValueError
+        If there is one class, or the covariances of features are not kept.
+    numpy.linalg.LinAlgError
+        If the covariance within the classes is singular; the message names the features.
+
+    References
+    ----------
+    Rao (1951), "An asymptotic expansion of the distribution of Wilks' criterion"; McKeon (1974), "F
+    approximations to the distribution of Hotelling's T²"; Rencher & Christensen (2012), "Methods of
+    Multivariate Analysis", section 6.1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import ClassStatistics
+    >>> from streamgda.diagnostics import manova
+    >>> print(manova(ClassStatistics().update(*load_iris(return_X_y=True))))
+                            statistic       F  numerator df  denominator df      p-value
+    Wilks' lambda           0.0234386 199.145             8             288 1.36501e-112
+    Pillai's trace             1.1919 53.4665             8             290  9.74216e-53
+    Hotelling-Lawley trace    32.4773 582.197             8         203.402 1.07742e-135
+    Roy's largest root        32.1919 1166.96             4             145  3.7873e-109
+    """
+    check_classes(statistics, covariances=("full", "tied"))
+    offsets = weighted_offsets(statistics) @ whitening_within(statistics, tol**2).matrix
+    n_classes, n_features = offsets.shape
+    n_roots = min(n_classes - 1, n_features)
+    roots: Array = np.linalg.svd(offsets, compute_uv=False)[:n_roots].astype(np.float64) ** 2
+    size = _Size(n_features, n_classes - 1, float(statistics.weights.sum()) - n_classes, n_roots)
+    return Manova(
+        _wilks(roots, size),
+        _pillai(roots, size),
+        _hotelling_lawley(roots, size),
+        _roy(roots, size),
+        (*roots.tolist(),),
+    )
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Features p, degrees of freedom q of the classes and v of the rows within them, and roots s."""
+
+    p: int
+    q: int
+    v: float
+    s: int
+
+    @property
+    def m(self) -> float:
+        """(|p − q| − 1) / 2."""
+        return (abs(self.p - self.q) - 1) / 2
+
+    @property
+    def n(self) -> float:
+        """(v − p − 1) / 2."""
+        return (self.v - self.p - 1) / 2
+
+
+def _tested(statistic: float, f: float, first: float, second: float) -> ManovaStatistic:
+    return ManovaStatistic(
+        float(statistic), float(f), (float(first), float(second)), float(fdtrc(first, second, f))
+    )
+
+
+def _wilks(roots: Array, size: _Size) -> ManovaStatistic:
+    p, q, v = size.p, size.q, size.v
+    log_lambda = -np.log1p(roots).sum()
+    t = np.sqrt((p**2 * q**2 - 4) / (p**2 + q**2 - 5)) if p**2 + q**2 > 5 else 1.0
+    second = (v - (p - q + 1) / 2) * t - (p * q - 2) / 2
+    return _tested(np.exp(log_lambda), np.expm1(-log_lambda / t) * second / (p * q), p * q, second)
+
+
+def _pillai(roots: Array, size: _Size) -> ManovaStatistic:
+    trace, s = (roots / (1 + roots)).sum(), size.s
+    first, second = s * (2 * size.m + s + 1), s * (2 * size.n + s + 1)
+    rest = (1 / (1 + roots)).sum()  # what the trace leaves of s, without cancellation
+    return _tested(trace, trace / rest * second / first, first, second)
+
+
+def _hotelling_lawley(roots: Array, size: _Size) -> ManovaStatistic:
+    trace, p, q, n, s = roots.sum(), size.p, size.q, size.n, size.s
+    if n <= 1:
+        first, second = s * (2 * size.m + s + 1), 2 * (s * n + 1)
+        return _tested(trace, trace * second / (s * first), first, second)
+    b = (p + 2 * n) * (q + 2 * n) / (2 * (2 * n + 1) * (n - 1))
+    second = 4 + (p * q + 2) / (b - 1)
+    scale = (second - 2) / (2 * n)
+    return _tested(trace, trace / scale * second / (p * q), p * q, second)
+
+
+def _roy(roots: Array, size: _Size) -> ManovaStatistic:
+    first = max(size.p, size.q)
+    second = size.v - first + size.q
+    return _tested(roots[0], roots[0] * second / first, first, second)

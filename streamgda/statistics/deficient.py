@@ -1,0 +1,48 @@
+"""Which features make covariances singular, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.gaussians.whitening import Array, Spectrum, constant_features
+from streamgda.statistics.base import Statistics
+
+_MOST_NAMES = 10  # of features, in a message
+
+
+def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:
+    """The features that are constant in a class (at position k) of a "full" state."""
+    variances = np.diag(statistics.covariance()[k])
+    return np.flatnonzero(constant_features(variances, statistics.means[[k]]))
+
+
+def singular_features(statistics: Statistics, k: int, tol: float) -> str:
+    """Describe the features that make the covariance of a class (at position k) singular, or its few rows."""
+    constant = constant_in_class(statistics, k)
+    findings = [f"constant in it: {named(statistics, constant)}"] if len(constant) else []
+    if statistics.n_features - len(constant) >= statistics.counts[k]:
+        findings.append("it has no more rows than features that vary")
+    else:
+        spectrum = Spectrum.of(statistics.covariance()[k], statistics.means[[k]], tol)
+        if len(spectrum.collinear):
+            findings.append(f"collinear in it: {named(statistics, spectrum.collinear)}")
+    return "; ".join(findings)
+
+
+def deficient_features(statistics: Statistics, covariance: Array, tol: float) -> str:
+    """Describe the features that make the covariance (d, d) within the classes singular."""
+    constant = np.flatnonzero(constant_features(np.diag(covariance), statistics.means))
+    collinear = Spectrum.of(covariance, statistics.means, tol).collinear
+    found = [("constant", constant), ("collinear", collinear)]
+    return "features are " + " or ".join(
+        f"{what} ({named(statistics, features)})" for what, features in found if len(features)
+    )
+
+
+def named(statistics: Statistics, features: NDArray[np.intp]) -> str:
+    """List features by name, at most the first ten."""
+    names = statistics.feature_names
+    listed = [repr(names[feature]) if names else str(feature) for feature in features[:_MOST_NAMES]]
+    more = len(features) - len(listed)
+    return ", ".join(listed) + (f" and {more} more" if more else "")
