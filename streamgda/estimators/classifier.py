@@ -24,6 +24,7 @@ from streamgda.estimators.validation import (
     check_finite,
     check_has_learnt,
     check_two_classes,
+    is_valid,
 )
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
@@ -278,6 +279,9 @@ def check_rows(
     if hasattr(X, "columns"):  # names first: a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     check_readable(X)
+    if is_valid(model, X) and _are_finite(X):
+        valid: NDArray[Any] = X
+        return valid
     finite = "allow-nan" if missing == "marginal" else True
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
         try:
@@ -287,6 +291,12 @@ def check_rows(
                 _raise_for_missing(model, validate_data(model, X, reset=False, ensure_all_finite=False))
             raise
     return rows
+
+
+def _are_finite(rows: NDArray[Any]) -> bool:
+    """Whether all values are certainly finite: their sum is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(rows.sum()))
 
 
 def _raise_for_missing(model: GaussianClassifier[Any], rows: NDArray[Any]) -> None:

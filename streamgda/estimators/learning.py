@@ -19,7 +19,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.validation import check_announced, check_batch
+from streamgda.estimators.validation import check_announced, check_batch, is_valid
 from streamgda.passes.accumulate import accumulate
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source, is_dask
@@ -314,7 +314,8 @@ class StatisticsLearner(BaseEstimator, ABC):
             check_no_rounding(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = validate_data(self, X, reset=reset, ensure_all_finite=False)
+        if reset or not is_valid(self, X):
+            X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         names = getattr(self, "feature_names_in_", None)
         if getattr(y, "ndim", 1) != 1:
             y = column_or_1d(y, warn=True)

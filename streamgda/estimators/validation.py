@@ -28,6 +28,21 @@ def check_batch(X: Any) -> None:
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
 
 
+def is_valid(model: Any, X: Any) -> bool:
+    """Whether X is an array that scikit-learn's `validate_data` returns as it is, if its values are finite.
+
+    For a single row, `validate_data` takes longer than all the rest of learning it.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype.kind in "fiu"
+        and X.ndim == 2
+        and len(X) > 0
+        and X.shape[1] == getattr(model, "n_features_in_", None)
+        and not hasattr(model, "feature_names_in_")
+    )
+
+
 def check_announced(y: ArrayLike, classes: ArrayLike) -> None:
     """Raise ValueError if a label is not among the classes that the caller announced."""
     seen, announced = labels.encode(y)[0], labels.as_labels(classes)
