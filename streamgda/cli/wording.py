@@ -6,8 +6,8 @@ import ast
 import re
 
 _OPTIONS = (
-    "columns|covariance_type|exact|exclude|features|fourth_moments|half_life|keep|missing|priors|reg_param|"
-    "scheduler|shrinkage|since|singular|target|var_smoothing|weight|where"
+    "columns|covariance_type|exact|exclude|features|fourth_moments|half_life|keep|missing|pooling|predictive|"
+    "priors|reg_param|scheduler|shrinkage|since|singular|target|var_smoothing|weight|where"
 )
 
 _ARGUMENT = re.compile(rf"\b({_OPTIONS})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)")

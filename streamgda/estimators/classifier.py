@@ -26,7 +26,7 @@ from streamgda.estimators.validation import (
     check_two_classes,
     is_valid,
 )
-from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import TILE_ROWS
@@ -83,7 +83,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Compute densities from those before some rows were added; None to compute them all anew."""
         return None
 
-    def _predictive(self, gaussians: G, statistics: Statistics) -> Gaussians:
+    def _predictive(self, gaussians: G, statistics: Statistics) -> Densities:
         """The densities that rows are scored by; by default the normal ones."""
         return gaussians
 

@@ -31,6 +31,12 @@ def shrinkage_for_peer(shrinkage: Any, covariance_estimator: Any) -> dict[str, A
     return {"shrinkage": shrinkage, "covariance_estimator": covariance_estimator}
 
 
+def check_plugin(model: Any) -> None:
+    """Raise ValueError for a model of Student t densities, which scikit-learn has not."""
+    if model.predictive != "plugin":
+        raise ValueError(f"scikit-learn has no {model.predictive} densities; set predictive='plugin'")
+
+
 def check_kind(peer: Any, kind: type) -> None:
     """Raise TypeError for an estimator of another class, and NotFittedError for one that is not fitted."""
     if not isinstance(peer, kind):

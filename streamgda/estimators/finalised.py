@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from streamgda.blocks.labels import Labels
-from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
@@ -32,7 +32,7 @@ class Finalised(Generic[G]):
         The labels, in the order of the columns of scores.
     gaussians : Gaussians
         The normal densities of the classes, with the means and covariances of the model.
-    densities : Gaussians
+    densities : Densities
         The densities that rows are scored by: these, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a class that cannot be estimated is −∞.
@@ -42,14 +42,14 @@ class Finalised(Generic[G]):
     params: dict[str, Any]
     classes: Labels
     gaussians: G
-    densities: Gaussians
+    densities: Densities
     priors: Array
     log_priors: Array
     _derived: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, model: BaseEstimator, statistics: Statistics, gaussians: G, densities: Gaussians, priors: Array
+        cls, model: BaseEstimator, statistics: Statistics, gaussians: G, densities: Densities, priors: Array
     ) -> Self:
         """The densities and priors of a model, computed from its current parameters and these statistics."""
         with np.errstate(divide="ignore"):

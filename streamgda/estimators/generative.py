@@ -15,6 +15,7 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
 from streamgda.estimators.likelihood import LikelihoodCriteria
 from streamgda.estimators.scores import RowScores
+from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.posteriors import posteriors
 from streamgda.statistics.covariances import Array
@@ -126,7 +127,8 @@ class GenerativeClassifier(LikelihoodCriteria[G]):
         """The Mahalanobis distance of rows from the mean of each class, √((x − μ)ᵀ Σ⁻¹ (x − μ)).
 
         If the covariance of LDA is singular, the distance is measured in its range. With
-        missing="marginal", it is measured in the observed features. Rows are as for `predict`.
+        missing="marginal", it is measured in the observed features. With predictive="student", Σ is the
+        shape matrix of the Student t density. Rows are as for `predict`.
 
         Returns
         -------
@@ -152,9 +154,11 @@ class GenerativeClassifier(LikelihoodCriteria[G]):
 
         Squared Mahalanobis distances are compared with the χ² distribution. Its degrees of freedom are the
         rank of the covariance, which is at most the number of observed features. Means and covariances
-        count as known, so p-values are too small if the model has learnt from few rows. A row is an outlier
-        at level α if it is one for every class: ``model.p_values(X).max(axis=1) < α``. Rows are as for
-        `predict`.
+        count as known, so p-values are too small if the model has learnt from few rows. They are not with
+        predictive="student": the squared distance, divided by the rank, is then compared with the F
+        distribution. For naive Bayes, the deviation of each feature is first replaced by the normal one of
+        the same p-value. A row is an outlier at level α if it is one for every class:
+        ``model.p_values(X).max(axis=1) < α``. Rows are as for `predict`.
 
         Returns
         -------
@@ -197,7 +201,8 @@ class GenerativeClassifier(LikelihoodCriteria[G]):
         Raises
         ------
         ValueError
-            If i and j are not two of the classes, or both have a prior of zero.
+            If i and j are not two of the classes, or both have a prior of zero; or if the densities are
+            Student t.
 
         Examples
         --------
@@ -210,12 +215,17 @@ class GenerativeClassifier(LikelihoodCriteria[G]):
         array([-5.39, 14.61])
         """
         state = finalised(self)
+        if not isinstance(state.densities, Gaussians):
+            raise ValueError(
+                "the surface between two Student t densities is no quadric; predict_log_proba gives the "
+                "log-odds of rows, and predictive='plugin' a quadric"
+            )
         first, second = position_of(i, state.classes), position_of(j, state.classes)
         if first == second:
             raise ValueError(f"a boundary lies between two classes; got {i!r} twice")
         if np.isneginf(state.log_priors[[first, second]]).all():
             raise ValueError(f"classes {i!r} and {j!r} both have a prior of zero, so neither is the likelier")
-        return QuadraticBoundary.between(state.densities, state.log_priors, first, second)
+        return QuadraticBoundary.between(state.gaussians, state.log_priors, first, second)
 
 
 def _sample_classes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
@@ -20,6 +19,7 @@ from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
     check_kind,
     check_not_shrunk,
+    check_plugin,
     class_counts,
     describe,
     shrinkage_for_peer,
@@ -27,6 +27,7 @@ from streamgda.estimators.exchange import (
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.following import is_plain, learnt_from
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.estimators.predictive import Predictive, PredictiveClassifier
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
@@ -36,6 +37,7 @@ from streamgda.estimators.shrinkage import (
     total_covariance,
 )
 from streamgda.gaussians.densities import SharedGaussians
+from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.projection import Projection
@@ -44,12 +46,14 @@ from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.deficient import deficient_features
 from streamgda.statistics.revisions import Added
 
 
 class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis[SharedGaussians]
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    PredictiveClassifier[SharedGaussians],
+    DiscriminantAnalysis[SharedGaussians],
 ):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
@@ -93,6 +97,11 @@ class LinearDiscriminantAnalysis(
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
+    predictive : {"plugin", "student"}, default="plugin"
+        The density by which rows are scored. "plugin" is the normal density with the means and the
+        covariance estimated. "student" takes into account that they are estimated: a Student t density of
+        N - n_classes - d + 1 degrees of freedom for N rows and d features (Jeffreys' prior). Its decision
+        function is not linear.
 
     Attributes
     ----------
@@ -141,6 +150,7 @@ class LinearDiscriminantAnalysis(
     _estimates_total = True
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PredictiveClassifier._parameter_constraints,
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [StrOptions({"svd", "lsqr", "eigen"})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -158,6 +168,7 @@ class LinearDiscriminantAnalysis(
         *,
         missing: MissingAtPrediction = "raise",
         exact: bool = False,
+        predictive: Predictive = "plugin",
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -168,6 +179,7 @@ class LinearDiscriminantAnalysis(
         self.covariance_estimator = covariance_estimator
         self.missing = missing
         self.exact = exact
+        self.predictive = predictive
 
     def required_statistics(self) -> dict[str, Any]:
         """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
@@ -211,19 +223,31 @@ class LinearDiscriminantAnalysis(
         current = begin(before.gaussians, learnt.total - float(learnt.weights.sum()))
         return None if current is None else current.followed_by(learnt)
 
-    def _warn_once(self, state: Finalised[SharedGaussians]) -> None:
-        """Warn of a singular covariance, unless it had the same rank the last time."""
-        super()._warn_once(state)
-        rank, n_features = int(state.gaussians.ranks[0]), self.statistics_.n_features
-        if rank < n_features and self.__dict__.get("_warned") != rank:
-            whitening = state.gaussians.whitening
-            warnings.warn(
-                f"the covariance within the classes has rank {rank} of {n_features}: "
-                f"{deficient_features(self.statistics_, whitening.covariance, whitening.tol)}. The model "
-                "works in the range of the covariance",
-                stacklevel=6,
+    def _singular_within(self, gaussians: SharedGaussians) -> Whitening | None:
+        return gaussians.whitening if gaussians.ranks[0] < self.n_features_in_ else None
+
+    def _pooling_of(self, gaussians: SharedGaussians, statistics: Statistics) -> Pooling:
+        return Pooling.by_share(1.0, statistics.weights, int(gaussians.ranks[0]))
+
+    def _too_few_rows(self, statistics: Statistics, k: int) -> Exception:
+        return ValueError(
+            f"{statistics.n_rows} rows (of weight {statistics.weights.sum():g}) of {len(statistics.classes)} "
+            f"classes leave no degrees of freedom for Student t densities of {statistics.n_features} "
+            "features; bring more rows, or set predictive='plugin'"
+        )
+
+    def _n_covariance_parameters(self) -> float:
+        n_free = super()._n_covariance_parameters()
+        share = 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
+        return (1 - share) * n_free + share
+
+    def _check_linear(self, attribute: str) -> None:
+        """Raise AttributeError if the decision function has no coefficients."""
+        if self.predictive != "plugin":
+            raise AttributeError(
+                f"there is no {attribute} with predictive={self.predictive!r}: the decision function of "
+                "Student t densities is not linear"
             )
-        self._warned = rank
 
     def _check_components(self, statistics: Statistics) -> None:
         most = _most_components(statistics)
@@ -352,11 +376,13 @@ class LinearDiscriminantAnalysis(
     @property
     def coef_(self) -> Floats:
         """Coefficients of the decision function."""
+        self._check_linear("coef_")
         return self._types.of_rows(self._linear_terms[0])
 
     @property
     def intercept_(self) -> Floats:
         """Intercepts of the decision function."""
+        self._check_linear("intercept_")
         return self._types.of_rows(self._linear_terms[1])
 
     @property
@@ -389,6 +415,7 @@ class LinearDiscriminantAnalysis(
         deviations.
         """
         check_is_fitted(self)
+        check_plugin(self)
         regularised = self.shrinkage is not None  # which the solver "svd" does not take there
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen" if regularised and self.solver == "svd" else self.solver,

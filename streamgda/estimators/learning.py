@@ -350,7 +350,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
-        for warned in ("_warned", "_warned_of_priors"):
+        for warned in ("_warned", "_warned_of_priors", "_warned_rank"):
             self.__dict__.pop(warned, None)
         self._warn_once(finalised)
         return self

@@ -12,16 +12,19 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
-from streamgda.estimators.exchange import check_kind, class_counts, describe
-from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.likelihood import BayesianCriterion
+from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
+from streamgda.estimators.predictive import Predictive
 from streamgda.gaussians.densities import DiagonalGaussians
+from streamgda.gaussians.pooling import Pooling
+from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
 
-class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[DiagonalGaussians]):
+class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent and normal.
 
     Parameters
@@ -38,6 +41,18 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
+    pooling : float in [0, 1], "bayes" or None, default=None
+        How far the variances of each class lean on the variances within the classes. A number λ is that of
+        Friedman (1989), ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k are the sums of squares of a
+        class, n_k its weight, and W and N are their sums. "bayes" counts the variances within the classes
+        as c rows beside those of a class, so that classes of few rows lean on them most:
+        (c W / N + W_k) / (c + n_k - 1). The number c is that under which the sums of squares are most
+        probable. A class of weight below 1 counts as one row. Smoothing comes after pooling.
+    predictive : {"plugin", "student"}, default="plugin"
+        The density by which rows are scored. "plugin" is the normal density with the means and variances
+        estimated. "student" takes into account that they are estimated: for each feature a Student t
+        density, of n_k - 1 degrees of freedom without pooling (Jeffreys' prior). A class without any is an
+        error in `fit` and `from_statistics`, and gets no posterior, with one warning, after `partial_fit`.
 
     Attributes
     ----------
@@ -57,10 +72,16 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
         Mean, and smoothed variance, of each feature in each class.
     epsilon_ : float
         The value added to each variance.
+    pooling_ : ndarray of shape (n_classes,)
+        The share of the variances within the classes in those of each class.
+    prior_rows_ : float
+        How many rows they count for: c for "bayes", λ N / (1 - λ) for a number.
 
     References
     ----------
-    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", 6.6.3.
+    Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", 6.6.3; Friedman (1989),
+    "Regularized discriminant analysis"; Smyth (2004), "Linear models and empirical Bayes methods for
+    assessing differential expression in microarray experiments".
 
     Examples
     --------
@@ -74,7 +95,7 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
 
     _covariance_type: ClassVar[CovarianceType] = "diag"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GenerativeClassifier._parameter_constraints,
+        **PooledClassifier._parameter_constraints,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -85,15 +106,18 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
         var_smoothing: float = 1e-9,
         missing: MissingAtPrediction = "raise",
         exact: bool = False,
+        pooling: PoolingParameter = None,
+        predictive: Predictive = "plugin",
     ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
         self.missing = missing
         self.exact = exact
+        self.pooling = pooling
+        self.predictive = predictive
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
-        means, variances = statistics.means, statistics.covariance()
-        variances[variances <= (np.finfo(np.float64).eps * means) ** 2] = 0.0  # left by rounding
+        variances, pooling = self._pooled(statistics) if self._is_pooled else (_variances(statistics), None)
         variances += self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -102,7 +126,18 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
                 f"class {statistics.classes[k]!s}: feature {name} is constant in it, and var_smoothing adds "
                 "nothing; leave the feature out, or set var_smoothing above 0"
             )
-        return DiagonalGaussians(means, variances)
+        return DiagonalGaussians(statistics.means, variances, pooling=pooling)
+
+    def _pooled(self, statistics: Statistics) -> tuple[Array, Pooling]:
+        """The variances (K, d) that lean on those within the classes, and how."""
+        weights, scatter = statistics.weights, statistics.scatter
+        within = scatter.sum(axis=0) / weights.sum()
+        varying = ~constant_features(within, statistics.means)
+        eigenvalues = scatter[:, varying] / within[varying] if self.pooling == "bayes" else None
+        pooling = self._pooling(weights, eigenvalues, 1)
+        variances = pooling.covariances(scatter, within)
+        variances[:, ~varying] = 0.0
+        return variances, pooling
 
     def _smoothing(self, statistics: Statistics) -> float:
         return float(self.var_smoothing * statistics.total_variance().max())
@@ -153,6 +188,7 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
         array([0])
         """
         check_is_fitted(self)
+        check_plugin(self)
         peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
         return describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 
@@ -186,6 +222,13 @@ class GaussianNB(BayesianCriterion[DiagonalGaussians], GenerativeClassifier[Diag
         if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # fitted with weights
             model.var_smoothing = float(estimator.epsilon_ / model.statistics_.total_variance().max())
         return model
+
+
+def _variances(statistics: Statistics) -> Array:
+    """The variance of each feature in each class; those that rounding left are zero."""
+    variances = statistics.covariance()
+    variances[variances <= (np.finfo(np.float64).eps * statistics.means) ** 2] = 0.0
+    return variances
 
 
 def _priors_of(peer: naive_bayes.GaussianNB, seen: NDArray[np.bool_]) -> Any:

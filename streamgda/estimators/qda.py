@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from numbers import Real
@@ -20,23 +19,36 @@ from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
     check_kind,
     check_not_shrunk,
+    check_plugin,
     class_counts,
     describe,
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.following import changed_positions, is_plain
-from streamgda.estimators.shrinkage import Shrinkage, class_covariances, statistics_for
+from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
+from streamgda.estimators.predictive import Predictive
+from streamgda.estimators.shrinkage import (
+    Shrinkage,
+    class_covariances,
+    shrunk,
+    statistics_for,
+)
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
+from streamgda.gaussians.pooled import PooledGaussians
+from streamgda.gaussians.pooling import relative_eigenvalues
 from streamgda.gaussians.projection import signed
 from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.revisions import Added
 
 
-class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
+class QuadraticDiscriminantAnalysis(
+    PooledClassifier[SeparateGaussians], DiscriminantAnalysis[SeparateGaussians]
+):
     """Quadratic discriminant analysis: each class is normal, with a mean and a covariance of its own.
 
     Parameters
@@ -76,6 +88,21 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
+    pooling : float in [0, 1], "bayes" or None, default=None
+        How far the covariance of each class leans on the pooled covariance within the classes, that of LDA.
+        A number λ is that of Friedman (1989): ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k is the
+        scatter of a class, n_k its weight, and W and N are their sums. 0 is none, 1 is LDA. "bayes" counts
+        the pooled covariance as c rows beside those of a class, so that classes of few rows lean on it most:
+        (c W / N + W_k) / (c + n_k - 1). The number c is that under which the scatters are most probable;
+        nothing is read again for it. A class of one row has the pooled covariance, and one of weight below 1
+        counts as one row. A singular pooled covariance is treated as LDA does. Pooling comes before
+        `shrinkage`, which is then a number or None: together they are Friedman's regularised discriminant
+        analysis.
+    predictive : {"plugin", "student"}, default="plugin"
+        The density by which rows are scored. "plugin" is the normal density with the means and covariances
+        estimated. "student" takes into account that they are estimated: a Student t density, wider for
+        classes of few rows. Without pooling it has n_k - d degrees of freedom for d features (Jeffreys'
+        prior); a class without any is treated as one with a singular covariance.
 
     Attributes
     ----------
@@ -94,6 +121,10 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     covariance_ : list of n_classes ndarrays of shape (n_features, n_features)
         Maximum-likelihood covariances of the classes (divided by the weight of the class), shrunk or
         estimated, and regularised; with `store_covariance`.
+    pooling_ : ndarray of shape (n_classes,)
+        The share of the pooled covariance in that of each class.
+    prior_rows_ : float
+        How many rows the pooled covariance counts for: c for "bayes", λ N / (1 - λ) for a number.
     rotations_ : list of n_classes ndarrays of shape (n_features, n_features)
         The principal axes of each class as columns, in descending order of variance. The largest element of
         an axis is positive.
@@ -103,8 +134,10 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     References
     ----------
     Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", eq. 4.12;
-    Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices";
-    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation".
+    Friedman (1989), "Regularized discriminant analysis"; Greene & Rayens (1989), "Partially pooled covariance
+    matrix estimation in discriminant analysis"; Geisser (1964), "Posterior odds for multivariate normal
+    classifications"; Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance
+    matrices"; Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation".
 
     Examples
     --------
@@ -120,6 +153,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PooledClassifier._parameter_constraints,
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [StrOptions({"svd", "eigen"})],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
@@ -139,6 +173,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         missing: MissingAtPrediction = "raise",
         singular: Literal["raise", "skip"] | None = None,
         exact: bool = False,
+        pooling: PoolingParameter = None,
+        predictive: Predictive = "plugin",
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -150,6 +186,18 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         self.missing = missing
         self.singular = singular
         self.exact = exact
+        self.pooling = pooling
+        self.predictive = predictive
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self._is_pooled and self.covariance_estimator is not None:
+            raise ValueError("covariance_estimator and pooling are both given; set one of them to None")
+        if self._is_pooled and isinstance(self.shrinkage, str):
+            raise ValueError(
+                f"shrinkage={self.shrinkage!r} estimates how far each class is shrunk without pooling; with "
+                f"pooling={self.pooling!r}, set shrinkage to a number or to None"
+            )
 
     def required_statistics(self) -> dict[str, Any]:
         """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
@@ -158,15 +206,19 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk or estimated, and regularised."""
         if self.covariance_estimator is not None:
-            covariances = self._estimated(statistics).within.copy()
-        else:
-            covariances = class_covariances(statistics, self.shrinkage)
+            return self._regularised(self._estimated(statistics).within.copy())
+        return self._regularised(class_covariances(statistics, self.shrinkage))
+
+    def _regularised(self, covariances: Array) -> Array:
+        """Covariances (..., d, d), changed in place by `reg_param`."""
         if self.reg_param:
             covariances *= 1 - self.reg_param
-            np.einsum("kii->ki", covariances)[...] += self.reg_param
+            np.einsum("...ii->...i", covariances)[...] += self.reg_param
         return covariances
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
+        if self._is_pooled:
+            return self._finalise_pooled(statistics)
         whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
         return SeparateGaussians(statistics.means, whitenings)
 
@@ -205,26 +257,34 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             whitenings[i] = Unestimated.because(statistics.n_features, error)
         return whitenings
 
-    def _check_fit(self, state: Finalised[SeparateGaussians]) -> None:
-        for _, error in state.unestimated:
-            if self.singular != "skip":
-                raise error()
+    def _finalise_pooled(self, statistics: Statistics) -> PooledGaussians:
+        """Densities that lean on the pooled covariance; singular, if at all, as it is for LDA."""
+        means, within, tol = statistics.means, pooled_covariance(statistics), self._least_eigenvalue
+        whitening = Whitening.of(within, means, tol)
+        scatter = statistics.scatter
+        eigenvalues = relative_eigenvalues(scatter, whitening.matrix) if self.pooling == "bayes" else None
+        pooling = self._pooling(statistics.weights, eigenvalues, whitening.rank)
+        covariances = self._shrunk(pooling.covariances(scatter, within))
+        if self.shrinkage or self.reg_param:
+            whitening = Whitening.of(self._shrunk(within), means, tol)
+        if not whitening.rank:
+            raise ValueError("no feature varies within a class, so there is no covariance to work with")
+        return PooledGaussians.of(means, covariances, whitening, pooling)
 
-    def _warn_once(self, state: Finalised[SeparateGaussians]) -> None:
-        """Warn of classes without a posterior that had one, or were not known, the last time."""
-        super()._warn_once(state)
-        warned: set[Any] = self.__dict__.setdefault("_warned", set())
-        new = [(label, error) for label, error in state.unestimated if label not in warned]
-        warned.clear()
-        warned.update(label for label, _ in state.unestimated)
-        if new:
-            label, error = new[0]
-            more = f" (and {len(new) - 1} more classes)" if len(new) > 1 else ""
-            warnings.warn(
-                f"class {label!s}{more} gets no posterior until it can be estimated. {error()}; "
-                f"statistics_.drop_class({label!r}) forgets it",
-                stacklevel=6,
-            )
+    def _shrunk(self, covariances: Array) -> Array:
+        """Covariances (..., d, d), shrunk by a number and regularised."""
+        share = 0.0 if self.shrinkage is None else float(self.shrinkage)
+        return self._regularised(shrunk(covariances, share) if share else covariances.copy())
+
+    def _n_covariance_parameters(self) -> float:
+        share = 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
+        n_of_one = self.n_features_in_ * (self.n_features_in_ + 1) / 2
+        left = (1 - self.reg_param) * (1 - share + share / n_of_one)
+        return left * super()._n_covariance_parameters()
+
+    def _singular_within(self, gaussians: SeparateGaussians) -> Whitening | None:
+        common = gaussians.common if isinstance(gaussians, PooledGaussians) else None
+        return None if common is None or common.rank == self.n_features_in_ else common
 
     # ------------------------------------------------------------------ fitted attributes
 
@@ -233,6 +293,12 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         """Covariances of the classes."""
         if not self.store_covariance:
             raise AttributeError(f"{type(self).__name__} has covariance_ with store_covariance=True alone")
+        return self._final_covariances()
+
+    def _final_covariances(self) -> list[Array]:
+        """The covariances of the densities."""
+        if self._is_pooled:
+            return [whitening.covariance.copy() for whitening in finalised(self).gaussians.whitenings]
         return list(self._covariances(self.statistics_))
 
     @property
@@ -251,7 +317,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             return finalised(self).once("axes", self._principal_axes)
 
     def _principal_axes(self) -> list[tuple[Array, Array]]:
-        spectra = map(scipy.linalg.eigh, self._covariances(self.statistics_))
+        spectra = map(scipy.linalg.eigh, self._final_covariances())
         return [(values[::-1], signed(vectors[:, ::-1])) for values, vectors in spectra]
 
     # ------------------------------------------------------------------ exchange with scikit-learn
@@ -263,8 +329,11 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         features have very different units.
         """
         check_is_fitted(self)
+        check_plugin(self)
         for _, error in finalised(self).unestimated:
             raise error()
+        if (finalised(self).gaussians.ranks < self.n_features_in_).any():
+            raise ValueError("the pooled covariance is singular, of which scikit-learn's QDA has no density")
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             solver="eigen" if self.shrinkage is not None else self.solver,
             **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
-from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.base import Densities
 from streamgda.gaussians.missing import Positions
 from streamgda.gaussians.posteriors import log_evidence, log_posteriors, posteriors
 from streamgda.statistics.covariances import Array
@@ -25,7 +25,7 @@ class RowScores:
     ----------
     finalised : Finalised
         Classes, densities and priors of the model.
-    gaussians : Gaussians
+    gaussians : Densities
         The densities of the features that are observed in these rows.
     positions : slice or ndarray of int
         The positions of the rows among all rows to be scored.
@@ -34,7 +34,7 @@ class RowScores:
     """
 
     finalised: Finalised[Any]
-    gaussians: Gaussians
+    gaussians: Densities
     positions: Positions
     rows: Array
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 
+from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.deficient import constant_in_class, singular_features
+from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
 
 
 def singular_class(
@@ -41,11 +45,36 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, regularised: bool, solve
     return f"{said} Increase the value of `{parameter}` to reduce the collinearity."
 
 
+def too_few_rows(statistics: Statistics, k: int) -> np.linalg.LinAlgError:
+    """The error for a class (at position k) whose rows are too few for a Student t density."""
+    return np.linalg.LinAlgError(
+        f"class {statistics.classes[k]!s}: {int(statistics.counts[k])} rows (of weight "
+        f"{statistics.weights[k]:g}) leave no degrees of freedom for a Student t density; bring more rows, "
+        "or set pooling='bayes' or predictive='plugin'"
+    )
+
+
+def warn_of_rank(model: Any, within: Whitening | None) -> None:
+    """Warn of a singular covariance within the classes, unless it had the same rank the last time."""
+    warned = model.__dict__.pop("_warned_rank", None)
+    if within is None:
+        return
+    model._warned_rank = within.rank
+    if warned != within.rank:
+        statistics = model.statistics_
+        features = deficient_features(statistics, within.covariance, within.tol)
+        warnings.warn(
+            f"the covariance within the classes has rank {within.rank} of {statistics.n_features}: "
+            f"{features}. The model works in the range of the covariance",
+            stacklevel=7,
+        )
+
+
 def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
     """The parameters to change, as a sentence."""
     if not n_varying:
-        return "Set reg_param above 0"
+        return "Set reg_param above 0, or pooling='bayes'"
     if regularised:
         return "Raise reg_param, or set shrinkage to a higher number"
     how = "'auto'" if n_rows > 2 else "a number above 0"  # from two rows, "auto" estimates no error
-    return f"Set shrinkage to {how}, or reg_param above 0"
+    return f"Set shrinkage to {how}, or reg_param above 0, or pooling='bayes'"

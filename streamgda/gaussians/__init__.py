@@ -4,6 +4,8 @@
 - `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`),
   one for all (`SharedGaussians`) and variances alone (`DiagonalGaussians`).
 - `updated`: densities with one covariance for all, brought up to date as rows are learnt.
+- `students`: the predictive densities, which do not take means and covariances as known.
+- `pooling`, `pooled`: covariances that lean on the pooled one; `evidence` says by how much.
 - `posteriors`: posterior probabilities and log-odds from log densities.
 - `missing`: rows with missing values, grouped by the features that are observed.
 - `boundaries`: the surface between two classes. `projection`: the directions that separate the classes best.

@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 from streamgda.gaussians.whitening import Array, Observed
 
 
-class Gaussians(ABC):
+class Densities(ABC):
     """The densities of K classes of d features.
 
     Scores of rows (n, K) are Fortran-ordered. With few classes, a maximum or sum over the classes of each row
@@ -49,11 +49,6 @@ class Gaussians(ABC):
         """The rank of the covariance of each class: (K,)."""
 
     @property
-    @abstractmethod
-    def n_covariance_parameters(self) -> int:
-        """The number of free parameters of the covariances."""
-
-    @property
     def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
         """The positions of classes without a density; each with a function that returns the error why."""
         return {}
@@ -76,7 +71,7 @@ class Gaussians(ABC):
         ----------
         observed : ndarray of bool of shape (d,)
             Which features are observed.
-        marginal : Gaussians
+        marginal : Densities
             Their marginal densities.
         X : ndarray of shape (n, d')
             Their values.
@@ -105,17 +100,6 @@ class Gaussians(ABC):
     @abstractmethod
     def precision(self, k: int) -> Array:
         """The inverse of the covariance of class k: (d, d)."""
-
-    @abstractmethod
-    def total_squared_distance(self, scatter: Array) -> float:
-        """The sum of the squared distances of rows from the means of their own classes, Σ tr(Σ_k⁻¹ W_k).
-
-        Parameters
-        ----------
-        scatter : ndarray of shape (K, d, d), (d, d) or (K, d)
-            W_k of each class, their sum if the classes share a covariance, or the diagonals of W_k if
-            covariances are diagonal.
-        """
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
         """The probability that a row of each class is at least as far from its mean as rows of X: (n, K).
@@ -148,3 +132,23 @@ class Gaussians(ABC):
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """`posterior_scores` of rows with these squared distances (n, K), with the same bits: (n, K)."""
         return self.log_density_from(squared_distances)
+
+
+class Gaussians(Densities):
+    """Normal densities. Their parameters are what a model learns, whatever densities rows are scored by."""
+
+    @property
+    @abstractmethod
+    def n_covariance_parameters(self) -> float:
+        """The number of free parameters of the covariances; see `LikelihoodCriteria.n_parameters_`."""
+
+    @abstractmethod
+    def total_squared_distance(self, scatter: Array) -> float:
+        """The sum of the squared distances of rows from the means of their own classes, Σ tr(Σ_k⁻¹ W_k).
+
+        Parameters
+        ----------
+        scatter : ndarray of shape (K, d, d), (d, d) or (K, d)
+            W_k of each class, their sum if the classes share a covariance, or the diagonals of W_k if
+            covariances are diagonal.
+        """

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
 
 
@@ -52,7 +52,7 @@ class QuadraticBoundary:
     centre: Array
 
     @classmethod
-    def between(cls, gaussians: Gaussians, log_priors: Array, i: int, j: int) -> Self:
+    def between(cls, gaussians: Densities, log_priors: Array, i: int, j: int) -> Self:
         """The boundary between the classes at positions i and j."""
         mean_i, mean_j = gaussians.means[i], gaussians.means[j]
         precision_i, precision_j = gaussians.precision(i), gaussians.precision(j)

@@ -7,7 +7,7 @@ in whitened coordinates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
@@ -26,10 +27,14 @@ _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 
 @dataclass(frozen=True)
 class SeparateGaussians(Gaussians):
-    """A covariance for each class, as in quadratic discriminant analysis."""
+    """A covariance for each class, as in quadratic discriminant analysis.
+
+    `pooling` says how they lean on the pooled covariance, if they do.
+    """
 
     means: Array
     whitenings: list[Whitening]
+    pooling: Pooling | None = field(default=None, kw_only=True)
 
     @cached_property
     def unestimated(self) -> dict[int, Callable[[], Exception]]:
@@ -44,9 +49,10 @@ class SeparateGaussians(Gaussians):
         return np.array([w.rank for w in self.whitenings])
 
     @property
-    def n_covariance_parameters(self) -> int:
+    def n_covariance_parameters(self) -> float:
         n_features = self.means.shape[1]
-        return int(len(self.means) * n_features * (n_features + 1) // 2)
+        n_free = len(self.means) if self.pooling is None else self.pooling.n_free
+        return float(n_free * n_features * (n_features + 1) / 2)
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
@@ -70,10 +76,10 @@ class SeparateGaussians(Gaussians):
     def _log_determinants(self) -> Array:
         return np.array([whitening.log_pdet for whitening in self.whitenings])
 
-    def marginal(self, observed: Observed) -> SeparateGaussians:
+    def marginal(self, observed: Observed) -> Self:
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
-        return SeparateGaussians(means, whitenings)
+        return replace(self, means=means, whitenings=whitenings)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
@@ -121,9 +127,9 @@ class SharedGaussians(Gaussians):
         return np.full(len(self.means), self.whitening.rank)
 
     @property
-    def n_covariance_parameters(self) -> int:
+    def n_covariance_parameters(self) -> float:
         n_features = self.means.shape[1]
-        return int(n_features * (n_features + 1) // 2)
+        return float(n_features * (n_features + 1) / 2)
 
     def squared_distances(self, X: Array) -> Array:
         """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
@@ -231,10 +237,11 @@ class SharedGaussians(Gaussians):
 
 @dataclass(frozen=True)
 class DiagonalGaussians(Gaussians):
-    """A variance for each class and feature, as in naive Bayes."""
+    """A variance for each class and feature, as in naive Bayes; `pooling` as for `SeparateGaussians`."""
 
     means: Array
     variances: Array
+    pooling: Pooling | None = field(default=None, kw_only=True)
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -246,8 +253,9 @@ class DiagonalGaussians(Gaussians):
         return np.full(len(self.means), self.means.shape[1])
 
     @property
-    def n_covariance_parameters(self) -> int:
-        return self.variances.size
+    def n_covariance_parameters(self) -> float:
+        n_free = len(self.means) if self.pooling is None else self.pooling.n_free
+        return float(n_free * self.means.shape[1])
 
     def squared_distances(self, X: Array) -> Array:
         if len(X) < len(self.means):

@@ -11,22 +11,22 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Observed
 
 Rows = NDArray[np.generic]
 Positions = slice | NDArray[np.intp]
-Blocks = Iterator[tuple[Positions, Gaussians, Rows]]
+Blocks = Iterator[tuple[Positions, Densities, Rows]]
 
 
-def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
+def blocks_of(X: Rows, gaussians: Densities, size: int) -> Blocks:
     """Yield (row positions, densities of the observed features, values) for up to `size` rows at a time.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features)
         Rows without missing values.
-    gaussians : Gaussians
+    gaussians : Densities
         The densities of all the features.
     size : int
         The largest number of rows of a block.
@@ -36,7 +36,7 @@ def blocks_of(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
         yield positions, gaussians, X[positions]
 
 
-def blocks_by_pattern(X: Rows, gaussians: Gaussians, size: int) -> Blocks:
+def blocks_by_pattern(X: Rows, gaussians: Densities, size: int) -> Blocks:
     """As `blocks_of`, for rows in which NaN marks a missing value; the rows of a block share its pattern."""
     if not np.isnan(X.sum()):
         yield from blocks_of(X, gaussians, size)

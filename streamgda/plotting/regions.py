@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
-from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
@@ -253,7 +253,7 @@ class _Plane:
 
     Attributes
     ----------
-    gaussians : Gaussians
+    gaussians : Densities
         The densities of the features shown or fixed, in the order of the model.
     shown : list of int
         The positions of the two features among these.
@@ -263,7 +263,7 @@ class _Plane:
         The fixed features of the model, and their values.
     """
 
-    gaussians: Gaussians
+    gaussians: Densities
     shown: list[int]
     fixed: list[int]
     values: dict[int, float]

@@ -1,0 +1,183 @@
+"""The predictive densities of classes: Student t, since means and covariances are not known for certain.
+
+A normal density whose parameters are estimated is too sure of itself. Integrated over their posterior it
+becomes a Student t density,
+
+ln p(x | k) = ln Γ(½ (f + r)) − ln Γ(½ f) − ½ r ln(f π) − ½ ln det S − ½ (f + r) ln(1 + q / f),
+
+where q = (x − m)ᵀ S⁻¹ (x − m), f are the degrees of freedom, S is the shape matrix and r its rank. Here S is
+a multiple of the covariance of the class, and squared distances are q.
+
+References: Geisser (1964), "Posterior odds for multivariate normal classifications", Journal of the Royal
+Statistical Society B 26; Murphy (2012), "Machine Learning: A Probabilistic Perspective", section 4.6.3.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, chdtri, fdtrc, stdtr
+
+from streamgda.gaussians.base import Densities, Gaussians
+from streamgda.gaussians.densities import DiagonalGaussians
+from streamgda.gaussians.evidence import log_gamma_ratio
+from streamgda.gaussians.whitening import Array, Observed
+
+G = TypeVar("G", bound=Gaussians)
+
+
+@dataclass(frozen=True)
+class StudentDensities(Densities, Generic[G]):
+    """Densities with the means and, up to a factor, the shapes of normal ones.
+
+    Attributes
+    ----------
+    means : ndarray of shape (K, d)
+        The means of the classes.
+    normals : Gaussians
+        The normal densities.
+    degrees : ndarray of shape (K,)
+        f, the degrees of freedom.
+    scales : ndarray of shape (K,)
+        The factors of the covariances that make them shape matrices.
+    refused : mapping of int to callable
+        The positions of classes without degrees of freedom; each with the error that says why.
+    """
+
+    means: Array
+    normals: G
+    degrees: Array
+    scales: Array
+    refused: Mapping[int, Callable[[], Exception]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, normals: G, degrees: Array, scales: Array, refused: Mapping[int, Callable[[], Exception]]
+    ) -> Self:
+        """The densities with these degrees of freedom and factors; classes `refused` may have any."""
+        kept = ~np.isin(np.arange(len(degrees)), list(refused))
+        return cls(normals.means, normals, np.where(kept, degrees, 1.0), np.where(kept, scales, 1.0), refused)
+
+    @property
+    def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
+        return {**self.normals.unestimated, **self.refused}
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return self.normals.ranks
+
+    def squared_distances(self, X: Array) -> Array:
+        distances = self.normals.squared_distances(X)
+        distances /= self.scales
+        distances[:, list(self.refused)] = np.inf
+        return distances
+
+    def marginal(self, observed: Observed) -> Self:
+        normals = self.normals.marginal(observed)
+        return type(self)(normals.means, normals, self.degrees, self.scales, self.refused)
+
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        """As of the normal densities: the regression on the observed features is the same."""
+        return self.normals.conditional_mean(observed, marginal.normals, X, posteriors)
+
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        if k in self.refused:
+            raise self.refused[k]()
+        deviations = self.normals.deviations(k, n, random)
+        deviations *= np.sqrt(self.scales[k] * self.degrees[k] / self._chi_squares(k, n, random))
+        return deviations
+
+    @abstractmethod
+    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Random χ² numbers with the degrees of freedom of class k, by which n deviations are divided."""
+
+    def covariance(self, k: int) -> Array:
+        """The shape matrix of class k: (d, d)."""
+        shape: Array = self.scales[k] * self.normals.covariance(k)
+        return shape
+
+    def precision(self, k: int) -> Array:
+        """The inverse of the shape matrix of class k: (d, d)."""
+        inverse: Array = self.normals.precision(k) / self.scales[k]
+        return inverse
+
+
+@dataclass(frozen=True)
+class Students(StudentDensities[Gaussians]):
+    """A multivariate Student t density for each class."""
+
+    @cached_property
+    def log_normalisers(self) -> Array:
+        ranks = self.ranks.astype(np.float64)
+        ratios = log_gamma_ratio(self.degrees / 2, np.maximum(ranks, 1) / 2)
+        ratios[ranks == 0] = 0.0
+        factors = ranks * np.log(self.scales * self.degrees / 2)
+        normalisers: Array = self.normals.log_normalisers + factors - 2 * ratios
+        return normalisers
+
+    def log_density_from(self, squared_distances: Array) -> Array:
+        exponents = self.degrees + self.ranks
+        terms = exponents * np.log1p(squared_distances / self.degrees)
+        log_density: Array = -0.5 * (terms + self.log_normalisers)
+        return log_density
+
+    def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
+        """As of normal densities, but q / r is compared with the F distribution of r and f degrees."""
+        ranks = np.maximum(self.ranks, 1)
+        tail = np.asarray(fdtrc(ranks, self.degrees, squared_distances / ranks), dtype=np.float64)
+        return np.where(self.ranks > 0, tail, 1.0)
+
+    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return random.chisquare(self.degrees[k], size=(n, 1))
+
+
+@dataclass(frozen=True)
+class DiagonalStudents(StudentDensities[DiagonalGaussians]):
+    """For each class a Student t density of every feature, independent of the others."""
+
+    scores_from_distances: ClassVar[bool] = False
+
+    @cached_property
+    def log_normalisers(self) -> Array:
+        ratios = log_gamma_ratio(self.degrees / 2, np.full(len(self.degrees), 0.5))
+        terms = np.log(self.scales * self.degrees / 2) - 2 * ratios
+        normalisers: Array = self.normals.log_normalisers + self.means.shape[1] * terms
+        return normalisers
+
+    def log_density(self, X: Array) -> Array:
+        log_density = np.empty((len(X), len(self.means)), order="F")
+        for k, degrees in enumerate(self.degrees):
+            terms = np.log1p(self._squares(X, k) / degrees).sum(axis=1)
+            log_density[:, k] = -0.5 * ((degrees + 1) * terms + self.log_normalisers[k])
+        log_density[:, list(self.refused)] = -np.inf
+        return log_density
+
+    def posterior_scores(self, X: Array) -> Array:
+        return self.log_density(X)
+
+    def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
+        """The deviation of each feature becomes the normal one of the same p-value; their squares add to χ².
+
+        The sum of squared t values has no distribution in closed form; that of normal ones has.
+        """
+        tail = np.empty((len(X), len(self.means)), order="F")
+        for k, degrees in enumerate(self.degrees):
+            p_values = 2 * stdtr(degrees, -np.sqrt(self._squares(X, k)))
+            tail[:, k] = chdtrc(max(X.shape[1], 1), chdtri(1, p_values).sum(axis=1))
+        tail[:, list(self.refused)] = 0.0
+        return tail
+
+    def _squares(self, X: Array, k: int) -> Array:
+        """The squared deviations from the mean of class k, in units of its scales: (n, d)."""
+        deviations = X - self.means[k]
+        squares: Array = deviations * deviations / (self.scales[k] * self.normals.variances[k])
+        return squares
+
+    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return random.chisquare(self.degrees[k], size=(n, self.means.shape[1]))
