@@ -26,8 +26,11 @@ INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _POWERS = {"squares": 2, "fourth powers": 4}
 _TARGET_ELEMENTS = 1 << 21
+_MOST_ELEMENTS = 1 << 23
 _MOST_ROWS = 1 << 16
 _FEWEST_ROWS = 1 << 8
+_ROWS_OF_CLASS = 128
+_FEWEST_ROWS_OF_CLASS = 2
 
 
 @dataclass(frozen=True)
@@ -155,13 +158,24 @@ def check_missing(missing: str) -> None:
         raise ValueError(f"missing must be {' or '.join(map(repr, choices))}; got {missing!r}")
 
 
-def rows_per_block(n_features: int) -> int:
+def rows_per_block(n_features: int, n_classes: int = 1) -> int:
     """How many rows to reduce at once: a power of two whose buffer stays near the cache.
 
-    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them.
+    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them. A block is
+    longer where the state of its classes is large, since every block is added to that: up to 128 rows of a
+    class, and up to half as many as features, if memory allows for some.
     """
-    rows = _TARGET_ELEMENTS // max(n_features, 1)
-    return max(_FEWEST_ROWS, min(_MOST_ROWS, 1 << (max(rows, 1).bit_length() - 1)))
+    rows = min(_MOST_ROWS, _power_of_two(_TARGET_ELEMENTS // max(n_features, 1)))
+    longest = _power_of_two(_MOST_ELEMENTS // max(n_features, 1))
+    if longest >= _FEWEST_ROWS_OF_CLASS * n_classes:
+        wanted = n_classes * max(_ROWS_OF_CLASS, n_features // 2)
+        rows = max(rows, min(longest, _power_of_two(wanted)))
+    return max(_FEWEST_ROWS, rows)
+
+
+def _power_of_two(number: int) -> int:
+    """The largest one that is not larger."""
+    return 1 << (max(number, 1).bit_length() - 1)
 
 
 def cut_into_blocks(
@@ -196,7 +210,7 @@ def cut_into_blocks(
         If a label is missing and `missing` is "raise", or a weight is missing, negative or infinite.
     """
     n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
-    size = rows_per_block(n_features)
+    size = rows_per_block(n_features, len(classes))
     for start in range(0, len(codes), size):
         rows = slice(start, start + size)
         block = Block(

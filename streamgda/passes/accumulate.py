@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import FAN_IN, Plan, n_rows_of, plan_fold
-from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.passes.schedulers import Scheduler, client_of, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -127,7 +129,9 @@ def _read(source: Source, empty: S, scheduler: Scheduler, progress: bool) -> S:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
-    state: S = compute_plan(plan_pass(groups, empty, fan_in_of(source)), scheduler, progress)
+    merge = add if client_of(scheduler) else iadd  # on a cluster, what a merge is of may be asked for again
+    plan = plan_pass(groups, empty, fan_in_of(source), merge)
+    state: S = compute_plan(plan, scheduler, progress)
     if not state.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
@@ -152,17 +156,18 @@ def fan_in_of(source: Source) -> int:
 
 
 def plan_pass(
-    groups: Sequence[Sequence[Split | Delayed]], empty: Statistics | FoldStatistics, fan_in: int
+    groups: Sequence[Sequence[Split | Delayed]],
+    empty: Statistics | FoldStatistics,
+    fan_in: int,
+    merge: Callable[[Any, Any], Any] = add,
 ) -> Plan:
     """The graph of a pass whose states are statistics like `empty`."""
-    return plan_fold(groups, accumulate_splits, empty, fan_in)
+    return plan_fold(groups, accumulate_splits, empty, fan_in, merge)
 
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     statistics: Any = empty.copy()
-    workspace = Workspace()
     with single_blas_thread:
-        for split in splits:
-            statistics.update_blocks(split.blocks(), workspace)
+        statistics.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
     return cast("S", statistics)

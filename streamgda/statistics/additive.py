@@ -26,9 +26,13 @@ class Additive(Stateful):
         if not isinstance(other, Additive):
             name = type(self).__name__
             raise TypeError(f"only {name} merge with {name}; got {type(other).__name__}")
+        return self._merge(other.copy() if other is self else other)
+
+    def _merge(self, other: Additive, *, owned: bool = False) -> Self:
+        """Merge another state, whose arrays may become part of this one if nothing else holds them."""
         with self._lock:
             self._check_compatible(other)
-            self._labelled.merge(other._labelled.copy() if other is self else other._labelled)
+            self._labelled.merge(other._labelled, owned=owned)
             revision = self._revision.followed_by(Added(other._labelled.classes, other._revision.rows))
             self._set_labelled(self._labelled)
             self._revision = revision

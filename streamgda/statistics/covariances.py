@@ -23,9 +23,12 @@ Pairs = tuple[Indices, Indices]
 N = TypeVar("N", bound=np.generic)
 
 SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a call for each
+SHORT_ELEMENTS = 1 << 13  # of the rows of a class; so it is below this
 
 _ROUNDING = 1e-8
 _ASYMMETRY = 1e-5  # of what another library may have computed in float32
+_ROWS_IN_CACHE = 1 << 12  # of a tile
+_ELEMENTS_IN_CACHE = 1 << 15
 _MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at a time
 
 
@@ -71,6 +74,25 @@ class CovarianceKind(ABC):
     @abstractmethod
     def outer(self, vectors: Array) -> Array:
         """The outer product of one vector per class (K, d) with itself, in the scatter's shape."""
+
+    def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds, vectors: Array) -> None:
+        """Add, in place, the products of centred rows and the outer product of a vector for each class.
+
+        Parameters
+        ----------
+        scatter : ndarray
+            That of many classes.
+        places : ndarray of shape (K,)
+            Where the classes stand in it, each once.
+        rows, bounds : ndarray
+            As for `products`, of the first of these classes: the others may have no rows.
+        vectors : ndarray of shape (K, d)
+            As for `outer`.
+        """
+        n_with_rows = len(bounds) - 1
+        if n_with_rows:
+            scatter[... if self.is_pooled else places[:n_with_rows]] += self.products(rows, bounds)
+        scatter[... if self.is_pooled else places] += self.outer(vectors)
 
     def zeros(self, n_classes: int, n_features: int) -> Array:
         """The scatter of no rows."""
@@ -202,6 +224,20 @@ class Full(CovarianceKind):
     def outer(self, vectors: Array) -> Array:
         return vectors[:, :, None] * vectors[:, None, :]
 
+    def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds, vectors: Array) -> None:
+        """Add class by class: the products of all of them together may be as large as the scatter."""
+        n_features = len(rows)
+        product = np.empty((n_features, n_features))
+        starts, stops = bounds[:-1].tolist(), bounds[1:].tolist()
+        for k, place in enumerate(places.tolist()):
+            total, vector = scatter[place], vectors[k][:, None]
+            of_class = rows[:, starts[k] : stops[k]] if k < len(starts) else rows[:, :0]
+            if 0 < of_class.shape[1] < 4 * n_features:  # the copy costs less than a product of its own
+                of_class, vector = np.concatenate([of_class, vector], axis=1), rows[:, :0]
+            for factor in (of_class, vector):
+                if factor.shape[1]:
+                    total += np.matmul(factor, factor.T, out=product)
+
 
 class Tied(CovarianceKind):
     """One matrix, pooled within the classes: d × d."""
@@ -236,8 +272,8 @@ class Diagonal(CovarianceKind):
 
     def products(self, rows: Array, bounds: Bounds) -> Array:
         n_classes = len(bounds) - 1
-        if rows.shape[1] < SHORT_CLASS * n_classes:
-            return np.ascontiguousarray(np.add.reduceat(rows * rows, bounds[:-1], axis=1).T)
+        if rows.size < max(SHORT_CLASS * len(rows), SHORT_ELEMENTS) * n_classes:
+            return _sums_of_squares(rows, bounds)
         scatter = self.zeros(n_classes, len(rows))
         for k, (start, stop) in enumerate(pairwise(bounds)):
             of_class = rows[:, start:stop]
@@ -264,6 +300,28 @@ class Diagonal(CovarianceKind):
 
     def is_semidefinite(self, scatter: Array, squares: Array | None = None) -> bool:
         return bool((scatter >= 0).all())
+
+
+def _sums_of_squares(rows: Array, bounds: Bounds) -> Array:
+    """Σ x² of each class and feature, tile by tile: (K, d)."""
+    sums = np.empty((len(bounds) - 1, len(rows)))
+    for features, classes in tiles(len(rows), bounds):
+        start = bounds[classes.start]
+        tile = rows[features, start : bounds[classes.stop]]
+        sums[classes, features] = np.add.reduceat(tile * tile, bounds[classes] - start, axis=1).T
+    return sums
+
+
+def tiles(n_features: int, bounds: Bounds) -> Iterator[tuple[slice, slice]]:
+    """Some features and some classes at a time, whose rows (d, n) together stay in the cache."""
+    n_classes, start = len(bounds) - 1, 0
+    while start < n_classes:
+        last = int(np.searchsorted(bounds, bounds[start] + _ROWS_IN_CACHE, side="right")) - 1
+        stop = min(n_classes, max(last, start + 1))
+        step = max(1, _ELEMENTS_IN_CACHE // int(bounds[stop] - bounds[start]))
+        for feature in range(0, n_features, step):
+            yield slice(feature, min(feature + step, n_features)), slice(start, stop)
+        start = stop
 
 
 @lru_cache(maxsize=4)

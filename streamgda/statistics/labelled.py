@@ -142,11 +142,22 @@ class Labelled(Generic[S]):
                 "a state with fourth moments and one without cannot be merged; leave them out of the first "
                 f"with to_covariance_type({ours!r}), or accumulate both with fourth_moments=True"
             )
-        if self.n_features and other.n_features and self.n_features != other.n_features:
-            raise ValueError(f"states of {self.n_features} and {other.n_features} features cannot be merged")
+        self.check_features(other.n_features)
 
-    def merge(self, other: Labelled[S]) -> None:
-        """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if rows of so many features cannot be added."""
+        if self.n_features and n_features and self.n_features != n_features:
+            raise ValueError(f"states of {self.n_features} and {n_features} features cannot be merged")
+
+    def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
+        """Add the rows of another state, in place: wholly, or, where it raises, not at all.
+
+        The arrays of one that is `owned` may become those of this state.
+        """
+        if len(other.classes) and not len(self.classes):
+            same = other if owned else other.copy()
+            self.classes, self.counts, self.sums = same.classes, same.counts, same.sums
+            return
         classes = labels.union(self.classes, other.classes)
         united = self._reindexed(classes, max(self.n_features, other.n_features))
         if len(other.classes):

@@ -236,7 +236,7 @@ class Moments:
         for start in range(0, len(places), step):
             some = slice(start, start + step)
             few = other if len(places) <= step else other.take(some)
-            spread[some] = self._add_few(few, _as_slice(places[some]))
+            spread[some] = self._add_few(few, as_slice(places[some]))
         if self.kind.is_pooled:
             self.scatter += other.scatter
             self.scatter += self.kind.outer(spread)
@@ -374,7 +374,7 @@ class Moments:
         return anchor + shift, self.weights @ (offsets - shift) ** 2
 
 
-def _as_slice(places: Indices) -> Rows:
+def as_slice(places: Indices) -> Rows:
     """The same places, as a slice if they are neighbours: what it takes is not copied."""
     start, stop = int(places[0]), int(places[-1]) + 1
     return slice(start, stop) if stop - start == len(places) else places

@@ -5,15 +5,116 @@ This is the two-pass algorithm; no sum of squares is ever formed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
-from streamgda.statistics.covariances import SHORT_CLASS, Array, Bounds, CovarianceKind
+from streamgda.blocks.labels import Codes
+from streamgda.statistics.covariances import (
+    SHORT_CLASS,
+    SHORT_ELEMENTS,
+    Array,
+    Bounds,
+    CovarianceKind,
+    Indices,
+    tiles,
+)
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.gather import Workspace, gather
 
 _NEGLIGIBLE_TAIL = 1e-9  # of the deviation of a row
+
+
+@dataclass(frozen=True)
+class CentredBlock:
+    """The rows of a block, gathered class by class, less the means of their classes.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (K,)
+        Which class of the block comes first, second, and so on: all other arrays have this order.
+    counts : ndarray of shape (K,)
+        The rows of each class.
+    totals, total_tails : ndarray of shape (K,)
+        The weight of each class, to twice the precision of float64.
+    means, tails : ndarray of shape (K, d)
+        The mean of each class, to twice the precision of float64.
+    rows : ndarray of shape (d, n)
+        √w (x − mean), in the workspace. Classes of one row may be left out, which then come last.
+    weights : ndarray of shape (n,)
+        Of these rows.
+    bounds : ndarray
+        Class k holds rows[:, bounds[k]:bounds[k + 1]].
+    """
+
+    classes: Indices
+    counts: NDArray[np.intp]
+    totals: Array
+    total_tails: Array
+    means: Array
+    tails: Array
+    rows: Array
+    weights: Array
+    bounds: Bounds
+
+    def check(self, block: Block, powers: str = "squares") -> None:
+        """Raise ValueError, naming the value, if one of the block is NaN or infinite."""
+        if not np.isfinite(np.add.reduce(self.means, axis=None)) and not np.isfinite(self.means).all():
+            block.raise_for_values(powers)
+
+
+def centre_block(
+    block: Block, workspace: Workspace, *, compensate: bool = False, single_apart: bool = False
+) -> CentredBlock:
+    """Gather the rows of a block by class, and subtract from each class its mean.
+
+    Parameters
+    ----------
+    block : Block
+        At least one row.
+    workspace : Workspace
+        Where the centred rows will be, until the next block.
+    compensate : bool, default=False
+        Whether the tails of the means are always subtracted too, as fourth moments need it.
+    single_apart : bool, default=False
+        Whether classes of one row come last, and their rows, which are their means, are left out.
+    """
+    counts = np.bincount(block.codes)
+    codes, classes, n_single = block.codes, np.arange(len(counts)), 0
+    if single_apart and (is_single := counts == 1).any():
+        classes, n_single = np.argsort(is_single, kind="stable"), int(is_single.sum())
+        codes, counts = _renumbered(codes, classes), counts[classes]
+    order = np.argsort(codes, kind="stable")
+    rows = workspace.rows(block.n_features, len(order))
+    gather(block.features, order, rows, workspace)
+    weights = np.ones(len(order)) if block.weights is None else block.weights[order]
+    bounds = np.concatenate(([0], np.cumsum(counts)))
+    totals, total_tails = counts.astype(np.float64), np.zeros(len(counts))
+    if block.weights is not None:
+        totals, total_tails = _sums_of_weights(weights, bounds)
+    n_several = len(counts) - n_single
+    end = bounds[n_several]
+    several = (rows[:, :end], weights[:end], totals[:n_several], bounds[: n_several + 1])
+    means, tails = _centre(*several, compensate=compensate or block.weights is not None)
+    if n_single:
+        means = np.concatenate([means, rows[:, end:].T])
+        tails = np.concatenate([tails, np.zeros((n_single, len(rows)))])
+    rows, weights = rows[:, :end], weights[:end]
+    if block.weights is not None:
+        rows *= np.sqrt(weights)
+    return CentredBlock(
+        classes, counts, totals, total_tails, means, tails, rows, weights, bounds[: n_several + 1]
+    )
+
+
+def _renumbered(codes: Codes, classes: Indices) -> Codes:
+    """The codes of the same rows where the classes come in another order."""
+    places = np.empty(len(classes), codes.dtype)
+    places[classes] = np.arange(len(classes))
+    return places[codes]
 
 
 def reduce_block(
@@ -26,37 +127,31 @@ def reduce_block(
     ValueError
         If a value is NaN or infinite, or its power exceeds float64; the message says where.
     """
-    moments = _moments(block, kind, workspace, fourth=fourth)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = _moments(block, kind, workspace, fourth=fourth)
     if not moments.are_finite():
         block.raise_for_values("fourth powers" if fourth else "squares")
     return moments
 
 
 def _moments(block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool) -> Moments:
+    if len(block.codes) == len(block.classes):
+        return _moments_of_single_rows(block, kind, workspace, fourth=fourth)
+    centred = centre_block(block, workspace, compensate=fourth)
+    scatter = kind.products(centred.rows, centred.bounds)
+    powers = FourthMoments.from_rows(centred.rows, centred.weights, centred.bounds) if fourth else None
+    return Moments(kind, centred.totals, centred.total_tails, centred.means, centred.tails, scatter, powers)
+
+
+def _moments_of_single_rows(
+    block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool
+) -> Moments:
+    """The moments where each class has one row: the row is the mean, and there is no scatter."""
     order = np.argsort(block.codes, kind="stable")
     rows = workspace.rows(block.n_features, len(order))
-    weights = np.ones(len(order)) if block.weights is None else block.weights[order]
-    with np.errstate(over="ignore", invalid="ignore"):
-        gather(block.features, order, rows, workspace)
-        if len(order) == len(block.classes):
-            return _moments_of_single_rows(rows, weights, kind, fourth=fourth)
-        counts = np.bincount(block.codes)
-        bounds = np.concatenate(([0], np.cumsum(counts)))
-        totals, weight_tails = counts.astype(np.float64), np.zeros(len(counts))
-        if block.weights is not None:
-            totals, weight_tails = _sums_of_weights(weights, bounds)
-        means, tails = _centre(rows, weights, totals, bounds, compensate=fourth or block.weights is not None)
-        if block.weights is not None:
-            rows *= np.sqrt(weights)
-        scatter = kind.products(rows, bounds)
-        powers = FourthMoments.from_rows(rows, weights, bounds) if fourth else None
-    return Moments(kind, totals, weight_tails, means, tails, scatter, powers)
-
-
-def _moments_of_single_rows(rows: Array, weights: Array, kind: CovarianceKind, *, fourth: bool) -> Moments:
-    """The moments where each class has one row: the row is the mean, and there is no scatter."""
-    moments = Moments.zeros(kind, len(weights), len(rows), fourth=fourth)
-    moments.weights[:] = weights
+    gather(block.features, order, rows, workspace)
+    moments = Moments.zeros(kind, len(order), len(rows), fourth=fourth)
+    moments.weights[:] = 1.0 if block.weights is None else block.weights[order]
     moments.means[:] = rows.T
     return moments
 
@@ -86,7 +181,9 @@ def _centre(
     far below the deviation of a row, as in a constant feature or at a huge offset. With equal weights, what
     is neglected of n rows is below n × 10⁻¹⁸ of the scatter.
     """
-    if len(weights) < SHORT_CLASS * len(totals):
+    if not len(totals):
+        return np.empty((0, len(rows))), np.empty((0, len(rows)))
+    if rows.size < max(SHORT_CLASS * len(rows), SHORT_ELEMENTS) * len(totals):
         return _centre_short(rows, weights, totals, bounds)
     means = np.empty((len(totals), len(rows)))
     tails = np.empty_like(means)
@@ -102,15 +199,23 @@ def _centre(
 
 
 def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) -> tuple[Array, Array]:
-    """Centre all classes at once: quicker for classes of few rows than a call for each."""
-    counts, is_weighted = np.diff(bounds), (weights != 1).any()
+    """Centre all classes at once, tile by tile: quicker for few rows than a call for each class.
 
-    def mean() -> Array:
-        weighted = rows * weights if is_weighted else rows
-        return np.add.reduceat(weighted, bounds[:-1], axis=1) / totals
-
-    means = mean()
-    rows -= np.repeat(means, counts, axis=1)
-    tails = mean()
-    rows -= np.repeat(tails, counts, axis=1)
-    return np.ascontiguousarray(means.T), np.ascontiguousarray(tails.T)
+    Rows are taken about the first one of their class, and then about the mean of what is left. So a constant
+    is centred without rounding, and no digit is lost however large the means are.
+    """
+    is_weighted = bool((weights != 1).any())
+    means = np.empty((len(totals), len(rows)))
+    tails = np.empty_like(means)
+    for features, classes in tiles(len(rows), bounds):
+        start = bounds[classes.start]
+        tile = rows[features, start : bounds[classes.stop]]
+        starts, counts = bounds[classes] - start, np.diff(bounds[classes.start : classes.stop + 1])
+        first = tile[:, starts]
+        tile -= np.repeat(first, counts, axis=1)
+        weighted = tile * weights[start : bounds[classes.stop]] if is_weighted else tile
+        shift = np.add.reduceat(weighted, starts, axis=1) / totals[classes]
+        tile -= np.repeat(shift, counts, axis=1)
+        mean, tail = two_sum(first, shift)
+        means[classes, features], tails[classes, features] = mean.T, tail.T
+    return means, tails

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,12 +16,13 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.derivation import Derivation
 from streamgda.statistics.floating import derivation
+from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.validation import Columns, check_feature_names
+from streamgda.statistics.validation import Columns, check_feature_names, check_same_names
 
 _NO_WEIGHT = 1e-200
 _LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
@@ -205,6 +207,24 @@ class ClassStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         return reduce_block(block, self._moments.kind, workspace, fourth=self.has_fourth_moments)
+
+    def _add_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> None:
+        if self.has_fourth_moments:
+            super()._add_blocks(blocks, workspace)
+            return
+        accumulation = Accumulation(self._labelled)
+        for _ in map(partial(self._add_block, accumulation, workspace), blocks):
+            pass
+        if accumulation.n_blocks:
+            self._set_labelled(accumulation.state())
+
+    def _add_block(self, accumulation: Accumulation, workspace: Workspace, block: Block) -> None:
+        check_same_names(self._names, block.feature_names)
+        self._labelled.check_features(block.n_features)
+        self._names = self._names or block.feature_names
+        self._n_dropped += block.n_dropped
+        if len(block.codes):
+            accumulation.add(block, workspace)
 
     @classmethod
     def from_sums(

@@ -108,7 +108,7 @@ class Groups(Labelled[S]):
 
     # ------------------------------------------------------------------ states add up
 
-    def merge(self, other: Labelled[S]) -> None:
+    def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
         """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
         assert isinstance(other, Groups)
         labels.union(self.classes, other.classes)  # raises if the two are labels of different kinds
@@ -117,7 +117,7 @@ class Groups(Labelled[S]):
             ours = merged.get(pattern, Labelled.empty(theirs.sums, theirs.n_features))
             # A single group is merged wholly or not at all, and need not be copied.
             merged[pattern] = ours.copy() if len(other.groups) > 1 else ours
-            merged[pattern].merge(theirs)
+            merged[pattern].merge(theirs, owned=owned)
         if not self.n_features:
             self.sums = other.sums
         self._set_groups(merged)

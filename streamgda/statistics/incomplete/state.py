@@ -213,6 +213,9 @@ class IncompleteStatistics(LikeliestMoments):
             self._check_number_of_patterns(theirs)
             return super().merge(theirs)
 
+    def _take_over(self, other: Self) -> None:
+        self.merge(other)
+
     def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:
         if isinstance(other, ClassStatistics | ExactClassStatistics):
             return IncompleteStatistics.from_statistics(other, max_patterns=self.max_patterns)

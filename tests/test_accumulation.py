@@ -1,0 +1,111 @@
+"""Blocks that are added in place: whatever their classes and lengths, what rational arithmetic says."""
+
+from itertools import chain, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streamgda import ClassStatistics
+from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.block import rows_per_block
+from tests.reference import close, exact_means, exact_moments, exact_scatter
+from tests.strategies import KINDS, kinds, labelled_rows
+
+
+def in_blocks(kind, X, y, weights, cuts):
+    """The state of rows that come in blocks, cut at these rows."""
+    bounds = [0, *sorted(cuts), len(X)]
+    parts = [slice(start, stop) for start, stop in pairwise(bounds) if stop > start]
+    blocks = (array_blocks(X[rows], y[rows], None if weights is None else weights[rows]) for rows in parts)
+    state = ClassStatistics(kind)
+    state.update_blocks(chain.from_iterable(blocks))
+    return state
+
+
+@given(kinds, labelled_rows(), st.data())
+def test_rows_in_any_blocks_are_what_rational_arithmetic_says(kind, data, draw):
+    X, y = data
+    cuts = draw.draw(st.lists(st.integers(0, len(y)), max_size=5))
+    weights = draw.draw(
+        st.none() | st.lists(st.integers(0, 3), min_size=len(y), max_size=len(y)).map(np.array)
+    )
+    assume(weights is None or weights.any())
+    state, exact = in_blocks(kind, X, y, weights, cuts), exact_moments(X, y, weights)
+    assert state.classes.tolist() == list(exact)
+    assert state.weights.tolist() == [float(weight) for weight, _, _ in exact.values()]
+    np.testing.assert_allclose(state.means, exact_means(exact), rtol=1e-15, atol=1e-16 * np.abs(X).max())
+    assert close(state.scatter, exact_scatter(exact, kind), kind, X, 1e-11)
+
+
+def skewed(rng, n_rows):
+    """Labels of one class of half the rows, of some of a few rows, and of many of one or two."""
+    y = np.concatenate(
+        [np.zeros(n_rows // 2, int), rng.integers(1, 20, n_rows // 4), rng.integers(20, n_rows, n_rows // 4)]
+    )
+    return rng.permutation(y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spread", [1.0, 1e8])
+def test_long_and_short_classes_at_an_offset_keep_their_digits(kind, spread):
+    """Means of 1e8 deviations, all alike or each class far from the others."""
+    rng = np.random.default_rng(0)
+    y = skewed(rng, 1200)
+    centres = 1e8 + spread * rng.integers(-8, 9, size=(1200, 3))
+    X = centres[y] + rng.integers(-1000, 1001, size=(len(y), 3)) * 2.0**-9
+    state, exact = in_blocks(kind, X, y, None, [300, 301, 700, 900]), exact_moments(X, y)
+    assert state.counts.tolist() == [weight for weight, _, _ in exact.values()]
+    np.testing.assert_allclose(state.means, exact_means(exact), rtol=1e-15)
+    expected = exact_scatter(exact, kind)
+    roots = np.sqrt(expected if kind == "diag" else np.einsum("...ii->...i", expected))
+    scale = roots**2 if kind == "diag" else roots[..., :, None] * roots[..., None, :]
+    assert (np.abs(state.scatter - expected) <= 1e-13 * scale).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_class_that_begins_far_away_keeps_the_digits_of_its_own_scatter(kind):
+    X = np.vstack([[1e8], np.arange(40.0)[:, None] / 8])
+    y = np.zeros(len(X), dtype=int)
+    state, exact = in_blocks(kind, X, y, None, [1, 5, 6, 30]), exact_moments(X, y)
+    np.testing.assert_allclose(state.scatter, exact_scatter(exact, kind), rtol=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_constant_in_a_class_does_not_vary_in_any_block(kind):
+    y = np.arange(200) % 90
+    X = np.column_stack([0.1 * y, np.full(200, 0.3), np.arange(200.0)])
+    state = in_blocks(kind, X, y, None, [100, 150])
+    diagonal = state.scatter if kind == "diag" else np.einsum("...ii->...i", state.scatter)
+    assert (diagonal[..., :2] == 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "row 7: feature 1 is NaN"), (1e200, "too large")])
+def test_a_block_that_is_refused_leaves_the_state_as_it_was(kind, value, message):
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 3
+    state = ClassStatistics(kind).update(X, y)
+    before, bad = state.copy(), X.copy()
+    bad[17, 1] = value
+    blocks = chain(array_blocks(X, y), array_blocks(bad[10:], y[10:]))
+    with pytest.raises(ValueError, match=message):
+        state.update_blocks(blocks)
+    assert state == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_of_other_features_or_labels_are_refused(kind):
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 3
+    with pytest.raises(ValueError, match="2 and 1 features"):
+        ClassStatistics(kind).update_blocks(chain(array_blocks(X, y), array_blocks(X[:, :1], y)))
+    with pytest.raises(ValueError, match="labels of different kinds"):
+        ClassStatistics(kind).update_blocks(chain(array_blocks(X, y), array_blocks(X, y.astype(str))))
+
+
+def test_blocks_are_longer_where_states_are_large_and_never_beyond_memory():
+    assert rows_per_block(50, 10) == rows_per_block(50)
+    assert rows_per_block(50, 1000) > rows_per_block(50)
+    for n_features in (1, 5, 50, 400, 2048):
+        for n_classes in (1, 10, 1000, 10**6):
+            assert rows_per_block(n_features, n_classes) * n_features <= 1 << 23
