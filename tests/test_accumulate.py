@@ -1,6 +1,5 @@
 """The pass: the same bits wherever it runs, each row group read once, memory bounded, progress shown."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -31,6 +30,7 @@ from streamgda import (
 )
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.sources.base import Source
+from streamgda.sources.row_groups import RowGroups
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -315,11 +315,14 @@ def test_what_waits_to_be_merged_does_not_grow_with_the_splits(tmp_path, width, 
     (split,) = scan_parquet(tmp_path, "y").splits()
     held = []
 
+    class Long(RowGroups):
+        n_rows = 1 << 18
+
     class Repeated(Source):
         n_features = width
 
         def splits(self):
-            return [dataclasses.replace(split, rows_of_group={0: 1 << 18}) for _ in range(200)]
+            return [Long(**vars(split)) for _ in range(200)]
 
     def count(key, result, dsk, state, worker):
         found = {id(value) for value in state["cache"].values() if isinstance(value, ClassStatistics)}
