@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from streamgda.blocks import labels
-from streamgda.statistics.covariances import CovarianceKind, Indices
+from streamgda.statistics.covariances import CovarianceKind, Indices, kind_named
 from streamgda.statistics.incomplete.patterns import (
     Pattern,
     complete_pattern,
@@ -106,6 +106,21 @@ class Groups(Labelled[S]):
             narrow.merge(narrow._with(dict(_by_feature(pattern, group, self.n_features))))
         return narrow
 
+    def separated(self) -> Self:
+        """Each feature by itself: the state of kind "diag", for which there are never too many groups.
+
+        Of a scatter that classes share, each gets its share by weight, so the sum over the classes stays.
+        """
+        diagonal = kind_named("diag")
+        if not self.kind.is_pooled:
+            return self.narrowed(diagonal)
+        groups = {pattern: _unpooled(group, diagonal) for pattern, group in self.groups.items()}
+        like: Any = _unpooled(Labelled.empty(self.sums, self.n_features), diagonal).sums
+        of_classes = type(self)(like, self.n_features, {})
+        for pattern, group in groups.items():
+            of_classes.merge(of_classes._with(dict(_by_feature(pattern, group, self.n_features))))
+        return of_classes
+
     # ------------------------------------------------------------------ states add up
 
     def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
@@ -171,6 +186,13 @@ def _by_feature(
     yield empty_pattern(n_features), without_features(group)
     for position, feature in enumerate(features_in(pattern, n_features)):
         yield single_pattern(int(feature), n_features), _of_features(group, np.array([position]))
+
+
+def _unpooled(group: Labelled[Any], diagonal: CovarianceKind) -> Labelled[Any]:
+    """The squares alone of a group whose classes share them, each with its share by weight."""
+    shares = group.sums.weights / max(group.sums.weights.sum(), np.finfo(np.float64).tiny)
+    scatter = shares[:, None] * group.sums.diagonal
+    return Labelled(group.classes, group.counts, replace(group.sums, kind=diagonal, scatter=scatter))
 
 
 def without_features(group: Labelled[Any]) -> Labelled[Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Column, Features
 from streamgda.statistics.covariances import Indices
+from streamgda.statistics.incomplete.too_many import TooManyPatternsError
 
 Pattern = bytes
 """Which features are observed, a bit for each, as `numpy.packbits` packs them."""
@@ -52,13 +53,13 @@ def empty_pattern(n_features: int) -> Pattern:
 # ---------------------------------------------------------------------- blocks are cut
 
 
-def parts_by_pattern(block: Block) -> Iterator[tuple[Pattern, Block]]:
+def parts_by_pattern(block: Block, most: int) -> Iterator[tuple[Pattern, Block]]:
     """Cut a block into parts whose rows have the same features; a part has its observed features alone.
 
     Raises
     ------
     ValueError
-        If a value is infinite; the message says where.
+        If a value is infinite, or there are more patterns than `most`.
     """
     observed = _observed(block.features)
     if observed is None:
@@ -66,6 +67,8 @@ def parts_by_pattern(block: Block) -> Iterator[tuple[Pattern, Block]]:
         return
     _check_no_infinity(block)
     codes = _codes_of_patterns(observed)
+    if (n_patterns := int(codes.max(initial=0)) + 1) > most:
+        raise TooManyPatternsError(n_patterns, most, len(block.classes), block.n_features)
     order = np.argsort(codes, kind="stable")
     rows_in_order = _rows(block.features, order)
     bounds = np.concatenate(([0], np.cumsum(np.bincount(codes))))

@@ -124,12 +124,12 @@ class IncompleteStatistics(LikeliestMoments):
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
-        cut = parts_by_pattern if self._labelled.kind.has_products else parts_by_feature
-        parts = ((pattern, part) for pattern, part in cut(block) if len(part.codes))
+        has_products = self._labelled.kind.has_products
+        cut = parts_by_pattern(block, self.max_patterns) if has_products else parts_by_feature(block)
+        parts = ((pattern, part) for pattern, part in cut if len(part.codes))
         groups = {pattern: self._reduced(part, workspace) for pattern, part in parts}
         part = self._twin(Groups(self._labelled.sums, block.n_features, groups))
         part._names, part._n_dropped = block.feature_names, block.n_dropped
-        self._check_number_of_patterns(part)
         return part
 
     def _reduced(self, part: Block, workspace: Workspace) -> Labelled[Any]:
@@ -186,11 +186,20 @@ class IncompleteStatistics(LikeliestMoments):
                 statistics._names = tuple(self._names[j] for j in features)
             yield features, statistics
 
+    def ordinary(self) -> Statistics:
+        """Ordinary statistics, if no row lacks a feature; else these."""
+        return self._likeliest().copy() if self.is_complete else self
+
+    def _n_patterns_with(self, other: IncompleteStatistics) -> int:
+        """How many patterns there would be with those of another state; 0 if they are not kept."""
+        has_products = self._labelled.kind.has_products
+        return len(self._labelled.groups.keys() | other._labelled.groups.keys()) if has_products else 0
+
     def _check_number_of_patterns(self, other: IncompleteStatistics) -> None:
-        n_patterns = len(self._labelled.groups.keys() | other._labelled.groups.keys())
-        if n_patterns > self.max_patterns and self._labelled.kind.has_products:
-            nbytes = (self.nbytes + other.nbytes) * n_patterns // max(self.n_patterns + other.n_patterns, 1)
-            raise TooManyPatternsError(n_patterns, self.max_patterns, nbytes)
+        n_patterns = self._n_patterns_with(other)
+        if n_patterns > self.max_patterns:
+            n_classes = max(len(self._labelled.classes), len(other._labelled.classes))
+            raise TooManyPatternsError(n_patterns, self.max_patterns, n_classes, other.n_features)
 
     # ------------------------------------------------------------------ states add up
 
