@@ -97,8 +97,8 @@ def test_a_missing_value_is_an_error_unless_asked_for(model, training):
     with pytest.raises(ValueError, match=f"^row {row}: feature '{names[feature]}' is NaN or null{remedy}"):
         named.predict(pd.DataFrame(holed, columns=names))
     assert len(named.set_params(missing="marginal").predict(pd.DataFrame(holed, columns=names))) == len(X)
-    with pytest.raises(ValueError, match="is NaN or null.* missing='marginal' is for rows to predict only"):
-        model(missing="marginal").fit(holed, y)
+    with pytest.raises(ValueError, match="is NaN or null.* learn from what is observed.* missing='marginal'"):
+        model().fit(holed, y)
     with pytest.raises(ValueError, match="infinity"):
         model(missing="marginal").fit(X, y).predict(np.where(np.isnan(holed), np.inf, holed))
     with pytest.raises(ValueError, match="'missing' parameter"):

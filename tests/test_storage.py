@@ -412,9 +412,9 @@ def packed(matrix, times=3):
     ("metadata", "columns", "message"),
     [
         (
-            {"format_version": 2},
+            {"format_version": 3},
             {},
-            "has format 2, and this version of streamgda reads up to format 1: upgrade",
+            "has format 3, and this version of streamgda reads up to format 2: upgrade",
         ),
         ({"format_version": "1"}, {}, "its metadata has no format_version"),
         ({"format_version": True}, {}, "its metadata has no format_version"),

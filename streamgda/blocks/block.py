@@ -17,12 +17,17 @@ from streamgda.blocks.places import Places
 Matrix = NDArray[Any]
 Column = NDArray[Any]
 Features = Matrix | Sequence[Column]
-Missing = Literal["raise", "drop"]
+Missing = Literal["raise", "drop", "keep"]
 RowName = Callable[[int], str]
 
 _NOWHERE = Places()
 
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
+
+_LEARN_INCOMPLETE = (
+    "; or learn from what is observed, as a model does with missing='marginal', and accumulate from a source "
+    "with missing='keep'"
+)
 
 _POWERS = {"squares": 2, "fourth powers": 4}
 _TARGET_ELEMENTS = 1 << 21
@@ -136,7 +141,7 @@ class Block:
         index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
         value, more = "infinity", ""
         if np.isnan(_columns(self.features)[index][row]):
-            value, more = "NaN or null", "; a model's missing='marginal' is for rows to predict only"
+            value, more = "NaN or null", _LEARN_INCOMPLETE
         raise ValueError(
             f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
             f"Mend the data or leave out such rows, as a source does with missing='drop'{more}"
@@ -226,7 +231,7 @@ def cut_into_blocks(
 
 def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
     """A block and the columns beside it, without the rows that ``missing="drop"`` leaves out."""
-    if missing == "raise" or (complete := _finite_rows(block.features)).all():
+    if missing != "drop" or (complete := _finite_rows(block.features)).all():
         return block, beside
     rows = np.flatnonzero(complete)
     left = replace(block.take(rows), n_dropped=len(complete) - len(rows))
@@ -234,7 +239,7 @@ def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> t
 
 
 def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missing) -> Block:
-    if unlabelled is None and block.weights is None and missing == "raise":
+    if unlabelled is None and block.weights is None and missing != "drop":
         return block
     blank = np.zeros(len(block.codes), dtype=np.bool_) if unlabelled is None else unlabelled
     if missing == "drop":
@@ -242,7 +247,7 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     if block.weights is not None:
         blank = blank & (block.weights != 0)  # a row of weight zero is no row, whatever it lacks
-    if missing == "raise" and blank.any():
+    if missing != "drop" and blank.any():
         raise ValueError(
             f"{block.row_name(int(np.argmax(blank)))} has no label (null or NaN). "
             "Mend the data or leave out such rows, as a source does with missing='drop'"

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from streamgda.blocks.arrays import check_in_memory, check_readable
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.incomplete import completion_of, warn_unless_converged
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import class_priors
@@ -60,6 +61,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     priors: ArrayLike | None
     missing: MissingAtPrediction
 
+    @property
+    def _learns_incomplete(self) -> bool:
+        return self.missing == "marginal"
+
     @abstractmethod
     def _finalise(self, statistics: Statistics) -> G:
         """Compute the densities of the classes from statistics and the parameters of the estimator."""
@@ -70,9 +75,16 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             self._validate_params()
             check_two_classes(statistics)
             check_finite(statistics)
+            self._check_determined(statistics)
+            warn_unless_converged(statistics)
             gaussians = self._finalise(statistics)
         priors = self._class_priors(statistics)
         return Finalised.of(self, statistics, gaussians, self._predictive(gaussians, statistics), priors)
+
+    def _check_determined(self, statistics: Statistics) -> None:
+        """Raise ValueError if rows in which features are missing do not determine a class."""
+        for error in statistics.undetermined.values():
+            raise error
 
     def _followed(self, before: Finalised[G], statistics: Statistics) -> G | None:
         """The densities brought up to date, if only few rows or classes have changed since."""
@@ -94,6 +106,30 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _class_priors(self, statistics: Statistics) -> Array:
         """The parameter `priors`, or else the share of each class in the total weight."""
         return class_priors(self.priors, statistics, renormalise=self._renormalises_priors)
+
+    # ------------------------------------------------------------------ learning from incomplete rows
+
+    @property
+    def n_iter_(self) -> int:
+        """Steps of EM that learning from incomplete rows took."""
+        check_has_learnt(self)
+        steps = completion_of(self.statistics_)
+        return self.n_reads_ - 1 if steps is None else steps.n_iter
+
+    @property
+    def converged_(self) -> bool:
+        """Whether these steps converged."""
+        check_has_learnt(self)
+        steps = completion_of(self.statistics_)
+        converged: bool = self.__dict__.get("_converged", True) if steps is None else steps.converged
+        return converged
+
+    @property
+    def n_reads_(self) -> int:
+        """How often `fit` read the rows."""
+        check_has_learnt(self)
+        n_reads: int = self.__dict__.get("_n_reads", 1)
+        return n_reads
 
     # ------------------------------------------------------------------ prediction
 

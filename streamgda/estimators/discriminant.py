@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import sqrt
 from numbers import Real
 from typing import Any, ClassVar
@@ -15,11 +15,13 @@ from streamgda.estimators.classifier import G, finalised
 from streamgda.estimators.estimates import CovarianceEstimates
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.incomplete import CONSTRAINTS
 from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.priors import sum_to_one
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.incomplete.reads import Reading
 
 
 class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
@@ -31,6 +33,7 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         "store_covariance": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "covariance_estimator": [HasMethods("fit"), None],
+        **CONSTRAINTS,
     }
     _renormalises_priors = True
     _set_by_reading = (*GenerativeClassifier._set_by_reading, "_estimates")
@@ -74,18 +77,18 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         if self.covariance_estimator is not None:
             raise ValueError(_ROWS_NEEDED)
 
-    def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], max_reads: int = 1) -> Reading:
         if self.covariance_estimator is None:
-            return super()._statistics_of(blocks)
+            return super()._read_blocks(blocks, max_reads)
         self._check_estimator()
-        kept = list(blocks)
+        kept = list(blocks())
         if any(block.weights is not None for block in kept):
             raise ValueError("covariance_estimator takes no sample_weight; repeat the rows, or use shrinkage")
-        statistics = super()._statistics_of(iter(kept))
+        reading = super()._read_blocks(lambda: iter(kept))
         self._estimates = CovarianceEstimates.of(
-            self.covariance_estimator, kept, statistics, total=self._estimates_total
+            self.covariance_estimator, kept, reading.statistics, total=self._estimates_total
         )
-        return statistics
+        return reading
 
     def _check_estimator(self) -> None:
         if self.shrinkage:

@@ -17,6 +17,7 @@ from streamgda.estimators.classifier import MissingAtPrediction, finalised
 from streamgda.estimators.exchange import describe
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.incomplete import CONSTRAINTS
 from streamgda.estimators.likelihood import bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.undetermined import Determined
@@ -24,6 +25,8 @@ from streamgda.gaussians.parsimonious.densities import ParsimoniousGaussians
 from streamgda.gaussians.parsimonious.models import MODELS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.incomplete.reads import MAX_READS
+from streamgda.statistics.incomplete.state import MAX_PATTERNS
 
 
 class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
@@ -52,14 +55,25 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. NaN in rows to learn from is always an error.
+        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
+        features are missing at random: whether a value is missing may depend on what is observed, and not on
+        the value itself. A row of NaN alone counts for the prior.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
+    max_patterns : int, default=256
+        How many patterns of observed features may be kept, if features are missing in rows to learn from;
+        see `IncompleteStatistics`.
+    max_reads : int, default=10
+        How often `fit` may read the rows, if they have more patterns than that: once, and once more for each
+        step of EM, which begins at the available cases. It ends when no mean changes by more than 0.005
+        standard deviations, and no covariance by more than that times two of them. With one fifth of the
+        values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
+        once.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics or ExactClassStatistics
+    statistics_ : ClassStatistics, ExactClassStatistics or IncompleteStatistics
         What the model has learnt; of covariance type "full".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -86,6 +100,13 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         The diagonal of each A: eigenvalues over their geometric mean.
     orientations_ : ndarray of shape (n_classes, n_features, n_features)
         Each D, with the axes as columns, in the order of `shapes_`.
+    n_iter_ : int
+        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
+        0 if none was needed.
+    converged_ : bool
+        Whether these steps converged.
+    n_reads_ : int
+        How often `fit` read the rows.
 
     References
     ----------
@@ -108,6 +129,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [StrOptions({"bic", *MODELS})],
         "tol": [Interval(Real, 0, None, closed="left")],
+        **CONSTRAINTS,
     }
 
     def __init__(
@@ -118,12 +140,16 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         tol: float = 1e-4,
         missing: MissingAtPrediction = "raise",
         exact: bool = False,
+        max_patterns: int = MAX_PATTERNS,
+        max_reads: int = MAX_READS,
     ) -> None:
         self.covariance_model = covariance_model
         self.priors = priors
         self.tol = tol
         self.missing = missing
         self.exact = exact
+        self.max_patterns = max_patterns
+        self.max_reads = max_reads
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:
         names = MODELS if self.covariance_model == "bic" else (self.covariance_model,)

@@ -46,6 +46,8 @@ from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.incomplete.reads import MAX_READS
+from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Added
 
 
@@ -93,7 +95,9 @@ class LinearDiscriminantAnalysis(
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. NaN in rows to learn from is always an error.
+        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
+        features are missing at random: whether a value is missing may depend on what is observed, and not on
+        the value itself. A row of NaN alone counts for the prior.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
@@ -102,10 +106,19 @@ class LinearDiscriminantAnalysis(
         covariance estimated. "student" takes into account that they are estimated: a Student t density of
         N - n_classes - d + 1 degrees of freedom for N rows and d features (Jeffreys' prior). Its decision
         function is not linear.
+    max_patterns : int, default=256
+        How many patterns of observed features may be kept, if features are missing in rows to learn from;
+        see `IncompleteStatistics`.
+    max_reads : int, default=10
+        How often `fit` may read the rows, if they have more patterns than that: once, and once more for each
+        step of EM, which begins at the available cases. It ends when no mean changes by more than 0.005
+        standard deviations, and no covariance by more than that times two of them. With one fifth of the
+        values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
+        once.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics or ExactClassStatistics
+    statistics_ : ClassStatistics, ExactClassStatistics or IncompleteStatistics
         What the model has learnt; of covariance type "tied", or "full" if `shrinkage` is "auto" or "oas".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -130,6 +143,13 @@ class LinearDiscriminantAnalysis(
         The directions of the components; the first `n_components` are those of `transform`.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The share of each component in the variance between the classes; with solvers "svd" and "eigen".
+    n_iter_ : int
+        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
+        0 if none was needed.
+    converged_ : bool
+        Whether these steps converged.
+    n_reads_ : int
+        How often `fit` read the rows.
 
     References
     ----------
@@ -169,6 +189,8 @@ class LinearDiscriminantAnalysis(
         missing: MissingAtPrediction = "raise",
         exact: bool = False,
         predictive: Predictive = "plugin",
+        max_patterns: int = MAX_PATTERNS,
+        max_reads: int = MAX_READS,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -180,6 +202,8 @@ class LinearDiscriminantAnalysis(
         self.missing = missing
         self.exact = exact
         self.predictive = predictive
+        self.max_patterns = max_patterns
+        self.max_reads = max_reads
 
     def required_statistics(self) -> dict[str, Any]:
         """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""

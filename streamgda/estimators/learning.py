@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -19,17 +20,26 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.incomplete import (
+    complete_blocks,
+    merged,
+    reading_blocks,
+    updated,
+    warn_unless_enough_reads,
+)
 from streamgda.estimators.validation import check_announced, check_batch, is_valid
-from streamgda.passes.accumulate import accumulate
+from streamgda.passes.accumulate import read_into
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.incomplete.reads import Read, Reading, read_incomplete
+from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.storage.paths import AnyFileSystem, Path
 
-_first_batch = Lock()  # guards the first statistics of all models against other threads
+_replacing = Lock()  # held while a model gets other statistics, so that no thread adds rows to the old ones
 
 
 class StatisticsLearner(BaseEstimator, ABC):
@@ -99,11 +109,13 @@ class StatisticsLearner(BaseEstimator, ABC):
         """
         self._validate_params()
         if isinstance(X, Source) or is_dask(X):
-            statistics = self._statistics_of_source(X, y, sample_weight)
+            self._check_learns_in_parts()
+            reading = self._read(self._reading_of(X, y, sample_weight), self._max_reads)
             self._types = FittedTypes()
-            return self._set_fitted(statistics, keep=True)
+            return self._set_fitted(reading, keep=True)
         with self._kept_on_error():
-            return self._set_fitted(self._statistics_of(self._blocks_of(X, y, sample_weight, reset=True)))
+            blocks = partial(self._blocks_of, X, y, sample_weight, reset=True)
+            return self._set_fitted(self._read_blocks(blocks, self._max_reads))
 
     def partial_fit(
         self,
@@ -141,21 +153,26 @@ class StatisticsLearner(BaseEstimator, ABC):
         """
         self._check_learns_in_parts()
         if isinstance(X, Source) or is_dask(X):
-            return self.merge(self._statistics_of_source(X, y, sample_weight))
+            return self.merge(self._read(self._reading_of(X, y, sample_weight)).statistics)
         if not hasattr(self, "statistics_") and self._learn_first_batch(X, y, sample_weight, classes):
             return self
-        self.statistics_.update_blocks(self._blocks_of(X, y, sample_weight, classes=classes, reset=False))
+        blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=False)
+        if self._learns_incomplete:
+            with _replacing:
+                self.statistics_ = updated(self.statistics_, list(blocks), self._max_patterns)
+        else:
+            self.statistics_.update_blocks(complete_blocks(blocks, self.statistics_))
         self._types = self._types.with_rows(X)
         return self
 
     def _learn_first_batch(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> bool:
         """Learn a batch and return True; or return False if another thread has learnt one meanwhile."""
-        with _first_batch:
+        with _replacing:
             if hasattr(self, "statistics_"):
                 return False
             with self._kept_on_error():
-                blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=True)
-                self.statistics_ = self._statistics_of(blocks)
+                blocks = partial(self._blocks_of, X, y, sample_weight, classes=classes, reset=True)
+                self.statistics_ = self._read_blocks(blocks).statistics
         return True
 
     def merge(self, other: Self | Statistics) -> Self:
@@ -180,20 +197,18 @@ class StatisticsLearner(BaseEstimator, ABC):
             model is then unchanged.
         """
         added = self._copied_statistics(other)
-        with _first_batch:
-            is_first = not hasattr(self, "statistics_")
-            if is_first:
-                self.statistics_ = added
+        with _replacing:
+            held = self.__dict__.get("statistics_")
+            if held is None:
                 self._types = getattr(other, "_types", self._types)
-        if not is_first:
-            self.statistics_.merge(added)
+            self.statistics_ = added if held is None else merged(held, added, self._max_patterns)
         self._describe_features(self.statistics_)
         return self
 
     def _copied_statistics(self, other: Self | Statistics) -> Statistics:
         if isinstance(other, Statistics):
             self._check_exactness(other)
-            return other.to_covariance_type(**self.required_statistics())
+            return other.to_covariance_type(**self.required_statistics()).ordinary()
         if type(other) is not type(self):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
         check_is_fitted(other)
@@ -225,9 +240,11 @@ class StatisticsLearner(BaseEstimator, ABC):
         """
         if not isinstance(statistics, Statistics):
             raise TypeError(f"statistics are needed, as accumulate returns; got {type(statistics).__name__}")
-        estimator = cls(**{"exact": statistics.exact, **params})
+        missing = {"missing": "marginal"} if statistics.ordinary().keeps_patterns else {}
+        estimator = cls(**{"exact": statistics.exact, **missing, **params})
         estimator._check_exactness(statistics)
-        return estimator._set_fitted(statistics.to_covariance_type(**estimator.required_statistics()))
+        narrow = statistics.to_covariance_type(**estimator.required_statistics())
+        return estimator._set_fitted(Reading(narrow.ordinary()))
 
     def _check_exactness(self, statistics: Statistics) -> None:
         if self.exact != statistics.exact:
@@ -325,20 +342,23 @@ class StatisticsLearner(BaseEstimator, ABC):
             self._types = FittedTypes.of(X, y)
         return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
 
-    def _statistics_of(self, blocks: Iterator[Block]) -> Statistics:
-        statistics = empty_statistics(exact=self.exact, **self.required_statistics())
-        statistics.update_blocks(blocks)
-        if not statistics.n_rows:
-            raise ValueError("every sample weight is zero, so there is no row to learn from")
-        return statistics
+    def _reading_of(self, X: Any, y: Any, sample_weight: Any) -> Read:
+        return partial(read_into, as_source(X, y, sample_weight))
 
-    def _statistics_of_source(self, X: Any, y: Any, sample_weight: Any) -> Statistics:
-        self._check_learns_in_parts()
-        source = as_source(X, y, sample_weight)
-        return accumulate(source, exact=self.exact, **self.required_statistics())
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], max_reads: int = 1) -> Reading:
+        """Read rows in memory, in blocks that are made anew for each read."""
+        return self._read(reading_blocks(blocks), max_reads)
 
-    def _set_fitted(self, statistics: Statistics, *, keep: bool = False) -> Self:
+    def _read(self, read: Read, max_reads: int = 1) -> Reading:
+        """Read rows: once; if `max_reads` allows, again where they have too many patterns of features."""
+        kind = {"exact": self.exact, **self.required_statistics()}
+        if not self._learns_incomplete:
+            return Reading(read(empty_statistics(**kind)))
+        return read_incomplete(read, IncompleteStatistics(max_patterns=self._max_patterns, **kind), max_reads)
+
+    def _set_fitted(self, reading: Reading, *, keep: bool = False) -> Self:
         """Finalise statistics and store both; with `keep`, store statistics that do not suffice too."""
+        statistics = reading.statistics
         try:
             finalised = self._compute_finalised(statistics)
             self._check_fit(finalised)
@@ -350,10 +370,25 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise
         self._describe_features(statistics)
         self.statistics_, self._cache = statistics, finalised
+        self._n_reads, self._converged = reading.n_reads, reading.converged
+        warn_unless_enough_reads(reading)
         for warned in ("_warned", "_warned_of_priors", "_warned_rank"):
             self.__dict__.pop(warned, None)
         self._warn_once(finalised)
         return self
+
+    @property
+    def _learns_incomplete(self) -> bool:
+        """Whether the model learns from rows in which features are missing."""
+        return False
+
+    @property
+    def _max_patterns(self) -> int:
+        return getattr(self, "max_patterns", MAX_PATTERNS)
+
+    @property
+    def _max_reads(self) -> int:
+        return getattr(self, "max_reads", 1)
 
     @contextmanager
     def _kept_on_error(self) -> Iterator[None]:

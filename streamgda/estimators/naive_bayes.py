@@ -37,7 +37,9 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. NaN in rows to learn from is always an error.
+        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
+        features are missing at random: whether a value is missing may depend on what is observed, and not on
+        the value itself. A row of NaN alone counts for the prior.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
@@ -56,7 +58,7 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
 
     Attributes
     ----------
-    statistics_ : ClassStatistics or ExactClassStatistics
+    statistics_ : ClassStatistics, ExactClassStatistics or IncompleteStatistics
         What the model has learnt; of covariance type "diag".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -76,6 +78,13 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
         The share of the variances within the classes in those of each class.
     prior_rows_ : float
         How many rows they count for: c for "bayes", λ N / (1 - λ) for a number.
+    n_iter_ : int
+        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
+        0 if none was needed.
+    converged_ : bool
+        Whether these steps converged.
+    n_reads_ : int
+        How often `fit` read the rows.
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
@@ -43,6 +43,8 @@ from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.incomplete.reads import MAX_READS
+from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Added
 
 
@@ -79,7 +81,9 @@ class QuadraticDiscriminantAnalysis(
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. NaN in rows to learn from is always an error.
+        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
+        features are missing at random: whether a value is missing may depend on what is observed, and not on
+        the value itself. A row of NaN alone counts for the prior.
     singular : {"raise", "skip"} or None, default=None
         How to treat a class whose covariance is singular, such as one with fewer rows than features.
         "raise" is an error. "skip" gives the class a posterior of 0, and warns once with its name and what
@@ -103,10 +107,19 @@ class QuadraticDiscriminantAnalysis(
         estimated. "student" takes into account that they are estimated: a Student t density, wider for
         classes of few rows. Without pooling it has n_k - d degrees of freedom for d features (Jeffreys'
         prior); a class without any is treated as one with a singular covariance.
+    max_patterns : int, default=256
+        How many patterns of observed features may be kept, if features are missing in rows to learn from;
+        see `IncompleteStatistics`.
+    max_reads : int, default=10
+        How often `fit` may read the rows, if they have more patterns than that: once, and once more for each
+        step of EM, which begins at the available cases. It ends when no mean changes by more than 0.005
+        standard deviations, and no covariance by more than that times two of them. With one fifth of the
+        values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
+        once.
 
     Attributes
     ----------
-    statistics_ : ClassStatistics or ExactClassStatistics
+    statistics_ : ClassStatistics, ExactClassStatistics or IncompleteStatistics
         What the model has learnt; of covariance type "full".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
@@ -130,6 +143,13 @@ class QuadraticDiscriminantAnalysis(
         an axis is positive.
     scalings_ : list of n_classes ndarrays of shape (n_features,)
         The variances along the principal axes.
+    n_iter_ : int
+        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
+        0 if none was needed.
+    converged_ : bool
+        Whether these steps converged.
+    n_reads_ : int
+        How often `fit` read the rows.
 
     References
     ----------
@@ -175,6 +195,8 @@ class QuadraticDiscriminantAnalysis(
         exact: bool = False,
         pooling: PoolingParameter = None,
         predictive: Predictive = "plugin",
+        max_patterns: int = MAX_PATTERNS,
+        max_reads: int = MAX_READS,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -188,6 +210,8 @@ class QuadraticDiscriminantAnalysis(
         self.exact = exact
         self.pooling = pooling
         self.predictive = predictive
+        self.max_patterns = max_patterns
+        self.max_reads = max_reads
 
     def _validate_params(self) -> None:
         super()._validate_params()
@@ -218,9 +242,9 @@ class QuadraticDiscriminantAnalysis(
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         if self._is_pooled:
-            return self._finalise_pooled(statistics)
+            return self._finalise_pooled(statistics.completed())
         whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
-        return SeparateGaussians(statistics.means, whitenings)
+        return SeparateGaussians(_determined(statistics), whitenings)
 
     def _refinalise(
         self, before: Finalised[SeparateGaussians], statistics: Statistics, added: Sequence[Added]
@@ -236,22 +260,31 @@ class QuadraticDiscriminantAnalysis(
         kept = before.gaussians.whitenings
         whitenings = [next(changed) if position < 0 else kept[position] for position in positions.tolist()]
         is_estimated = not all(isinstance(whitening, Unestimated) for whitening in whitenings)
-        return SeparateGaussians(statistics.means, whitenings) if is_estimated else None
+        return SeparateGaussians(_determined(statistics), whitenings) if is_estimated else None
 
     def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
         """Whiten the covariances of the classes at these positions."""
         some = statistics.of_classes(positions)
         means, covariances, tol = some.means, self._covariances(some), self._least_eigenvalue
-        whitenings = [Whitening.of(covariances[k], means[[k]], tol) for k in range(len(means))]
+        unknown = some.undetermined
+        whitenings: list[Whitening] = [
+            _undetermined(statistics, unknown[k])
+            if k in unknown
+            else Whitening.of(covariances[k], means[[k]], tol)
+            for k in range(len(means))
+        ]
         regularised = bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None)
         largest_rank = np.inf if regularised else some.counts - 1  # n rows span n - 1 dimensions
         ranks = np.minimum([whitening.rank for whitening in whitenings], largest_rank)
+        ranks[list(unknown)] = -1
         singular = np.flatnonzero(ranks < statistics.n_features).tolist()
         for i in singular:
             k, rank = int(positions[i]), int(ranks[i])
-            error = partial(
+            error: Callable[[], ValueError] = partial(
                 singular_class, statistics, k, rank, tol, regularised=regularised, solver=self.solver
             )
+            if i in unknown:
+                error = partial(_itself, unknown[i])
             if self.singular == "raise" or len(singular) == len(statistics.counts):
                 raise error()
             whitenings[i] = Unestimated.because(statistics.n_features, error)
@@ -270,6 +303,11 @@ class QuadraticDiscriminantAnalysis(
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
         return PooledGaussians.of(means, covariances, whitening, pooling)
+
+    def _check_determined(self, statistics: Statistics) -> None:
+        """Leave classes that are not determined to `singular`, unless the classes are pooled."""
+        if self._is_pooled:
+            super()._check_determined(statistics)
 
     def _shrunk(self, covariances: Array) -> Array:
         """Covariances (..., d, d), shrunk by a number and regularised."""
@@ -373,3 +411,18 @@ class QuadraticDiscriminantAnalysis(
         names = ("solver", "priors", "store_covariance", "tol")
         params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
         return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+
+
+def _determined(statistics: Statistics) -> Array:
+    """The means of the classes; zeros for one that is not determined, which nothing depends on."""
+    means = statistics.means
+    means[list(statistics.undetermined)] = 0.0
+    return means
+
+
+def _undetermined(statistics: Statistics, error: ValueError) -> Unestimated:
+    return Unestimated.because(statistics.n_features, partial(_itself, error))
+
+
+def _itself(error: ValueError) -> ValueError:
+    return error

@@ -71,5 +71,5 @@ def check_two_classes(statistics: Statistics) -> None:
 
 def check_finite(statistics: Statistics) -> None:
     """Raise ValueError if exact statistics have covariances beyond float64; floating ones never do."""
-    if statistics.exact and not np.isfinite(statistics.covariance()).all():
+    if statistics.exact and not statistics.keeps_patterns and not np.isfinite(statistics.covariance()).all():
         raise ValueError("the features are too large: their squares exceed float64. Rescale them first")

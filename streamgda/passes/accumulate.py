@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import add, iadd
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import FAN_IN, Plan, n_rows_of, plan_fold
+from streamgda.passes.plan import FAN_IN, Plan, State, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, client_of, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
@@ -18,9 +18,14 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
+from streamgda.statistics.incomplete.state import MAX_PATTERNS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dask.delayed import Delayed
+
+    from streamgda.blocks.block import Block
 
 _FAN_IN_OF_WIDE_STATES = 2
 
@@ -33,6 +38,7 @@ def accumulate(
     *,
     fourth_moments: bool = False,
     exact: bool = False,
+    max_patterns: int = MAX_PATTERNS,
     scheduler: Scheduler = None,
     progress: bool = False,
 ) -> Statistics:
@@ -52,6 +58,9 @@ def accumulate(
     exact : bool, default=False
         Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
         again; see `ExactClassStatistics`.
+    max_patterns : int, default=256
+        How many patterns of observed features may be kept of a source with ``missing="keep"``; see
+        `IncompleteStatistics`.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
         cluster, or of its address).
@@ -64,7 +73,7 @@ def accumulate(
 
     Returns
     -------
-    ClassStatistics or ExactClassStatistics
+    ClassStatistics or ExactClassStatistics; IncompleteStatistics of a source with ``missing="keep"``
 
     Raises
     ------
@@ -84,8 +93,14 @@ def accumulate(
            [8.]])
     """
     _check_source(source)
-    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
-    return _read(source, empty, scheduler, progress)
+    empty = empty_statistics(
+        covariance_type,
+        fourth_moments=fourth_moments,
+        exact=exact,
+        incomplete=source.keeps_missing,
+        max_patterns=max_patterns,
+    )
+    return read_into(source, empty, scheduler, progress)
 
 
 def accumulate_folds(
@@ -115,14 +130,38 @@ def accumulate_folds(
     _check_source(source)
     empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
     grouped = source if rule.column is None else source.with_groups(rule.column)
-    return _read(grouped, FoldStatistics(empty, rule), scheduler, progress)
+    return read_into(grouped, FoldStatistics(empty, rule), scheduler, progress)
 
 
-S = TypeVar("S", bound=Statistics | FoldStatistics)
+class Accumulating(State, Protocol):
+    """A state to which blocks of rows are added."""
+
+    def copy(self) -> Self:
+        """A state of the same rows that does not change with this one."""
+
+    def update_blocks(self, blocks: Iterator[Block], workspace: Workspace) -> None:
+        """Add the rows of some blocks."""
 
 
-def _read(source: Source, empty: S, scheduler: Scheduler, progress: bool) -> S:
-    """Add the rows of a source to an empty state."""
+S = TypeVar("S", bound=Accumulating)
+
+
+def read_into(source: Source, empty: S, scheduler: Scheduler = None, progress: bool = False) -> S:
+    """Read a source once, and return its rows added to an empty state.
+
+    Parameters
+    ----------
+    source, scheduler, progress
+        As for `accumulate`.
+    empty : state
+        Without rows; it is left as it is.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `accumulate` does.
+    """
+    _check_source(source)
     scheduler = scheduler_for(source, scheduler)
     groups = list(group_into_tasks(source.splits(), n_rows_of))
     if not groups:
@@ -157,7 +196,7 @@ def fan_in_of(source: Source) -> int:
 
 def plan_pass(
     groups: Sequence[Sequence[Split | Delayed]],
-    empty: Statistics | FoldStatistics,
+    empty: Accumulating,
     fan_in: int,
     merge: Callable[[Any, Any], Any] = add,
 ) -> Plan:
@@ -167,7 +206,7 @@ def plan_pass(
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
-    statistics: Any = empty.copy()
+    statistics = empty.copy()
     with single_blas_thread:
         statistics.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
-    return cast("S", statistics)
+    return statistics

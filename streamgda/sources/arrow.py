@@ -50,9 +50,11 @@ def scan_arrow(
         identifier is a column of numbers as others are, so name it here.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
-    missing : {"raise", "drop"}, default="raise"
+    missing : {"raise", "drop", "keep"}, default="raise"
         What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
-        weight: an error that names it, or left out and counted in the statistics' `n_dropped`.
+        weight: an error that names it, or left out and counted in the statistics' `n_dropped`. With
+        "keep", rows in which features are null or NaN are kept, and `accumulate` returns
+        `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
 
     Returns
     -------

@@ -27,6 +27,11 @@ class ArrowSource(Source, Generic[D]):
         self._roles = roles
         self.feature_names = roles.features
 
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows in which features are missing are to be learnt."""
+        return self._roles.missing == "keep"
+
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""
         twin = copy(self)

@@ -72,6 +72,11 @@ class Source(ABC):
         return None if self.feature_names is None else len(self.feature_names)
 
     @property
+    def keeps_missing(self) -> bool:
+        """Whether `accumulate` is to learn from rows in which features are missing: ``missing="keep"``."""
+        return False
+
+    @property
     def is_local(self) -> bool:
         """Whether it can be read in this process only, as a stream can."""
         return False

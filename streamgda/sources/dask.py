@@ -47,9 +47,11 @@ def scan_dask(
         identifier is a column of numbers as others are, so name it here.
     weight : str, dask Series or dask array, optional
         Sample weights, given as the target is.
-    missing : {"raise", "drop"}, default="raise"
+    missing : {"raise", "drop", "keep"}, default="raise"
         What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
-        weight: an error that names it, or left out and counted in the statistics' `n_dropped`.
+        weight: an error that names it, or left out and counted in the statistics' `n_dropped`. With
+        "keep", rows in which features are null or NaN are kept, and `accumulate` returns
+        `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
 
     Returns
     -------
@@ -92,6 +94,7 @@ class DaskSource(Source):
     feature_names: tuple[str, ...] | None = None
     n_features: int | None = None
     regroup: Callable[[str], DaskSource] | None = None
+    keeps_missing: bool = False
 
     def __repr__(self) -> str:
         return f"<Dask {self.description}, {len(self.partitions)} partitions>"
@@ -202,7 +205,8 @@ def _named_columns(
         for i, part in enumerate(frame[kept].to_delayed())
     ]
     regroup = partial(_named_columns, frame, target, features, exclude, weight, missing)
-    return DaskSource(f"frame, target {target!r}", partitions, roles.features, len(roles.features), regroup)
+    description, n_features = f"frame, target {target!r}", len(roles.features)
+    return DaskSource(description, partitions, roles.features, n_features, regroup, missing == "keep")
 
 
 def _known_types(frame: Any) -> pa.Schema:
@@ -238,7 +242,8 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
         delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=starts[i]))(*part)
         for i, part in enumerate(zip(*parts, strict=True))
     ]
-    return DaskSource("rows with a target beside them", partitions, names, int(rows.shape[1]))
+    description, n_features = "rows with a target beside them", int(rows.shape[1])
+    return DaskSource(description, partitions, names, n_features, keeps_missing=missing == "keep")
 
 
 def _starts(rows: Any, n_parts: int) -> Sequence[int | None]:

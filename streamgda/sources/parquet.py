@@ -68,9 +68,11 @@ def scan_parquet(
         statistics rule them out are not read.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `path` is; found from `path` where not given.
-    missing : {"raise", "drop"}, default="raise"
+    missing : {"raise", "drop", "keep"}, default="raise"
         What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
-        weight: an error that names it, or left out and counted in the statistics' `n_dropped`.
+        weight: an error that names it, or left out and counted in the statistics' `n_dropped`. With
+        "keep", rows in which features are null or NaN are kept, and `accumulate` returns
+        `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
 
     Returns
     -------
@@ -173,6 +175,11 @@ class ParquetSource(FileSource, ScorableSource):
         files = self._dataset.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         return f"<Parquet {files[0]}{more}: {self.n_features} features, target {self.target!r}>"
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows in which features are missing are to be learnt."""
+        return self._read_options.roles.missing == "keep"
 
     def splits(self) -> list[RowGroups]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""

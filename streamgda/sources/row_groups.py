@@ -81,7 +81,7 @@ class RowGroups(ScorableSplit):
     def keeps_all_rows(self) -> bool:
         """Whether all rows come out; a filter of partition keys alone lets through all or none of a file."""
         by_partition = all(name in self.partition for name in self.read_options.filter_columns.names)
-        return self.read_options.roles.missing == "raise" and by_partition
+        return self.read_options.roles.missing != "drop" and by_partition
 
     def enclosing(self, start: int, stop: int) -> tuple[RowGroups, int]:
         """The row groups that hold some rows, and how many rows come before them."""

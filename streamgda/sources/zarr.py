@@ -70,9 +70,11 @@ def scan_zarr(
         The array of rows, of shape (n_rows, n_features), of any real type.
     weight : str, optional
         An array of sample weights, of shape (n_rows,): repetitions of the row, whole or not.
-    missing : {"raise", "drop"}, default="raise"
+    missing : {"raise", "drop", "keep"}, default="raise"
         What becomes of a row with a NaN or infinity in a feature, or without a label or a weight: an
-        error that names it, or left out and counted in the statistics' `n_dropped`.
+        error that names it, or left out and counted in the statistics' `n_dropped`. With "keep", rows in
+        which features are NaN are kept, and `accumulate` returns `IncompleteStatistics`. A model with
+        ``missing="marginal"`` learns from such rows in any case.
 
     Returns
     -------
@@ -128,7 +130,7 @@ class ZarrSource(ScorableSource):
         Its path there.
     features, target, weight : str
         The names of the arrays.
-    missing : {"raise", "drop"}
+    missing : {"raise", "drop", "keep"}
         What becomes of rows in which something is missing.
     kept : tuple of str
         Arrays to be carried over beside predictions.
@@ -147,6 +149,11 @@ class ZarrSource(ScorableSource):
 
     def __repr__(self) -> str:
         return f"<Zarr {self.origin}: features {self.features!r}, target {self.target!r}>"
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows in which features are missing are to be learnt."""
+        return self.missing == "keep"
 
     @property
     def n_features(self) -> int:
@@ -281,7 +288,7 @@ class ZarrRows(ScorableSplit):
     @property
     def keeps_all_rows(self) -> bool:
         """Whether all rows come out."""
-        return self.source.missing == "raise"
+        return self.source.missing != "drop"
 
     def enclosing(self, start: int, stop: int) -> tuple[ZarrRows, int]:
         """Just these rows."""

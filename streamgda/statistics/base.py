@@ -6,7 +6,7 @@ Passes, models, files and ledgers work with `Statistics` and need not ask which 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -73,6 +73,19 @@ class Statistics(Additive, Derived, Storable):
     @abstractmethod
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
+
+    @property
+    def undetermined(self) -> Mapping[int, ValueError]:
+        """By the position of a class, why its moments are not determined: features may be missing."""
+        return {}
+
+    def completed(self) -> Statistics:
+        """The statistics of complete rows that are expected, if features are missing; else these."""
+        return self
+
+    def ordinary(self) -> Statistics:
+        """Statistics without patterns of missing features, if no row lacks one; else these."""
+        return self
 
     @abstractmethod
     def decay(self, factor: float) -> Self:

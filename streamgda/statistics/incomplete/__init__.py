@@ -6,6 +6,6 @@
 - `available`, `em`, `completion`: the likeliest means and covariances, by EM on the sums of the patterns.
 - `undetermined`: what the rows do not determine.
 - `likeliest`, `state`: `IncompleteStatistics`. `table`: its patterns as a table.
-- `separating`, `expectation`, `reads`: where there are too many patterns, EM that reads the rows once for each
-  step.
+- `separating`, `expectation`, `reads`: where there are too many patterns, EM that reads the rows once for
+  each step.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,13 +29,17 @@ class Completion:
         With the weights of all rows, the likeliest means, and as scatter the likeliest covariance times the
         weight. NaN for a class that is not determined.
     log_likelihood : float
-        Σ w ln p(observed features | class) at these parameters, of the classes that are determined.
+        Σ w ln p(observed features | class) at these parameters, of the classes that are determined; NaN if
+        a covariance is singular.
     n_iter : int
         The largest number of EM steps that a class took; 0 where the solution has a closed form.
     converged : bool
         Whether EM converged in each class.
     undetermined : dict of int to Undetermined
         By the position of a class, why its mean or a covariance is not determined.
+    log_likelihoods : tuple of float
+        The log-likelihoods that EM passed through, of the last class, in units of the standard deviations of
+        the available cases; they never fall.
     """
 
     moments: Moments
@@ -43,6 +47,12 @@ class Completion:
     n_iter: int = 0
     converged: bool = True
     undetermined: dict[int, Undetermined] = field(default_factory=dict)
+    log_likelihoods: tuple[float, ...] = ()
+
+    def of_classes(self, positions: Indices) -> Completion:
+        """That of some of the classes, which do not share a scatter; the likelihood is that of all."""
+        found = {i: self.undetermined[k] for i, k in enumerate(positions.tolist()) if k in self.undetermined}
+        return replace(self, moments=self.moments.take(positions), undetermined=found)
 
 
 def complete(
@@ -173,6 +183,7 @@ class _Population:
         completion.log_likelihood += fit.log_likelihoods[-1] - float(in_units)
         completion.n_iter = max(completion.n_iter, fit.n_iter)
         completion.converged &= fit.converged
+        completion.log_likelihoods = fit.log_likelihoods
 
     def _cases_of(self, group: Group, varying: Indices) -> Cases | None:
         """A group as deviations from the means of the available cases, in units of the scale."""

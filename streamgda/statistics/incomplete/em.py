@@ -102,7 +102,7 @@ class Conditional:
     precision : ndarray of shape (d_p, d_p)
         The inverse of the covariance of the observed features; on its range, if it is singular.
     log_det : float
-        The logarithm of the determinant of that covariance.
+        The logarithm of the determinant of that covariance; NaN if it is singular.
     """
 
     missing: Indices
@@ -123,7 +123,10 @@ class Conditional:
 
 
 def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
-    """One step of EM: the next parameters, and the log-likelihood of the present ones."""
+    """One step of EM: the next parameters, and the log-likelihood of the present ones.
+
+    That is NaN where the covariance is singular, so that there is no density.
+    """
     n_classes, d = now.means.shape
     log_likelihood, weights, sums = 0.0, np.zeros(n_classes), np.zeros((n_classes, d))
     scatter, expected = np.zeros((d, d)), []
@@ -171,7 +174,7 @@ def _factor(covariance: Array) -> Array | None:
 
 
 def _inverse(covariance: Array) -> tuple[Array, float]:
-    """The inverse and the log-determinant, on the range of the covariance."""
+    """The inverse, on the range of the covariance, and the logarithm of the determinant."""
     factor = _factor(covariance)
     if factor is not None and (np.diag(factor) ** 2 > _SINGULAR * np.diag(covariance)).all():
         inverse = cho_solve((factor, True), np.eye(len(covariance)), check_finite=False)
@@ -179,7 +182,7 @@ def _inverse(covariance: Array) -> tuple[Array, float]:
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _SINGULAR * max(float(values[-1]), 0.0)
     scaled = vectors[:, kept] / np.sqrt(values[kept])
-    return scaled @ scaled.T, float(np.log(values[kept]).sum())
+    return scaled @ scaled.T, float(np.log(values).sum()) if kept.all() else np.nan
 
 
 # ---------------------------------------------------------------------- iteration
@@ -194,7 +197,8 @@ class Fit:
     normal : Normal
         The parameters.
     log_likelihoods : tuple of float
-        The log-likelihood at each accepted point; it never falls. The last is that of `normal`.
+        The log-likelihood at each accepted point; it never falls. The last is that of `normal`, and NaN if
+        its covariance is singular.
     n_iter : int
         How many steps of EM were made; 0 for a closed form.
     converged : bool
@@ -231,8 +235,8 @@ def maximise(cases: Sequence[Cases], start: Normal, tol: float, max_iter: int) -
         first, before = step(cases, now)
         second, after = step(cases, first)
         n_iter += 2
-        path += [before, after]
-        is_flat = after - before <= tol * max(1.0, abs(after))
+        path += [likelihood for likelihood in (before, after) if not np.isnan(likelihood)]
+        is_flat = not after - before > tol * max(1.0, abs(after))
         converged = is_flat and second.change_since(first) <= tol
         ahead = None if converged else _extrapolated(now, first, second)
         now = second

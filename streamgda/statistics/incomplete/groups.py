@@ -90,6 +90,14 @@ class Groups(Labelled[S]):
         classes = self.classes[kept]
         return self._map(lambda group: group.take(np.flatnonzero(np.isin(group.classes, classes))))
 
+    def renamed(self, classes: labels.Labels) -> Self:
+        """The same state with other labels, in the same order."""
+        return self._map(
+            lambda group: Labelled(
+                classes[np.searchsorted(self.classes, group.classes)], group.counts, group.sums
+            )
+        )
+
     def as_one_class(self) -> Self:
         """A copy in which all rows are of the class 0."""
         return self._map(Labelled.as_one_class)

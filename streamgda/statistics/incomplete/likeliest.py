@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from streamgda.blocks.labels import Labels
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, Indices
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
@@ -85,6 +86,16 @@ class LikeliestMoments(Statistics):
         for error in self.undetermined.values():
             raise error
         return self._likeliest().copy()
+
+    def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
+        """The state of the classes at these positions; its arrays may be those of this one."""
+        some = super().of_classes(positions)
+        if classes is not None:
+            some = self._twin(some._labelled.renamed(classes))
+        if not self._labelled.kind.is_pooled and self._completed is not None:  # classes by themselves
+            some._completed = self._completed.of_classes(positions)
+            some._completion = self._completion and self._completion.of_classes(positions)
+        return some
 
     def _likeliest(self) -> Plain:
         """The completed statistics, computed once for a state; NaN for a class that is not determined."""

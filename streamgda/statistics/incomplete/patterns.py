@@ -110,6 +110,11 @@ def parts_by_feature(block: Block) -> Iterator[tuple[Pattern, Block]]:
             )
 
 
+def lacks_features(block: Block) -> bool:
+    """Whether a feature is missing in a row of a block."""
+    return _observed(block.features) is not None
+
+
 @dataclass(frozen=True)
 class _PartOfBlock(Block):
     """Some rows and features of a block, which errors name as the block does."""

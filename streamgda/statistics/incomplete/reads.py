@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,18 +22,13 @@ from streamgda.statistics.labelled import Labelled
 
 MAX_READS = 10
 
-TOLERANCE = 1e-3
-
-State = TypeVar("State", IncompleteStatistics, SeparatingStatistics, ExpectedRows)
+TOLERANCE = 5e-3  # standard deviations
 
 Note = Callable[[str], object]
 
 
-class Read(Protocol):
-    """Reads all rows, and adds them to a copy of an empty state."""
-
-    def __call__(self, empty: State, /) -> State:
-        """The state of all the rows."""
+Read = Callable[[Any], Any]
+"""Reads all rows, and returns them added to a copy of an empty state."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def read_incomplete(
     repeatable = max_reads > 1 and not empty.exact
     if not repeatable:
         return Reading(read(empty).ordinary())
-    first = read(SeparatingStatistics.like(empty))
+    first: SeparatingStatistics = read(SeparatingStatistics.like(empty))
     if not first.is_separated:
         return Reading(first.kept().ordinary())
     return _Maximising(first, empty).run(read, max_reads, note or (lambda line: None))
@@ -104,7 +99,7 @@ class _Maximising:
         """Make steps until the parameters stay."""
         change, n_reads = np.inf, 1
         while n_reads < max_reads and change > TOLERANCE:
-            expected = read(ExpectedRows(self.now))
+            expected: ExpectedRows = read(ExpectedRows(self.now))
             n_reads += 1
             if n_reads == 2:
                 self._check_together(expected)

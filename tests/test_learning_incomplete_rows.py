@@ -1,0 +1,502 @@
+"""Models that learn from rows in which features are missing."""
+
+import copy
+import os
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from scipy import optimize, stats
+from sklearn.exceptions import ConvergenceWarning
+
+import streamgda
+from streamgda import (
+    ClassStatistics,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    IncompleteStatistics,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
+
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+
+nan = float("nan")
+
+APPLE = [(8, 59), (6, 58), (11, 56), (22, 53), (14, 50), (17, 45), (18, 43), (24, 42), (19, 39), (23, 38)]
+APPLE = np.array([*APPLE, (26, 30), (40, 27), *((size, nan) for size in (4, 4, 5, 6, 8, 10))], dtype=float)
+"""Little & Rubin (2019), table 7.4: sizes of crops and percentages of wormy fruit."""
+
+MISSVALS = np.array(
+    [
+        [7, 26, 6, 60, 78.5],
+        [1, 29, 15, 52, 74.3],
+        [11, 56, 8, 20, 104.3],
+        [11, 31, 8, 47, 87.6],
+        [7, 52, 6, 33, 95.9],
+        [11, 55, 9, 22, 109.2],
+        [3, 71, 17, nan, 102.7],
+        [1, 31, 22, nan, 72.5],
+        [2, 54, 18, nan, 93.1],
+        [nan, nan, 4, nan, 115.9],
+        [nan, nan, 23, nan, 83.8],
+        [nan, nan, 9, nan, 113.3],
+        [nan, nan, 8, nan, 109.4],
+    ]
+)
+"""Little & Rubin (2019), table 7.7: a monotone pattern."""
+
+
+def holed(n_rows=400, d=4, n_classes=2, share=0.25, seed=0, offset=0.0):
+    """(X, y) of normal classes, with values missing at random."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n_rows)
+    X = rng.normal(size=(n_rows, d)) @ rng.normal(size=(d, d)) + rng.normal(size=(n_classes, d))[y] + offset
+    X[rng.random(X.shape) < share] = nan
+    return X, y
+
+
+# ---------------------------------------------------------------------- published values
+
+
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_apple(kind):
+    state = IncompleteStatistics(kind).update(APPLE, np.zeros(18, int))
+    np.testing.assert_allclose(state.means[0], [14.722222, 49.333333], atol=1e-6)
+    covariance = state.covariance().reshape(2, 2)
+    np.testing.assert_allclose(
+        covariance[[0, 0, 1], [0, 1, 1]], [89.533951, -90.696729, 114.694955], atol=2e-6
+    )
+    assert state.completion.log_likelihood == pytest.approx(-101.7856321, abs=1e-7)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_missvals(offset):
+    state = IncompleteStatistics().update(MISSVALS + offset, np.zeros(13, int))
+    means = state.means[0] - offset
+    np.testing.assert_allclose(means, [6.655166, 49.965259, 11.769231, 27.047089, 95.423077], atol=1e-5)
+    variances = [21.825568, 238.012439, 37.869822, 294.183044, 208.904852]
+    np.testing.assert_allclose(np.diag(state.covariance()[0]), variances, rtol=1e-6)
+    assert state.covariance()[0, 2, 4] == pytest.approx(-47.556213, rel=1e-7)
+    assert state.completion.log_likelihood == pytest.approx(-132.9252504, abs=1e-6)
+
+
+# ---------------------------------------------------------------------- the maximum of the likelihood
+
+
+def log_likelihood(X, y, means, covariances):
+    """Σ ln p(observed | class), by scipy's densities."""
+    total = 0.0
+    for row, k in zip(X, y, strict=True):
+        seen = ~np.isnan(row)
+        if seen.any():
+            covariance = covariances[k][np.ix_(seen, seen)]
+            total += stats.multivariate_normal(means[k][seen], covariance).logpdf(row[seen])
+    return total
+
+
+def likeliest(X, y, *, pooled):
+    """Means and Cholesky factors that maximise the observed likelihood, by a general optimiser."""
+    d, n_classes = X.shape[1], y.max() + 1
+    lower, n_factors = np.tril_indices(d), 1 if pooled else n_classes
+
+    def parts(theta):
+        factors = np.zeros((n_factors, d, d))
+        factors[:, lower[0], lower[1]] = theta[n_classes * d :].reshape(n_factors, -1)
+        covariances = factors @ factors.transpose(0, 2, 1)
+        return theta[: n_classes * d].reshape(n_classes, d), np.resize(covariances, (n_classes, d, d))
+
+    start = np.concatenate([np.zeros(n_classes * d), np.tile(np.eye(d)[lower] * np.nanstd(X), n_factors)])
+    found = optimize.minimize(
+        lambda theta: -log_likelihood(X, y, *parts(theta)), start, method="BFGS", options={"gtol": 1e-4}
+    )
+    return parts(found.x), -found.fun
+
+
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_the_maximum_of_the_observed_likelihood_is_found(kind):
+    X, y = holed(60, d=2, seed=3)
+    state = IncompleteStatistics(kind).update(X, y)
+    (means, covariances), best = likeliest(X, y, pooled=kind == "tied")
+    ours = np.resize(state.covariance(), (2, 2, 2))
+    assert state.completion.log_likelihood == pytest.approx(
+        log_likelihood(X, y, state.means, ours), rel=1e-12
+    )
+    assert state.completion.log_likelihood >= best - 1e-9
+    np.testing.assert_allclose(state.means, means, atol=2e-3)
+    np.testing.assert_allclose(ours, covariances, atol=5e-3)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+def test_no_step_away_from_the_maximum_is_likelier(kind):
+    X, y = holed(300, d=3, seed=1)
+    state = IncompleteStatistics(kind).update(X, y)
+    covariances = state.covariance()
+    covariances = (
+        np.array([np.diag(c) for c in covariances]) if kind == "diag" else np.resize(covariances, (2, 3, 3))
+    )
+    best = log_likelihood(X, y, state.means, covariances)
+    assert state.completion.log_likelihood == pytest.approx(best, rel=1e-12)
+    rng = np.random.default_rng(0)
+    for size in (1e-2, 1e-4):
+        shift = size * rng.normal(size=state.means.shape)
+        assert log_likelihood(X, y, state.means + shift, covariances) < best
+        tilt = np.eye(3) + size * (np.diag(rng.normal(size=3)) if kind == "diag" else rng.normal(size=(3, 3)))
+        assert log_likelihood(X, y, state.means, tilt @ covariances @ tilt.T) < best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_likelihood_never_falls(seed):
+    X, _ = holed(80, d=5, share=0.4, seed=seed)
+    state = IncompleteStatistics().update(X, np.zeros(80, int))
+    path = state.completion.log_likelihoods
+    assert len(path) > 3
+    assert (np.diff(path[:-1]) >= -1e-9 * abs(path[0])).all()
+    assert state.completion.converged
+    if seed == 4:  # the likelihood has no bound: the covariance becomes singular
+        assert np.isnan(path[-1])
+        both = np.vstack([X, np.random.default_rng(0).normal(size=(80, 5))])
+        with pytest.raises(ValueError, match="class 0: the covariance has rank 4 of 5"):
+            QuadraticDiscriminantAnalysis(missing="marginal").fit(both, np.repeat([0, 1], 80))
+
+
+def test_every_pattern_of_five_features():
+    X = np.random.default_rng(0).normal(size=(320, 5)) @ np.random.default_rng(1).normal(size=(5, 5))
+    X[(np.arange(320)[:, None] >> np.arange(5)) & 1 == 1] = nan
+    state = IncompleteStatistics().update(X, np.zeros(320, int))
+    assert state.n_patterns == 32
+    assert state.completion.converged
+    best = log_likelihood(X, np.zeros(320, int), state.means, state.covariance())
+    assert state.completion.log_likelihood == pytest.approx(best, rel=1e-12)
+
+
+# ---------------------------------------------------------------------- models
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("exact", [False, True])
+def test_any_batches_in_any_order_give_the_model_of_one_fit(model, exact):
+    X, y = holed()
+    whole = model(missing="marginal", exact=exact).fit(X, y)
+    assert isinstance(whole.statistics_, IncompleteStatistics)
+    streamed = model(missing="marginal", exact=exact)
+    for rows in np.array_split(np.random.default_rng(0).permutation(len(X)), 17):
+        streamed.partial_fit(X[rows], y[rows])
+    assert streamed.statistics_.allclose(whole.statistics_)
+    np.testing.assert_allclose(streamed.predict_proba(X), whole.predict_proba(X), atol=1e-6)
+    halves = [
+        model(missing="marginal", exact=exact).fit(X[half], y[half]) for half in (slice(200), slice(200, 400))
+    ]
+    assert halves[1].merge(halves[0]).statistics_.allclose(whole.statistics_)
+    assert model.from_statistics(whole.statistics_).missing == "marginal"
+    assert np.array_equal(model.from_statistics(whole.statistics_).predict(X), whole.predict(X))
+
+
+@pytest.mark.parametrize("model", [*MODELS, GaussianDiscriminantAnalysis])
+def test_complete_rows_give_the_same_model_as_ever(model):
+    X, y = holed(share=0)
+    plain, marginal = model().fit(X, y), model(missing="marginal").fit(X, y)
+    assert marginal.statistics_ == plain.statistics_
+    assert type(marginal.statistics_) is ClassStatistics
+    assert marginal.predict_proba(X).tolist() == plain.predict_proba(X).tolist()
+    assert (marginal.n_iter_, marginal.converged_, marginal.n_reads_) == (0, True, 1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_before_the_first_incomplete_one_are_not_lost(model):
+    X, y = holed()
+    complete = ~np.isnan(X).any(axis=1)
+    streamed = model(missing="marginal").partial_fit(X[complete], y[complete])
+    assert type(streamed.statistics_) is ClassStatistics
+    streamed.partial_fit(X[~complete], y[~complete])
+    assert streamed.statistics_.allclose(model(missing="marginal").fit(X, y).statistics_)
+    added = (
+        model(missing="marginal")
+        .fit(X[complete], y[complete])
+        .merge(IncompleteStatistics().update(X[~complete], y[~complete]))
+        if model is QuadraticDiscriminantAnalysis
+        else streamed
+    )
+    assert added.statistics_.allclose(streamed.statistics_)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_without_any_feature_count_for_the_prior_alone(model):
+    X, y = holed()
+    fitted = model(missing="marginal").fit(X, y)
+    more = np.vstack([X, np.full((200, 4), nan)])
+    with_more = model(missing="marginal").fit(more, np.append(y, np.ones(200, int)))
+    counts = np.bincount(y) + np.array([0, 200])
+    priors = getattr(with_more, "priors_", getattr(with_more, "class_prior_", None))
+    np.testing.assert_allclose(priors, counts / counts.sum(), rtol=1e-12)
+    np.testing.assert_allclose(with_more.statistics_.means, fitted.statistics_.means, rtol=1e-9)
+    np.testing.assert_allclose(
+        with_more.statistics_.to_covariance_type(fitted.statistics_.covariance_type).covariance(),
+        fitted.statistics_.covariance(),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_weight_is_a_repetition(model):
+    X, y = holed()
+    weights = np.random.default_rng(0).integers(0, 4, len(X))
+    weighted = model(missing="marginal").fit(X, y, weights)
+    repeated = model(missing="marginal").fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
+    halved = model(missing="marginal").fit(X, y, weights / 2)
+    np.testing.assert_allclose(halved.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
+
+
+def test_naive_bayes_takes_each_feature_by_the_rows_that_have_it():
+    X, y = holed()
+    model = GaussianNB(missing="marginal", var_smoothing=0).fit(X, y)
+    for k in (0, 1):
+        np.testing.assert_allclose(model.theta_[k], np.nanmean(X[y == k], axis=0), rtol=1e-12)
+        np.testing.assert_allclose(model.var_[k], np.nanvar(X[y == k], axis=0), rtol=1e-12)
+    assert model.n_iter_ == 0
+
+
+def test_regularisation_is_applied_to_the_likeliest_covariances():
+    X, y = holed()
+    state = IncompleteStatistics().update(X, y)
+    model = QuadraticDiscriminantAnalysis(missing="marginal", reg_param=0.3).fit(X, y)
+    np.testing.assert_allclose(model.covariance_, 0.7 * state.covariance() + 0.3 * np.eye(4), rtol=1e-12)
+    shrunk = QuadraticDiscriminantAnalysis(missing="marginal", shrinkage=0.5).fit(X, y).covariance_
+    expected = ClassStatistics.from_moments([0, 1], state.counts, state.means, state.scatter)
+    peer = QuadraticDiscriminantAnalysis.from_statistics(expected, shrinkage=0.5)
+    np.testing.assert_allclose(shrunk, peer.covariance_, rtol=1e-12)
+    with pytest.raises(
+        ValueError, match="fourth moments, which shrinkage='auto' needs.* set shrinkage='oas'"
+    ):
+        QuadraticDiscriminantAnalysis(missing="marginal", shrinkage="auto").fit(X, y)
+
+
+def test_the_rows_given_are_not_changed():
+    X, y = holed()
+    before = X.copy()
+    with pytest.warns(ConvergenceWarning):
+        QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=1, max_reads=3).fit(X, y)
+    np.testing.assert_array_equal(X, before)
+
+
+# ---------------------------------------------------------------------- what is not determined
+
+
+def test_a_feature_that_a_class_never_has_is_an_error_that_names_it():
+    X, y = holed()
+    X[y == 1, 2] = nan
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    for model in MODELS:
+        with pytest.raises(
+            ValueError, match="class 1: no row has feature 'c', so its mean is not determined"
+        ):
+            model(missing="marginal").fit(frame, y)
+    skipping = QuadraticDiscriminantAnalysis(missing="marginal", singular="skip")
+    with pytest.warns(UserWarning, match="class 1 gets no posterior .* no row has feature 2"):
+        skipping.fit(X, y)
+    assert not skipping.predict_proba(X)[:, 1].any()
+    young = QuadraticDiscriminantAnalysis(missing="marginal").partial_fit(X, y)
+    young.partial_fit(*holed(seed=1))
+    assert np.isfinite(young.predict_proba(X)).all()
+
+
+def test_features_that_no_row_has_together_are_an_error_that_names_them():
+    X, y = holed()
+    X[::2, 0] = X[1::2, 3] = nan
+    for model, owner in ((QuadraticDiscriminantAnalysis, "class 0: no"), (LinearDiscriminantAnalysis, "no")):
+        with pytest.raises(ValueError, match=f"^{owner} row has both 0 and 3, .*, or use GaussianNB"):
+            model(missing="marginal").fit(X, y)
+        with pytest.raises(ValueError, match=f"^{owner} row has both 0 and 3, .*, or use GaussianNB"):
+            model(missing="marginal", max_patterns=2).fit(X, y)
+    GaussianNB(missing="marginal").fit(X, y)
+    X[y == 1] = holed()[0][y == 1]
+    LinearDiscriminantAnalysis(missing="marginal").fit(X, y)
+    with pytest.raises(ValueError, match="class 0: no row has both 0 and 3, .* pool the classes"):
+        QuadraticDiscriminantAnalysis(missing="marginal").fit(X, y)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_that_shall_raise_learns_no_incomplete_row(model):
+    X, y = holed()
+    fitted = model(missing="marginal").fit(X, y)
+    fitted.set_params(missing="raise")
+    before = copy.deepcopy(fitted.statistics_)
+    with pytest.raises(ValueError, match="row 0: feature 2 is NaN or null"):
+        fitted.partial_fit([[1.0, 2.0, nan, 3.0]], [0])
+    assert fitted.statistics_ == before
+
+
+# ---------------------------------------------------------------------- many patterns
+
+
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_reading_once_a_step_leads_where_the_patterns_lead(model):
+    X, y = holed(2000, offset=1e6)
+    by_pattern = model(missing="marginal").fit(X, y)
+    by_reads = model(missing="marginal", max_patterns=3, max_reads=40).fit(X, y)
+    assert by_reads.n_reads_ > 3
+    assert by_reads.converged_
+    assert by_reads.n_iter_ == by_reads.n_reads_ - 1
+    deviations = np.sqrt(np.nanvar(X, axis=0))
+    np.testing.assert_allclose(
+        (by_reads.means_ - by_pattern.means_) / deviations, np.zeros((2, 4)), atol=0.01
+    )
+    ratio = by_reads.covariance_ / np.outer(deviations, deviations)
+    np.testing.assert_allclose(ratio, by_pattern.covariance_ / np.outer(deviations, deviations), atol=0.02)
+    assert by_reads.statistics_.counts.tolist() == by_pattern.statistics_.counts.tolist()
+
+
+def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
+    from streamgda.blocks.arrays import array_blocks
+    from streamgda.statistics.incomplete.reads import read_incomplete
+
+    X, y = holed(200, d=3)
+    means, likelihoods = [], []
+
+    def read(empty):
+        state = empty.copy()
+        state.update_blocks(array_blocks(X, y))
+        if hasattr(state, "log_likelihood"):
+            means.append(empty.given.in_units())
+            likelihoods.append(state.log_likelihood)
+        return state
+
+    read_incomplete(read, IncompleteStatistics(max_patterns=2), 6)
+    assert len(likelihoods) == 5
+    for (centres, tails, covariances), found in zip(means, likelihoods, strict=True):
+        assert found == pytest.approx(log_likelihood(X, y, centres + tails, covariances), rel=1e-12)
+    assert (np.diff(likelihoods) > 0).all()
+
+
+def test_too_few_reads_are_a_warning_that_says_what_to_do():
+    X, y = holed()
+    with pytest.warns(
+        ConvergenceWarning, match="not converged in 2 reads .* Raise max_reads, or max_patterns"
+    ):
+        model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=2, max_reads=2).fit(X, y)
+    assert (model.n_reads_, model.converged_) == (2, False)
+    with pytest.raises(ValueError, match="patterns of observed features or more"):
+        QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=2, max_reads=1).fit(X, y)
+    with pytest.raises(ValueError, match="patterns of observed features or more"):
+        QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=2).partial_fit(X, y)
+
+
+# ---------------------------------------------------------------------- sources
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    X, y = holed(3000)
+    folder = tmp_path_factory.mktemp("holed")
+    for i, rows in enumerate(np.array_split(np.arange(3000), 5)):
+        columns = {name: pa.array(X[rows, j], from_pandas=True) for j, name in enumerate("abcd")}
+        table = pa.table({**columns, "y": y[rows]})
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=100)
+    return folder
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_source_gives_the_model_of_the_rows(model, folder, tmp_path):
+    X, y = holed(3000)
+    expected = model(missing="marginal").fit(X, y)
+    table = pq.read_table(folder)
+    assert table["a"].null_count
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(500, 4))
+    group.create_array("y", data=y, chunks=(500,))
+    sources = [
+        scan_parquet(folder, "y"),
+        scan_parquet(folder, "y", missing="keep"),
+        scan_arrow(table, "y", missing="keep"),
+        scan_zarr(tmp_path / "rows.zarr", "y", missing="keep"),
+        scan_dask(da.from_array(X, chunks=(500, 4)), da.from_array(y, chunks=500), missing="keep"),
+    ]
+    for source in sources:
+        fitted = model(missing="marginal").fit(source)
+        assert fitted.statistics_.completed().allclose(expected.statistics_.completed(), rtol=1e-6)
+        assert fitted.statistics_.counts.tolist() == expected.statistics_.counts.tolist()
+    lazily = model(missing="marginal").fit(da.from_array(X, chunks=(500, 4)), da.from_array(y, chunks=500))
+    assert lazily.statistics_.allclose(fitted.statistics_)
+    streamed = model(missing="marginal").partial_fit(X[:10], y[:10]).partial_fit(sources[0])
+    assert streamed.statistics_.n_rows == 3010
+    with pytest.raises(ValueError, match="0.parquet, row group 0, row .* is NaN or null"):
+        model().fit(scan_parquet(folder, "y"))
+
+
+def test_what_accumulate_keeps_of_a_source(folder):
+    X, y = holed(3000)
+    state = accumulate(scan_parquet(folder, "y", missing="keep"))
+    assert state.allclose(IncompleteStatistics(feature_names=list("abcd")).update(X, y))
+    assert state.patterns().counts.sum() == 3000
+    dropped = accumulate(scan_parquet(folder, "y", missing="drop"))
+    assert dropped.n_rows == (~np.isnan(X).any(axis=1)).sum()
+    with pytest.raises(ValueError, match="16 patterns"):
+        accumulate(scan_parquet(folder, "y", missing="keep"), max_patterns=15)
+    assert accumulate(scan_parquet(folder, "y", missing="keep"), exact=True) == IncompleteStatistics(
+        exact=True, feature_names=list("abcd")
+    ).update(X, y)
+
+
+@pytest.mark.parametrize("max_patterns", [3, 256])
+def test_every_scheduler_gives_the_same_bits(folder, max_patterns):
+    models = []
+    for scheduler in ("synchronous", "threads"):
+        with dask.config.set(scheduler=scheduler):
+            model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=max_patterns, max_reads=20)
+            models.append(model.fit(scan_parquet(folder, "y")))
+    assert models[0].statistics_ == models[1].statistics_
+    assert models[0].n_reads_ == models[1].n_reads_ == (1 if max_patterns == 256 else models[0].n_reads_)
+
+
+# ---------------------------------------------------------------------- saved
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_saved_model_goes_on_learning(model, tmp_path):
+    X, y = holed()
+    fitted = model(missing="marginal").fit(X[:300], y[:300])
+    fitted.save(tmp_path / "model.parquet")
+    loaded = streamgda.load(tmp_path / "model.parquet")
+    assert loaded.statistics_ == fitted.statistics_
+    assert loaded.predict_proba(X).tolist() == fitted.predict_proba(X).tolist()
+    assert (
+        loaded.partial_fit(X[300:], y[300:]).statistics_ == fitted.partial_fit(X[300:], y[300:]).statistics_
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_that_was_saved_with_complete_rows_learns_incomplete_ones(model, tmp_path):
+    X, y = holed()
+    complete = np.nan_to_num(X)
+    model(missing="marginal").fit(complete, y).save(tmp_path / "model.parquet")
+    loaded = streamgda.load(tmp_path / "model.parquet").partial_fit(X, y)
+    both = model(missing="marginal").fit(np.vstack([complete, X]), np.concatenate([y, y]))
+    assert loaded.statistics_.allclose(both.statistics_)
+
+
+# ---------------------------------------------------------------------- real data
+
+
+@pytest.mark.skipif("STREAMGDA_DATA" not in os.environ, reason="needs the letter data")
+@pytest.mark.parametrize(("share", "least"), [(0.1, 0.870), (0.2, 0.862)])
+def test_letters_with_values_missing_at_random(share, least):
+    table = pq.read_table(Path(os.environ["STREAMGDA_DATA"]) / "letter.parquet")
+    y = np.asarray(table.column("letter").to_pylist())
+    X = np.column_stack([table.column(name).to_numpy() for name in table.column_names if name != "letter"])
+    training = X[:16000].astype(float)
+    training[np.random.default_rng(0).random(training.shape) < share] = nan
+    model = QuadraticDiscriminantAnalysis(missing="marginal").fit(training, y[:16000])
+    assert model.converged_
+    assert model.score(X[16000:], y[16000:]) >= least
