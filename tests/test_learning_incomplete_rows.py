@@ -271,11 +271,12 @@ def test_naive_bayes_takes_each_feature_by_the_rows_that_have_it():
 def test_regularisation_is_applied_to_the_likeliest_covariances():
     X, y = holed()
     state = IncompleteStatistics().update(X, y)
-    model = QuadraticDiscriminantAnalysis(missing="marginal", reg_param=0.3).fit(X, y)
+    model = QuadraticDiscriminantAnalysis(missing="marginal", reg_param=0.3, store_covariance=True).fit(X, y)
     np.testing.assert_allclose(model.covariance_, 0.7 * state.covariance() + 0.3 * np.eye(4), rtol=1e-12)
-    shrunk = QuadraticDiscriminantAnalysis(missing="marginal", shrinkage=0.5).fit(X, y).covariance_
+    options = {"solver": "eigen", "shrinkage": 0.5, "store_covariance": True}
+    shrunk = QuadraticDiscriminantAnalysis(missing="marginal", **options).fit(X, y).covariance_
     expected = ClassStatistics.from_moments([0, 1], state.counts, state.means, state.scatter)
-    peer = QuadraticDiscriminantAnalysis.from_statistics(expected, shrinkage=0.5)
+    peer = QuadraticDiscriminantAnalysis.from_statistics(expected, **options)
     np.testing.assert_allclose(shrunk, peer.covariance_, rtol=1e-12)
     with pytest.raises(
         ValueError, match="fourth moments, which shrinkage='auto' needs.* set shrinkage='oas'"
@@ -344,8 +345,9 @@ def test_a_model_that_shall_raise_learns_no_incomplete_row(model):
 @pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_reading_once_a_step_leads_where_the_patterns_lead(model):
     X, y = holed(2000, offset=1e6)
-    by_pattern = model(missing="marginal").fit(X, y)
-    by_reads = model(missing="marginal", max_patterns=3, max_reads=40).fit(X, y)
+    by_pattern = model(missing="marginal", store_covariance=True).fit(X, y)
+    options = {"max_patterns": 3, "max_reads": 40, "store_covariance": True}
+    by_reads = model(missing="marginal", **options).fit(X, y)
     assert by_reads.n_reads_ > 3
     assert by_reads.converged_
     assert by_reads.n_iter_ == by_reads.n_reads_ - 1
