@@ -145,6 +145,12 @@ def test_fit_takes_the_parameters_of_the_estimators(made, tmp_path):
     for options, expected in (
         (["--model", "lda", "--shrinkage", "auto"], LinearDiscriminantAnalysis(shrinkage="auto")),
         (["--model", "qda", "--reg-param", "0.1"], QuadraticDiscriminantAnalysis(reg_param=0.1)),
+        (
+            ["--pooling", "bayes", "--predictive", "student"],
+            QuadraticDiscriminantAnalysis(pooling="bayes", predictive="student"),
+        ),
+        (["--model", "nb", "--pooling", "0.2"], GaussianNB(pooling=0.2)),
+        (["--model", "lda", "--predictive", "student"], LinearDiscriminantAnalysis(predictive="student")),
         (["--shrinkage", "0.2", "--exact"], QuadraticDiscriminantAnalysis(shrinkage=0.2, exact=True)),
         (["--model", "nb", "--var-smoothing", "1e-3"], GaussianNB(var_smoothing=1e-3)),
         (["--model", "nb", "--priors", "0.5,0.3,0.2"], GaussianNB(priors=[0.5, 0.3, 0.2])),
@@ -627,6 +633,9 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         (["fit", "", "--target", "kind", "--out", "m"], "a path is empty"),
         ([*FIT, "--model", "svm"], "'svm' is not one of 'qda'"),
         ([*FIT, "--shrinkage", "2"], "none of auto, oas and a number"),
+        ([*FIT, "--pooling", "2"], "none of bayes and a number"),
+        ([*FIT, "--model", "lda", "--pooling", "bayes"], "--pooling is none of the parameters"),
+        ([*FIT, "--pooling", "bayes", "--shrinkage", "oas"], "With --pooling, --shrinkage is a number"),
         ([*FIT, "--priors", "0.5,0.6"], "does not sum to 1"),
         ([*FIT, "--priors", "a,b"], "is no list of numbers"),
         ([*FIT, "--model", "lda", "--reg-param", "0.1"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ class ModelOptions:
     var_smoothing: float | None
     singular: str | None
     covariance_model: str | None
+    pooling: float | str | None
+    predictive: str | None
 
     @property
     def params(self) -> dict[str, Any]:
@@ -53,6 +56,8 @@ class ModelOptions:
                 if self.model:
                     raise bad_usage(f"{option} is none of the parameters of --model {self.model}.")
                 raise bad_usage(f"{option} is a parameter of a model: choose one with --model.")
+        if self.pooling and isinstance(self.shrinkage, str):
+            raise bad_usage("With --pooling, --shrinkage is a number.")
 
     @property
     def kind(self) -> type[GaussianClassifier[Any]]:
@@ -86,13 +91,18 @@ def _priors(context: click.Context, parameter: click.Parameter, value: str | Non
     return priors
 
 
-def _shrinkage(context: click.Context, parameter: click.Parameter, value: str | None) -> str | float | None:
-    if value is None or value in ("auto", "oas"):
-        return value
-    with suppress(ValueError):
-        if 0 <= float(value) <= 1:
-            return float(value)
-    raise click.BadParameter(f"{value!r} is none of auto, oas and a number from 0 to 1.")
+def _share_or(*names: str) -> Callable[[click.Context, click.Parameter, str | None], str | float | None]:
+    """The callback of an option that takes one of a few names, or a share."""
+
+    def share(context: click.Context, parameter: click.Parameter, value: str | None) -> str | float | None:
+        if value is None or value in names:
+            return value
+        with suppress(ValueError):
+            if 0 <= float(value) <= 1:
+                return float(value)
+        raise click.BadParameter(f"{value!r} is none of {', '.join(names)} and a number from 0 to 1.")
+
+    return share
 
 
 def model_options(*, otherwise: str, default: str | None = None) -> Option:
@@ -118,8 +128,21 @@ _PARAMETERS = [
     click.option(
         "--shrinkage",
         metavar="auto|oas|SHARE",
-        callback=_shrinkage,
+        callback=_share_or("auto", "oas"),
         help="qda, lda: how far covariances are pulled towards a multiple of the identity.  [default: not]",
+    ),
+    click.option(
+        "--pooling",
+        metavar="bayes|SHARE",
+        callback=_share_or("bayes"),
+        help="qda, nb: how far classes lean on the pooled covariance; bayes: by how few rows they have.  "
+        "[default: not]",
+    ),
+    click.option(
+        "--predictive",
+        type=click.Choice(["plugin", "student"]),
+        help="qda, lda, nb: score rows by normal densities, or by Student t ones, which allow for the rows "
+        "that they were learnt from.  [default: plugin]",
     ),
     click.option(
         "--reg-param",
