@@ -6,6 +6,7 @@ from operator import mul
 import numpy as np
 import pytest
 from sklearn import discriminant_analysis, naive_bayes
+from sklearn.calibration import CalibratedClassifierCV
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
@@ -218,3 +219,18 @@ def test_shrinkage_works_with_every_solver():
         ours = model(solver="svd", shrinkage="auto").fit(X, y)
         theirs = PEERS[model](solver=solver, shrinkage="auto").fit(X, y)
         np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8, atol=1e-10)
+
+
+def test_naive_bayes_has_log_odds_and_they_are_calibrated():
+    X, y = rows()
+    assert not hasattr(naive_bayes.GaussianNB(), "decision_function")
+    ours, theirs = GaussianNB().fit(X[y < 2], y[y < 2]), naive_bayes.GaussianNB().fit(X[y < 2], y[y < 2])
+    log_odds = np.diff(theirs.predict_joint_log_proba(X), axis=1)[:, 0]
+    np.testing.assert_allclose(ours.decision_function(X), log_odds, rtol=1e-8, atol=1e-10)
+    calibrated = CalibratedClassifierCV(GaussianNB(), cv=3).fit(X, y).predict_proba(X)
+    assert (
+        np.abs(
+            calibrated - CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=3).fit(X, y).predict_proba(X)
+        ).max()
+        > 0.01
+    )
