@@ -1,5 +1,6 @@
 """Where answers differ from scikit-learn's on purpose: a test for each row of the guide's table."""
 
+import warnings
 from fractions import Fraction
 from operator import mul
 
@@ -234,3 +235,135 @@ def test_naive_bayes_has_log_odds_and_they_are_calibrated():
         ).max()
         > 0.01
     )
+
+
+def test_weights_in_place_of_priors_give_scikit_learns_covariance():
+    X, y = rows()
+    X[y == 2] *= 5
+    priors, shares = np.array([0.1, 0.1, 0.8]), np.bincount(y) / len(y)
+    weighted = LinearDiscriminantAnalysis("lsqr").fit(X, y, sample_weight=(priors / shares)[y])
+    theirs = LDA("lsqr", priors=priors).fit(X, y)
+    np.testing.assert_allclose(weighted.covariance_, theirs.covariance_, rtol=1e-10)
+    np.testing.assert_allclose(weighted.predict_proba(X), theirs.predict_proba(X), rtol=1e-8)
+
+
+def test_priors_weigh_the_covariance_that_svd_stores_and_does_not_use():
+    X, y = rows()
+    X[y == 2] *= 5
+    ours, theirs = (
+        kind(priors=[0.1, 0.1, 0.8], store_covariance=True).fit(X, y)
+        for kind in (LinearDiscriminantAnalysis, LDA)
+    )
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8)
+    assert np.abs(theirs.covariance_ / ours.covariance_ - 1).max() > 0.5
+
+
+def test_lsqr_depends_on_the_units_where_the_covariance_is_singular():
+    rng = np.random.default_rng(0)
+    y = np.arange(9) % 3
+    X = rng.normal(size=(9, 12)) + y[:, None]
+    units, far = np.logspace(-2, 2, 12), rng.normal(size=(50, 12))
+    for kind, same in ((LinearDiscriminantAnalysis, True), (LDA, False)):
+        with warnings.catch_warnings(action="ignore"):
+            models = kind("lsqr").fit(X, y), kind("lsqr").fit(X * units, y)
+        decided = models[0].decision_function(far), models[1].decision_function(far * units)
+        assert np.allclose(*decided, rtol=1e-4, atol=1e-4 * np.abs(decided[0]).max()) == same
+
+
+def test_regularised_qda_takes_classes_of_one_row_and_of_few():
+    X, y = rows()
+    X, y = np.vstack([X, X[:1] + 9, X[:3] - 9]), np.append(y, [3, 4, 4, 4])
+    with pytest.raises(ValueError, match="y has only 1 sample in class 3"):
+        PEERS[QuadraticDiscriminantAnalysis](reg_param=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="class 4 has 3 samples and 4 features"):
+        PEERS[QuadraticDiscriminantAnalysis](reg_param=0.1).fit(X[y != 3], y[y != 3])
+    ours = QuadraticDiscriminantAnalysis(reg_param=0.1, store_covariance=True).fit(X, y)
+    few = 0.9 * np.cov(X[y == 4].T, bias=True) + 0.1 * np.eye(4)
+    np.testing.assert_allclose(ours.covariance_[3], 0.1 * np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(ours.covariance_[4], few, atol=1e-12)
+
+
+def test_reg_param_comes_after_shrinkage_and_is_not_ignored():
+    X, y = rows()
+    how = {"solver": "eigen", "shrinkage": 0.2, "store_covariance": True}
+    ours, theirs = (
+        kind(reg_param=0.3, **how).fit(X, y)
+        for kind in (QuadraticDiscriminantAnalysis, PEERS[QuadraticDiscriminantAnalysis])
+    )
+    np.testing.assert_allclose(
+        ours.covariance_, 0.7 * np.array(theirs.covariance_) + 0.3 * np.eye(4), rtol=1e-9
+    )
+
+
+def test_rows_of_weight_zero_make_no_class():
+    X, y = rows()
+    weights = (y != 1).astype(float)
+    assert GaussianNB().fit(X, y, sample_weight=weights).classes_.tolist() == [0, 2]
+    theirs = naive_bayes.GaussianNB().fit(X, y, sample_weight=weights)
+    assert (theirs.classes_.tolist(), theirs.class_prior_[1]) == ([0, 1, 2], 0.0)
+
+
+def test_smoothing_comes_from_the_weighted_variance():
+    X, y = rows()
+    weights = np.arange(300) % 5 + 1
+    ours, theirs = (
+        kind(var_smoothing=0.1).fit(X, y, sample_weight=weights) for kind in (GaussianNB, PEERS[GaussianNB])
+    )
+    repeated = PEERS[GaussianNB](var_smoothing=0.1).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(ours.var_, repeated.var_, rtol=1e-10)
+    assert abs(theirs.epsilon_ / repeated.epsilon_ - 1) > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_constant_feature_without_smoothing_is_an_error():
+    X, y = rows()
+    X[y == 1, 2] = 7
+    with pytest.raises(ValueError, match="class 1: feature 2 is constant in it, and var_smoothing adds"):
+        GaussianNB(var_smoothing=0).fit(X, y)
+    assert np.isnan(naive_bayes.GaussianNB(var_smoothing=0).fit(X, y).predict_proba(X)).any()
+
+
+def test_moments_of_float32_rows_are_in_float64():
+    X, y = rows()
+    for model in MODELS:
+        ours, theirs = (kind().fit(X.astype(np.float32), y) for kind in (model, PEERS[model]))
+        names = ("theta_", "var_") if model is GaussianNB else ("means_",)
+        for name in names:
+            assert (getattr(ours, name).dtype, getattr(theirs, name).dtype) == (np.float64, np.float32)
+
+
+def test_labels_held_as_objects():
+    X, y = rows()
+    whole = y.astype(object)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        LDA().fit(X, whole)
+    assert LinearDiscriminantAnalysis().fit(X, whole).classes_.tolist() == [0, 1, 2]
+    names = np.array(["a", "b", "c"], dtype=object)[y]
+    assert PEERS[QuadraticDiscriminantAnalysis]().fit(X, names).classes_.dtype == object
+    assert QuadraticDiscriminantAnalysis().fit(X, names).classes_.dtype == np.dtype("U1")
+
+
+def test_nearly_singular_lda_loses_digits_that_the_rows_still_hold():
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    X = rng.normal(size=(300, 2))
+    X[:, 1] = X[:, 0] + 2e-4 * X[:, 1]
+    X[:, 0] += y
+    scatter = [[Fraction(0)] * 2 for _ in range(2)]
+    means = []
+    for k in (0, 1):
+        columns = [list(map(Fraction, column)) for column in X[y == k].T]
+        means.append([sum(column) / len(column) for column in columns])
+        offsets = [[x - m for x in column] for column, m in zip(columns, means[k], strict=True)]
+        for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            scatter[i][j] += sum(map(mul, offsets[i], offsets[j])) / 300
+    (a, b), (_, c) = scatter
+    gap = [m1 - m0 for m0, m1 in zip(*means, strict=True)]
+    determinant = a * c - b * b
+    exact = [float((c * gap[0] - b * gap[1]) / determinant), float((a * gap[1] - b * gap[0]) / determinant)]
+    ours, theirs = (
+        np.abs(kind(tol=1e-6).fit(X, y).coef_[0] / exact - 1).max()
+        for kind in (LinearDiscriminantAnalysis, LDA)
+    )
+    assert theirs < 1e-11
+    assert 1e-11 < ours < 1e-6

@@ -233,8 +233,7 @@ class LinearDiscriminantAnalysis(
         """The mean of the class means, weighted by the priors: if there are none given, that of all rows."""
         if self.priors is None:
             return statistics.overall_mean()
-        means, first = statistics.means, statistics.means[0]
-        overall: Array = first + self._class_priors(statistics) @ (means - first)
+        overall: Array = self._class_priors(statistics) @ statistics.means
         return overall
 
     def _refinalise(

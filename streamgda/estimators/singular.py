@@ -22,17 +22,17 @@ def singular_class(
     n_rows = int(statistics.counts[k])
     n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
-        f"{_as_in_scikit_learn(statistics, k, regularised, solver)} "
+        f"{_as_in_scikit_learn(statistics, k, solver)} "
         f"It has rank {rank} of {statistics.n_features}, from {n_rows} rows; "
         f"{singular_features(statistics, k, tol)}. {_remedy(n_rows, n_varying, regularised)}, leave out "
         "constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or GaussianNB"
     )
 
 
-def _as_in_scikit_learn(statistics: Statistics, k: int, regularised: bool, solver: str) -> str:
+def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     """What scikit-learn's QDA says of a class, word for word."""
     label, n_rows, n_features = statistics.classes[k], int(statistics.counts[k]), statistics.n_features
-    if n_rows == 1 and not regularised:
+    if n_rows == 1:
         return f"y has only 1 sample in class {label!s}, covariance is ill defined."
     said = f"The covariance matrix of class {label!s} is not full rank."
     if solver == "svd" and n_rows <= n_features:
