@@ -8,9 +8,15 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, progressive_score
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    progressive_score,
+)
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, size=1000)
 X = RNG.normal(size=(1000, 2)) + Y[:, None]

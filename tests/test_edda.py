@@ -3,7 +3,9 @@
 from itertools import islice
 
 import numpy as np
+import pandas as pd
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
@@ -19,6 +21,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from streamgda.cli.main import main
 from streamgda.gaussians.parsimonious.axes import principal_axes
 from streamgda.gaussians.parsimonious.matrix import common_matrix
 from streamgda.gaussians.parsimonious.models import MODELS, fit, n_covariance_parameters
@@ -272,6 +275,73 @@ def test_scikit_learn_takes_its_covariances():
     assert again.bic_ == pytest.approx(model.bic_, rel=1e-9)
 
 
+def test_it_does_all_that_quadratic_discriminant_analysis_does(tmp_path):
+    """VVV is QDA, so all that is computed from the densities is the same, in memory and out of core."""
+    X, y = IRIS
+    rows = pd.DataFrame(X, columns=list("abcd")).assign(y=y)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    source = streamgda.scan_parquet(tmp_path / "rows.parquet", "y")
+    model = GaussianDiscriminantAnalysis(covariance_model="VVV", missing="marginal").fit(source)
+    peer = QuadraticDiscriminantAnalysis(missing="marginal").fit(source)
+    holes = rows[list("abcd")].mask(np.random.default_rng(0).random(X.shape) < 0.2)
+    for method in (
+        "predict",
+        "predict_log_proba",
+        "decision_function",
+        "score_samples",
+        "mahalanobis",
+        "p_values",
+    ):
+        np.testing.assert_allclose(
+            getattr(model, method)(holes), getattr(peer, method)(holes), rtol=1e-8, atol=1e-8
+        )
+    np.testing.assert_allclose(model.impute(holes), peer.impute(holes), rtol=1e-8)
+    np.testing.assert_allclose(model.boundary(0, 1)(X), peer.boundary(0, 1)(X), rtol=1e-7, atol=1e-7)
+    drawn, labels = model.sample(2000, random_state=0)
+    assert np.abs(drawn[labels == 1].mean(axis=0) - model.means_[1]).max() < 0.1
+    assert streamgda.evaluate(model, source).log_loss == pytest.approx(
+        streamgda.evaluate(peer, source).log_loss
+    )
+    streamgda.predict_dataset(model, source, tmp_path / "out", columns=["label", "probabilities"])
+    written = pd.read_parquet(tmp_path / "out")
+    assert (written["predicted_label"].to_numpy() == peer.predict(rows[list("abcd")])).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_marginal_densities_are_those_of_the_observed_features(model):
+    X, y = IRIS
+    fitted = GaussianDiscriminantAnalysis(covariance_model=model, missing="marginal").fit(X, y)
+    holes = X.copy()
+    holes[:, [0, 2]] = np.nan
+    some = np.ix_([1, 3], [1, 3])
+    densities = [
+        multivariate_normal(m[[1, 3]], C[some]).logpdf(X[:, [1, 3]])
+        for m, C in zip(fitted.means_, fitted.covariance_, strict=True)
+    ]
+    joint = np.column_stack(densities) + np.log(fitted.priors_)
+    np.testing.assert_allclose(fitted.score_samples(holes), np.logaddexp.reduce(joint, axis=1), rtol=1e-9)
+
+
+def test_regions_are_drawn_with_its_covariances():
+    pytest.importorskip("matplotlib").use("agg")
+    from streamgda.plotting import DecisionRegionsDisplay
+
+    model = GaussianDiscriminantAnalysis(covariance_model="VEV").fit(IRIS[0][:, :2], IRIS[1])
+    assert DecisionRegionsDisplay.from_estimator(model, IRIS[0][:, :2], IRIS[1]).ax_ is not None
+
+
+def test_the_command_line_fits_it(tmp_path):
+    X, y = IRIS
+    pd.DataFrame(X, columns=list("abcd")).assign(y=y).to_parquet(tmp_path / "rows.parquet")
+    fit = ["fit", f"{tmp_path}/rows.parquet", "--target", "y", "--out", f"{tmp_path}/model.parquet"]
+    run = CliRunner().invoke(main, [*fit, "--model", "edda", "--covariance-model", "VEE"])
+    assert run.exit_code == 0, run.output
+    loaded = streamgda.load(tmp_path / "model.parquet")
+    assert loaded.covariance_model_ == "VEE"
+    refused = CliRunner().invoke(main, [*fit, "--covariance-model", "VEE"])
+    assert "--covariance-model is none of the parameters of --model qda" in refused.output
+
+
 # ---------------------------------------------------------------------- too few rows
 
 
@@ -297,8 +367,6 @@ def test_a_class_of_one_row_leaves_models_of_equal_volume():
 def test_features_that_are_constant_or_collinear_are_named():
     X, y = IRIS
     names = ["a", "b", "c", "d", "sum", "one"]
-    import pandas as pd
-
     rows = pd.DataFrame(np.column_stack([X, X.sum(axis=1), np.ones(len(X))]), columns=names)
     model = GaussianDiscriminantAnalysis().fit(rows, y)
     assert set(model.bic_) == {"EII", "VII"}

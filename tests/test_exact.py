@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 from streamgda import (
     ClassStatistics,
     ExactClassStatistics,
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -30,7 +31,12 @@ from streamgda import (
 from tests.mergeable_contract import SubtractableContract
 from tests.strategies import KINDS, kinds, label_sets
 
-ESTIMATORS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+ESTIMATORS = [
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    GaussianDiscriminantAnalysis,
+]
 
 
 def of(kind, X, y, sample_weight=None):

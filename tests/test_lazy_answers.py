@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from streamgda import (
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -14,7 +15,7 @@ from streamgda import (
     scan_dask,
 )
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 NAMES = ["u", "v", "w"]
 ALL = ("label", "probabilities", "log_density", "distance")
 

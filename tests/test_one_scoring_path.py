@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import (
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -16,7 +17,12 @@ from streamgda import (
 )
 from streamgda.scoring.columns import COLUMNS
 
-MODELS = [GaussianNB(), LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis(reg_param=0.1)]
+MODELS = [
+    GaussianNB(),
+    LinearDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(reg_param=0.1),
+    GaussianDiscriminantAnalysis(covariance_model="VEI"),
+]
 METHODS = [
     "predict_proba",
     "predict_log_proba",

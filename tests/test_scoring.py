@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from streamgda import (
     Evaluation,
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -24,7 +25,7 @@ from streamgda import (
     scan_zarr,
 )
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 3, 3000)
 Y = np.array(["ant", "bee", "cow"])[CODES]

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from streamgda import (
     ClassStatistics,
     ExactClassStatistics,
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -31,7 +32,7 @@ from streamgda.statistics.saved import COLUMNS
 from streamgda.storage.documents import decode
 from tests.strategies import KINDS, kinds, labelled_rows
 
-MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis)
 DATA = Path(__file__).parent / "data"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)) + 1e6

@@ -8,9 +8,20 @@ import threading
 import numpy as np
 import pytest
 
-from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda import (
+    ClassStatistics,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
 
-MODELS = [GaussianNB(), LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis(reg_param=0.01)]
+MODELS = [
+    GaussianNB(),
+    LinearDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(reg_param=0.01),
+    GaussianDiscriminantAnalysis(covariance_model="EEV"),
+]
 
 
 @pytest.fixture(autouse=True)

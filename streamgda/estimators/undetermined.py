@@ -14,8 +14,8 @@ from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
 
 REMEDIES = (
-    "Bring more rows of it, leave out constant or collinear features, or name a model of equal shape (EEE, "
-    "VEE, EEV) or of spheres (EII)"
+    "Bring more rows of it, leave out constant or collinear features, or name a model whose matrix is equal "
+    "(EEE, VEE) or a sphere (EII, VII)"
 )
 
 
