@@ -7,6 +7,7 @@ drawn. matplotlib comes with the extra "plot".
 - `regions`: decision regions of two features, with ellipses of the classes.
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `evaluations`: ROC, precision-recall and calibration curves, and the confusion matrix.
+- `selection`: searches against a parameter, and learning curves.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
@@ -18,12 +19,15 @@ from streamgda.plotting.evaluations import (
 )
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
+from streamgda.plotting.selection import LearningCurveDisplay, ValidationCurveDisplay
 
 __all__ = [
     "CalibrationDisplay",
     "ConfusionMatrixDisplay",
     "DecisionRegionsDisplay",
+    "LearningCurveDisplay",
     "LinearProjectionDisplay",
     "PrecisionRecallDisplay",
     "RocCurveDisplay",
+    "ValidationCurveDisplay",
 ]
