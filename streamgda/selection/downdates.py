@@ -37,6 +37,8 @@ def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
         for name in ("shrinkage", "pooling")
         if isinstance(getattr(estimator, name, None), str)
     ]
+    if getattr(estimator, "covariance_estimator", None) is not None:
+        estimated.append("a covariance_estimator")
     if getattr(estimator, "predictive", "plugin") != "plugin":
         estimated.append(f"predictive={getattr(estimator, 'predictive', None)!r}")
     if type(estimator) not in kinds or estimated:
