@@ -31,6 +31,10 @@ ESTIMATORS = [
     GaussianNB(),
     GaussianNB(var_smoothing=0.1),
     GaussianNB(var_smoothing=0, priors=[0.2, 0.3, 0.5]),
+    QDA(pooling=0.3),
+    QDA(pooling=0.6, shrinkage=0.1, reg_param=0.2, priors=[0.2, 0.3, 0.5]),
+    QDA(pooling=1.0),
+    GaussianNB(pooling=0.3),
 ]
 
 
@@ -106,7 +110,11 @@ def test_measures_of_all_rows_together():
     assert scores["test_log_likelihood"][0] == pytest.approx(left_out[np.arange(len(y)), y].mean(), abs=1e-12)
 
 
-@pytest.mark.parametrize("estimator", [LDA(shrinkage="auto"), QDA(shrinkage="oas")], ids=str)
+@pytest.mark.parametrize(
+    "estimator",
+    [LDA(shrinkage="auto"), QDA(shrinkage="oas"), QDA(pooling="bayes"), GaussianNB(predictive="student")],
+    ids=str,
+)
 def test_without_a_closed_form_nothing_is_read(estimator):
     with pytest.raises(ValueError, match="no closed form"):
         cross_validate(estimator, *load_iris(return_X_y=True), cv="loo")

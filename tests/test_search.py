@@ -60,6 +60,8 @@ GRIDS = [
     (LDA(), {"shrinkage": [None, 0.3, "auto"], "priors": [None, [0.5, 0.3, 0.2]]}),
     (GaussianNB(), {"var_smoothing": [1e-9, 0.1]}),
     (QDA(exact=True), {"reg_param": [0.0, 0.5]}),
+    (QDA(), {"pooling": [None, 0.3, "bayes"], "predictive": ["plugin", "student"]}),
+    (GaussianNB(), {"pooling": ["bayes"], "predictive": ["plugin", "student"]}),
 ]
 
 
