@@ -16,8 +16,8 @@ from streamgda.gaussians.whitening import Array, Observed
 class Densities(ABC):
     """The densities of K classes of d features.
 
-    Scores of rows (n, K) are Fortran-ordered. With few classes, a maximum or sum over the classes of each row
-    is then several times as fast.
+    Scores of rows (n, K) are of either order in memory; of few classes they are Fortran-ordered, since a
+    maximum or sum over the classes of each row is then several times as fast.
 
     Attributes
     ----------

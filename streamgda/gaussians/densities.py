@@ -17,6 +17,7 @@ from scipy.spatial.distance import cdist
 
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.pooling import Pooling
+from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
@@ -157,7 +158,7 @@ class SharedGaussians(Gaussians):
 
     def discriminants(self, X: Array) -> Array:
         """Linear in x: the quadratic term is the same for all classes."""
-        linear = multiply_rows(X - self.centre, self.slopes, order="F")
+        linear = multiply_rows(X - self.centre, self.slopes, order=order_of(len(self.slopes.T)))
         linear += self.intercepts
         return linear
 

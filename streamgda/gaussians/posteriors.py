@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+_MANY_CLASSES = 64  # from here on, scores of a row are fastest side by side
 _LEAST_SUM = 1e-290  # below this, terms may be subnormal and lose digits
+
+
+def order_of(n_classes: int) -> Literal["C", "F"]:
+    """The order in memory in which scores of rows are fastest: of few classes, class by class."""
+    return "C" if n_classes >= _MANY_CLASSES else "F"
 
 
 def log_evidence(scores: Array) -> Array:
@@ -30,7 +38,8 @@ def log_posteriors(scores: Array) -> Array:
 
 def posteriors(scores: Array) -> Array:
     """The posterior probabilities p(k | x): (n, K)."""
-    probabilities: Array = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities: Array = scores - scores.max(axis=1, keepdims=True)
+    np.exp(probabilities, out=probabilities)
     probabilities /= _sums_over_classes(probabilities)[:, None]
     return probabilities
 
@@ -87,7 +96,14 @@ def _log_sums(logs: Array, values: Array) -> Array:
 
 
 def _sums_over_classes(values: Array) -> Array:
-    """The sum of each row, added class by class; NumPy alone would sum a single row pairwise."""
+    """The sum of each row, with the same bits for any number of rows and either order in memory.
+
+    NumPy sums rows class by class or pairwise, as they lie in memory, and a single row always pairwise. Few
+    classes are added class by class, many pairwise.
+    """
+    if values.shape[1] >= _MANY_CLASSES:
+        pairwise: Array = np.ascontiguousarray(values).sum(axis=1)
+        return pairwise
     if len(values) == 1:
         return values.cumsum(axis=1)[:, -1]
     sums: Array = np.asfortranarray(values).sum(axis=1)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
 from streamgda.gaussians.densities import FAR, SharedGaussians
+from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.whitening import Array, TriangularWhitening, Whitening, constant_features
 
@@ -257,7 +258,8 @@ class UpdatedGaussians(SharedGaussians):
         moved = multiply_rows(deviations, self._moved_slopes)
         corrections = multiply_rows(multiply_rows(deviations, self._column_slopes), change.products)
         corrections += 0.5 * change.lengths
-        scores = multiply_rows(deviations, factor.gaussians.slopes, order="F")
+        order = order_of(len(change.lengths) - 1)
+        scores = multiply_rows(deviations, factor.gaussians.slopes, order=order)
         scores[:, change.classes] = moved[:, :-1]
         scores -= corrections[:, :-1]
         scores -= (moved[:, -1] - corrections[:, -1])[:, None]
