@@ -23,12 +23,14 @@ from streamgda import (
     IncompleteStatistics,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
     accumulate,
     scan_arrow,
     scan_dask,
     scan_parquet,
     scan_zarr,
 )
+from streamgda.diagnostics import little_mcar_test
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
@@ -502,3 +504,73 @@ def test_letters_with_values_missing_at_random(share, least):
     model = QuadraticDiscriminantAnalysis(missing="marginal").fit(training, y[:16000])
     assert model.converged_
     assert model.score(X[16000:], y[16000:]) >= least
+
+
+# ---------------------------------------------------------------------- ledgers
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_ledger_keeps_incomplete_rows(folder, tmp_path, exact):
+    X, y = holed(3000)
+    ledger = StatisticsLedger(tmp_path / "ledger", exact=exact)
+    ledger.refresh(scan_parquet(folder / "[0-3].parquet", "y", missing="keep"))
+    report = ledger.refresh(scan_parquet(folder, "y", missing="keep"))
+    assert {drift.label for drift in report.drift} == {0, 1}
+    whole = accumulate(scan_parquet(folder, "y", missing="keep"), exact=exact)
+    assert ledger.statistics().allclose(whole)
+    model = QuadraticDiscriminantAnalysis.from_statistics(ledger.statistics())
+    rows = QuadraticDiscriminantAnalysis(missing="marginal").fit(X, y)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    np.testing.assert_allclose(model.predict_proba(frame), rows.predict_proba(X), atol=1e-6)
+
+
+def test_incomplete_files_may_follow_complete_ones(tmp_path):
+    X, y = holed(200)
+    for name, rows in (("1", np.nan_to_num(X)), ("2", X)):
+        columns = {f: pa.array(rows[:, j], from_pandas=True) for j, f in enumerate("abcd")}
+        pq.write_table(pa.table({**columns, "y": y}), tmp_path / f"{name}.parquet")
+        ledger = StatisticsLedger(tmp_path / "_ledger")
+        ledger.refresh(scan_parquet(tmp_path / "*.parquet", "y", missing="raise" if name == "1" else "keep"))
+    assert type(StatisticsLedger(tmp_path / "_ledger").statistics(where="*1.parquet")) is ClassStatistics
+    both = IncompleteStatistics(feature_names=list("abcd")).update(np.nan_to_num(X), y).update(X, y)
+    assert ledger.statistics().allclose(both)
+
+
+# ---------------------------------------------------------------------- Little's test
+
+
+def test_little_on_the_apple_data():
+    result = little_mcar_test(IncompleteStatistics().update(APPLE, np.zeros(18, int)))
+    assert (round(result.chi2, 5), result.df, round(result.pvalue, 6)) == (7.35785, 1, 0.006677)
+    assert result.by_class == {0: (result.chi2, 1)}
+    assert "0.00667" in str(result)
+
+
+def test_little_adds_up_the_patterns_of_each_class():
+    X, y = holed(500)
+    state = IncompleteStatistics().update(X, y)
+    result = little_mcar_test(state)
+    chi2, df = 0.0, 0
+    for k in (0, 1):
+        own = X[y == k]
+        for pattern in np.unique(~np.isnan(own), axis=0):
+            rows = own[(~np.isnan(own) == pattern).all(axis=1)][:, pattern]
+            gap = rows.mean(axis=0) - state.means[k, pattern]
+            covariance = state.covariance()[k][np.ix_(pattern, pattern)]
+            chi2 += len(rows) * gap @ np.linalg.solve(covariance, gap) if pattern.any() else 0.0
+            df += pattern.sum()
+        df -= 4
+    assert result.chi2 == pytest.approx(chi2, rel=1e-9)
+    assert result.df == df
+    assert result.pvalue == pytest.approx(stats.chi2(df).sf(chi2), rel=1e-9)
+    assert result.pvalue > 0.01  # the values are missing completely at random
+    tied = little_mcar_test(IncompleteStatistics("tied").update(X, y))
+    assert tied.df == df
+    moved = np.where(np.isnan(X[:, [1]]), X + np.array([3.0, 0, 0, 0]), X)
+    assert little_mcar_test(IncompleteStatistics().update(moved, y)).pvalue < 1e-6
+
+
+def test_little_needs_patterns():
+    for statistics in (ClassStatistics(), IncompleteStatistics("diag")):
+        with pytest.raises(ValueError, match="patterns of missing features and their covariances are needed"):
+            little_mcar_test(statistics)

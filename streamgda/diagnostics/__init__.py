@@ -5,6 +5,7 @@ table; `to_pandas` gives the table as a data frame.
 
 - `manova`: whether the means of the classes differ.
 - `box_m`: whether the covariances of the classes differ.
+- `little_mcar_test`: whether features are missing completely at random.
 - `select_features`: which features tell the classes apart.
 
 To add one, write a module with a function of statistics and its result, a subclass of
@@ -13,15 +14,18 @@ To add one, write a module with a function of statistics and its result, a subcl
 
 from streamgda.diagnostics.box import BoxM, box_m
 from streamgda.diagnostics.forward import FeatureSelection, SelectionStep, select_features
+from streamgda.diagnostics.little import LittleMCAR, little_mcar_test
 from streamgda.diagnostics.manova import Manova, ManovaStatistic, manova
 
 __all__ = [
     "BoxM",
     "FeatureSelection",
+    "LittleMCAR",
     "Manova",
     "ManovaStatistic",
     "SelectionStep",
     "box_m",
+    "little_mcar_test",
     "manova",
     "select_features",
 ]

@@ -50,16 +50,29 @@ class ClassDrift:
 def drift(old: Statistics, new: Statistics) -> list[ClassDrift]:
     """How far the new rows of each class lie from the old ones; classes of only one of the two are left out.
 
+    Left out are also classes whose moments are not determined, since features are missing.
+
     References
     ----------
     Kullback & Leibler (1951), "On information and sufficiency", eq. 2.6 (the divergence J).
     """
+    old, new = _determined(old), _determined(new)
     labels, *pairs = np.intersect1d(old.classes, new.classes, assume_unique=True, return_indices=True)
     before, now, counts = _gaussians(old), _gaussians(new), new.counts
     return [
         _of_class(label.item(), int(counts[j]), before(i), now(j))
         for label, i, j in zip(labels, *pairs, strict=True)
     ]
+
+
+def _determined(statistics: Statistics) -> Statistics:
+    """The statistics of the classes that incomplete rows determine; of none, if the classes are not apart."""
+    unknown = list(statistics.undetermined)
+    if not unknown:
+        return statistics.completed()
+    apart = statistics.covariance_type == "full"
+    kept = np.delete(np.arange(len(statistics.classes)), unknown) if apart else np.arange(0)
+    return statistics.of_classes(kept).completed()
 
 
 def _of_class(label: Any, rows: int, old: _Gaussian, new: _Gaussian) -> ClassDrift:

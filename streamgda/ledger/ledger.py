@@ -131,7 +131,8 @@ class StatisticsLedger:
         ----------
         source : Source
             A source of files, as `scan_parquet` makes it. Its files are listed anew. It must read the same
-            columns in the same way each time; only ``missing="drop"`` may follow on ``missing="raise"``.
+            columns in the same way each time; only ``missing="drop"`` or ``missing="keep"`` may follow on
+            ``missing="raise"``.
         scheduler, progress : optional
             As for `accumulate`. The workers write the entries, so the ledger must be where they reach it.
         dry_run : bool, default=False
@@ -193,7 +194,8 @@ class StatisticsLedger:
         entries = self._folder.entries
         found, torn = entries.records(plan.found)
         missing = {**plan.missing, **torn}
-        read, skipped = read_files(source, missing, entries, self._empty, scheduler, progress, on_error)
+        empty = self._empty_for(source)
+        read, skipped = read_files(source, missing, entries, empty, scheduler, progress, on_error)
         there = entries.listing()
         kept = _former(held, [file.path for file in skipped], there)
         fresh = {record.path: record for record in (*found, *read)}
@@ -210,6 +212,16 @@ class StatisticsLedger:
             rows=sum(record.rows for record in fresh.values()),
             rows_held=now.n_rows,
             **outcome,
+        )
+
+    def _empty_for(self, source: FileSource) -> State:
+        """The state of no rows; one with patterns, if the source keeps rows in which features are missing."""
+        if not source.keeps_missing:
+            return self._empty
+        if isinstance(self._empty, FoldStatistics):
+            raise ValueError("a ledger with folds keeps no incomplete rows; scan with missing='drop'")
+        return empty_statistics(
+            self.covariance_type, fourth_moments=self.fourth_moments, exact=self.exact, incomplete=True
         )
 
     def _check_present(self, now: Manifest, there: Mapping[str, Version]) -> None:

@@ -29,9 +29,15 @@ def merged(entries: EntryFolder, names: Sequence[str], empty: S, weights: Iterab
         part: Any = next(states)
         if weight != 1.0:
             part.decay(max(weight, _LEAST))
-        total = part if total is None else total.merge(part)
+        total = part if total is None else _merged(total, part)
         del part  # or it would be held while the next one is read
     return cast("S", empty.copy() if total is None else total)
+
+
+def _merged(total: Any, part: Any) -> Any:
+    """The sum of two states, in place. It keeps patterns of missing features if one of them does."""
+    keeps = [getattr(state, "keeps_patterns", False) for state in (total, part)]
+    return part.merge(total) if keeps == [False, True] else total.merge(part)
 
 
 _LEAST = 1e-300  # a weight of 0 would be no row at all, and lose the class

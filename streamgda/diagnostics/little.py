@@ -1,0 +1,129 @@
+"""Little's test of whether features are missing completely at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import chdtrc
+
+from streamgda.diagnostics.tables import Table
+from streamgda.gaussians.whitening import Array, Whitening
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.incomplete.available import Group
+from streamgda.statistics.incomplete.state import IncompleteStatistics
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class LittleMCAR(Table):
+    """The result of `little_mcar_test`.
+
+    Attributes
+    ----------
+    chi2 : float
+        How far the means of the patterns lie from those expected, added up over patterns and classes.
+    df : int
+        Its degrees of freedom.
+    pvalue : float
+        The probability of such a χ², or a larger one, if features are missing completely at random.
+    by_class : dict of label to (float, int)
+        χ² and degrees of freedom of each class.
+    """
+
+    chi2: float
+    df: int
+    pvalue: float
+    by_class: dict[object, tuple[float, int]]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a data frame: a row for each class, and one for all together."""
+        import pandas as pd
+
+        rows = {label: (chi2, df, _upper_tail(chi2, df)) for label, (chi2, df) in self.by_class.items()}
+        rows["all"] = (self.chi2, self.df, self.pvalue)
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["chi2", "df", "p-value"])
+
+
+def little_mcar_test(statistics: Statistics, *, tol: float = 1e-8) -> LittleMCAR:
+    """Test whether features are missing completely at random within the classes.
+
+    The means of the rows of each pattern of observed features are compared with the means of maximum
+    likelihood. If features are missing completely at random, and rows are normal or many, Σ n d² is about χ²
+    distributed, where d is the Mahalanobis distance of the mean of a pattern, in its features. A small p-value
+    says that whether a value is missing depends on something: on what is observed, which maximum likelihood
+    allows, or on the value itself, which it does not. For all classes as one population, test
+    ``statistics.as_one_class()``.
+
+    Parameters
+    ----------
+    statistics : IncompleteStatistics
+        Of covariance type "full" or "tied", as `accumulate` makes them of a source with missing="keep".
+    tol : float, default=1e-8
+        Eigenvalues of a correlation matrix up to `tol` count as zero.
+
+    Returns
+    -------
+    LittleMCAR
+
+    Raises
+    ------
+    ValueError
+        If the statistics keep no patterns, or do not determine the means and covariances.
+
+    References
+    ----------
+    Little (1988), "A test of missing completely at random for multivariate data with missing values",
+    Journal of the American Statistical Association 83, section 3.
+
+    Examples
+    --------
+    Size of an apple crop, and percentage of wormy fruit (Little & Rubin 2019, table 7.4):
+
+    >>> from streamgda import IncompleteStatistics
+    >>> from streamgda.diagnostics import little_mcar_test
+    >>> size = [8, 6, 11, 22, 14, 17, 18, 24, 19, 23, 26, 40, 4, 4, 5, 6, 8, 10]
+    >>> wormy = [59, 58, 56, 53, 50, 45, 43, 42, 39, 38, 30, 27, *[float("nan")] * 6]
+    >>> state = IncompleteStatistics().update(list(zip(size, wormy)), ["apple"] * 18)
+    >>> result = little_mcar_test(state)
+    >>> round(result.chi2, 5), result.df, round(result.pvalue, 6)
+    (7.35785, 1, 0.006677)
+    """
+    if not isinstance(statistics, IncompleteStatistics) or statistics.covariance_type == "diag":
+        raise ValueError(
+            "patterns of missing features and their covariances are needed: accumulate a source with "
+            f"missing='keep', and covariance type 'full' or 'tied'; got {statistics!r}"
+        )
+    expected = statistics.completed()
+    classes, groups = statistics.classes.tolist(), statistics._groups()
+    covariances = np.resize(expected.covariance(), (len(classes), *[statistics.n_features] * 2))
+    means = expected.means, expected.mean_tails
+    by_class = {label: _of_class(k, groups, means, covariances[k], tol) for k, label in enumerate(classes)}
+    chi2, df = (sum(column) for column in zip(*by_class.values(), strict=True)) if by_class else (0.0, 0)
+    return LittleMCAR(float(chi2), int(df), _upper_tail(float(chi2), int(df)), by_class)
+
+
+def _of_class(
+    k: int, groups: list[Group], means: tuple[Array, Array], covariance: Array, tol: float
+) -> tuple[float, int]:
+    """χ² and degrees of freedom of one class."""
+    chi2, df = 0.0, -int((np.diag(covariance) > 0).sum())
+    for group in groups:
+        rows, features = np.flatnonzero(group.places == k), group.features
+        if not len(rows) or not len(features):
+            continue
+        moments, (centres, tails) = group.moments, means
+        offsets = (moments.means[rows] - centres[[k]][:, features]) + (
+            moments.tails[rows] - tails[[k]][:, features]
+        )
+        whitening = Whitening.of(covariance[np.ix_(features, features)], moments.means[rows], tol)
+        chi2 += float(moments.weights[rows[0]] * ((offsets @ whitening.matrix) ** 2).sum())
+        df += whitening.rank
+    return chi2, df
+
+
+def _upper_tail(chi2: float, df: int) -> float:
+    return float(chdtrc(df, chi2)) if df else 1.0
