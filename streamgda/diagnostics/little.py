@@ -53,9 +53,9 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-8) -> LittleMCAR
 
     The means of the rows of each pattern of observed features are compared with the means of maximum
     likelihood. If features are missing completely at random, and rows are normal or many, Σ n d² is about χ²
-    distributed, where d is the Mahalanobis distance of the mean of a pattern, in its features. A small p-value
-    says that whether a value is missing depends on something: on what is observed, which maximum likelihood
-    allows, or on the value itself, which it does not. For all classes as one population, test
+    distributed, where d is the Mahalanobis distance of the mean of a pattern, in its features. A small
+    p-value says that whether a value is missing depends on something: on what is observed, which maximum
+    likelihood allows, or on the value itself, which it does not. For all classes as one population, test
     ``statistics.as_one_class()``.
 
     Parameters
