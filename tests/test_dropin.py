@@ -3,8 +3,12 @@
 import itertools
 import pickle
 
+import dask.array as da
+import narwhals as nw
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn import discriminant_analysis
 from sklearn.covariance import OAS, LedoitWolf, MinCovDet, ShrunkCovariance
@@ -234,3 +238,41 @@ def test_components_have_the_type_of_the_rows(fitted_to, given, solver, tmp_path
             assert (found.dtype, fitted_to) == (expected.dtype, theirs.coef_.dtype)
     ours.partial_fit(X, y)
     assert ours.coef_.dtype == np.float64
+
+
+def test_dask_knows_the_type_of_the_components():
+    X, y = rows()
+    X = X.astype(np.float32)
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    lazy = model.transform(da.from_array(X, chunks=(100, 4)))
+    assert lazy.dtype == lazy.compute().dtype == np.float32
+
+
+@pytest.mark.parametrize("model", [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_frames_and_series_of_any_library_that_narwhals_reads(model):
+    X, y = rows()
+    columns = {name: X[:, j] for j, name in enumerate("abcd")}
+    pandas = pd.DataFrame(columns)
+    expected = model().fit(pandas, y)
+    for frame in (
+        pl.DataFrame(columns),
+        pa.table(columns),
+        nw.from_native(pl.DataFrame(columns)),
+        pandas.convert_dtypes(dtype_backend="pyarrow"),
+        pandas.convert_dtypes(),
+    ):
+        fitted = model().fit(frame, y)
+        if not isinstance(frame, nw.DataFrame):  # whose names scikit-learn does not read either
+            assert fitted.feature_names_in_.tolist() == list("abcd")
+        np.testing.assert_array_equal(fitted.predict_proba(frame), expected.predict_proba(pandas))
+    for labels in (
+        pl.Series(y),
+        pa.chunked_array([y]),
+        nw.from_native(pl.Series(y), series_only=True),
+        pd.Categorical(y),
+        pd.array(y, dtype="Int64"),
+        pd.Series(y, dtype="int64[pyarrow]"),
+        y.tolist(),
+    ):
+        assert model().fit(pandas, labels).classes_.tolist() == [0, 1, 2]
+        assert model().fit(pandas, labels).score(pandas, y) == expected.score(pandas, y)

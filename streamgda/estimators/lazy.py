@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import partial, wraps
 from typing import Any, TypeVar
@@ -87,7 +87,7 @@ def snapshot(model: Any) -> Any:
 
 
 def _score_array(score: Score, model: Any, X: Any) -> Any:
-    meta = score(_overall_mean(model))[:0]
+    meta = score(_overall_mean(model, [X.dtype]))[:0]
     score_chunk = partial(_score_partition, score, meta)
     X = X.rechunk({1: -1})
     if meta.ndim == 1:
@@ -99,14 +99,15 @@ def _score_array(score: Score, model: Any, X: Any) -> Any:
 def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
-    no_scores = score(pd.DataFrame(_overall_mean(model), columns=X.columns))[:0]
+    no_scores = score(pd.DataFrame(_overall_mean(model, X.dtypes), columns=X.columns))[:0]
     score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)
     return X.map_partitions(score_frame, meta=score_frame(X._meta))
 
 
-def _overall_mean(model: Any) -> Any:
-    """A row (1, d) that any model can score."""
-    return model.statistics_.overall_mean()[None, :]
+def _overall_mean(model: Any, dtypes: Iterable[Any]) -> Any:
+    """A row (1, d) that any model can score, in float32 if all columns of the rows to score are."""
+    mean = model.statistics_.overall_mean()[None, :]
+    return mean.astype("float32") if all(dtype == "float32" for dtype in dtypes) else mean
 
 
 def _score_partition(score: Score, no_scores: Any, rows: Any) -> Any:
