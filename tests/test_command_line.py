@@ -33,6 +33,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     accumulate,
+    load,
     scan_parquet,
     scan_zarr,
 )
@@ -126,6 +127,38 @@ NAMES = ",".join(FEATURES)
 FIT = ["fit", "days", "--target", "kind", "--out", "m"]
 
 # ---------------------------------------------------------------------- what the commands do
+
+
+def test_excluded_columns_are_no_features(made, tmp_path):
+    out, named = tmp_path / "model.parquet", load(made / "model.parquet")
+    invoke(made, "fit", "days", "--target", "kind", "--exclude", "i*", "--out", out)
+    assert load(out).statistics_.allclose(named.statistics_, rtol=1e-12)
+    invoke(made, "refresh", tmp_path / "ledger", "days", "--target", "kind", "--exclude", "id", "--out", out)
+    assert load(out).statistics_.feature_names == tuple(FEATURES)
+    for arguments, code, message in (
+        (["days", "--target", "kind", "--exclude", "nosuch"], 1, "there is no column 'nosuch'"),
+        (["days", "--target", "kind", "--exclude", "id", "--features", NAMES], 2, "not both"),
+        (["digits.zarr", "--exclude", "id"], 2, "--exclude is for Parquet files"),
+    ):
+        assert message in run(made, "fit", *arguments, "--out", out, code=code)
+
+
+def test_a_model_forgets_a_mistyped_class(made, iris, tmp_path):
+    model, out = tmp_path / "model.parquet", tmp_path / "out.parquet"
+    typed = iris.assign(kind=iris["kind"].mask(iris["id"] == 3, "setsoa"))
+    typed.to_parquet(tmp_path / "typed.parquet", index=False)
+    source = scan_parquet(tmp_path / "typed.parquet", "kind", features=FEATURES)
+    QuadraticDiscriminantAnalysis(singular="skip").partial_fit(source).save(model)
+    assert "it has setosa, setsoa, versicolor" in invoke(made, "drop-class", model, "setsa", code=1)
+    said = invoke(made, "drop-class", model, "setsoa", "--out", out)
+    assert said == (
+        f"1 row forgotten\nQuadraticDiscriminantAnalysis: 149 rows, 3 classes, 4 features\nsaved in {out}\n"
+    )
+    rest = typed[typed["kind"] != "setsoa"]
+    expected = QuadraticDiscriminantAnalysis().fit(rest[FEATURES], rest["kind"])
+    assert load(out).statistics_.allclose(expected.statistics_, rtol=1e-12)
+    assert "setsoa" in load(model).classes_
+    assert "holds one scatter of all classes" in invoke(made, "drop-class", "lda.parquet", "setosa", code=1)
 
 
 def test_fit_learns_from_parquet_what_scikit_learn_learns_in_memory(made, iris, tmp_path):

@@ -3,7 +3,7 @@
 Only click is imported at the top of these modules; a command imports the library when it runs.
 
 - `main`: the command and its subcommands, each in a file of its name: `fit`, `search`, `update`, `merge`,
-  `refresh`, `predict`, `evaluate`, `inspect`, `plot`.
+  `drop_class`, `refresh`, `predict`, `evaluate`, `inspect`, `plot`.
 - `options`: the options that say what is read and which model is made.
 - `running`: the options that say where a pass runs and how a command reports.
 - `outputs`: checks, before the work, that a command can write where it is told to.

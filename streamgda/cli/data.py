@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,13 @@ class Data:
     target: str | None = None
     weight: str | None = None
     filters: list[Comparison] | None = None
-    exclude: tuple[str, ...] = ()
+    exclude: Sequence[str] | None = None
+
+    def without(self, *names: str | None) -> Data:
+        """The same data, of which these columns are no features unless they are named as such."""
+        if self.features:
+            return self
+        return replace(self, exclude=[*(self.exclude or ()), *filter(None, names)])
 
     def labelled(self, model_features: Sequence[str] | None = None) -> Source:
         """The source of rows with labels; without ``--features``, of the features of the model."""
@@ -58,6 +64,8 @@ class Data:
             raise bad_usage("--filter is for Parquet files.")
         if self.features and len(self.features) > 1:
             raise bad_usage("Of a Zarr store, --features names the one array of rows.")
+        if self.exclude:
+            raise bad_usage("--exclude is for Parquet files.")
         (array,) = self.features or ["X"]
         return scan_zarr(self.data[0], target, features=array, **self._options())
 
@@ -68,8 +76,9 @@ class Data:
         features = self.features or (None if model_features is None else list(model_features))
         for name in self.data:
             _check_no_text(name)
-        exclude = () if features else self.exclude
-        options = {**self._options(), "filters": self.filters, "exclude": exclude}
+        if self.features and self.exclude:
+            raise bad_usage("--exclude is for all columns but some; give it or --features, not both.")
+        options = {**self._options(), "filters": self.filters, "exclude": self.exclude or ()}
         return scan_parquet(path, target, features=features, **options)
 
     def _options(self) -> dict[str, Any]:
@@ -144,6 +153,14 @@ _FEATURES_OF_MODEL = _features(
     "The features of the model, in its order", "the columns of these names; Zarr: X"
 )
 
+_EXCLUDE = click.option(
+    "--exclude",
+    metavar="A,B,...",
+    callback=split_names,
+    help="Columns not to learn from, by names or patterns such as 'id*'; an identifier is one.  "
+    "[default: none]",
+)
+
 _FILTER = click.option(
     "--filter",
     "filters",
@@ -181,7 +198,9 @@ _MISSING_TO_SCORE = click.option(
 
 _LABELS: list[Option] = [_TARGET, _WEIGHT]
 
-to_learn = bundled("data", Data, [_data(required=True), *_LABELS, _FEATURES_TO_LEARN, _FILTER, _MISSING])
+_TO_LEARN = [*_LABELS, _FEATURES_TO_LEARN, _EXCLUDE, _FILTER, _MISSING]
+
+to_learn = bundled("data", Data, [_data(required=True), *_TO_LEARN])
 
 to_learn_more = bundled("data", Data, [_data(required=True), *_LABELS, _FEATURES_OF_MODEL, _FILTER, _MISSING])
 

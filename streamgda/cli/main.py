@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 import streamgda
+from streamgda.cli.drop_class import drop_class
 from streamgda.cli.errors import OneLineErrors
 from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
@@ -48,5 +49,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, search, update, merge, refresh, predict, evaluate, inspect, plot):
+for command in (fit, search, update, merge, drop_class, refresh, predict, evaluate, inspect, plot):
     main.add_command(command)

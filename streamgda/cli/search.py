@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,7 +113,7 @@ def search(
         raise click.UsageError("--fold names the folds, so there is nothing for --groups to keep together.")
     if out is not None:
         check_replaceable(out)
-    source = replace(data, exclude=tuple(filter(None, (groups, fold)))).labelled()
+    source = data.without(groups, fold).labelled()
     if out is not None:
         check_apart(out, source)
     found = StatisticsSearchCV(None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold)

@@ -159,7 +159,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         priors = self._class_priors(statistics)
         bic = {name: self._criterion(fit, statistics, priors) for name, fit in fitted.items()}
         best = max(bic, key=bic.__getitem__)
-        return replace(fitted[best], bic=bic, failures=failures)
+        return replace(fitted[best], tails=statistics.mean_tails, bic=bic, failures=failures)
 
     def _fits(
         self, names: tuple[str, ...], statistics: Statistics

@@ -227,7 +227,8 @@ class LinearDiscriminantAnalysis(
         whitening = Whitening.of(self._covariance(statistics), means, self._least_eigenvalue)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        return SharedGaussians(means, self._overall_mean(statistics), whitening)
+        centre, tails = self._overall_mean(statistics), statistics.mean_tails
+        return SharedGaussians(means, centre, whitening, tails=tails)
 
     def _overall_mean(self, statistics: Statistics) -> Array:
         """The mean of the class means, weighted by the priors: if there are none given, that of all rows."""

@@ -135,7 +135,7 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
                 f"class {statistics.classes[k]!s}: feature {name} is constant in it, and var_smoothing adds "
                 "nothing; leave the feature out, or set var_smoothing above 0"
             )
-        return DiagonalGaussians(statistics.means, variances, pooling=pooling)
+        return DiagonalGaussians(statistics.means, variances, tails=statistics.mean_tails, pooling=pooling)
 
     def _pooled(self, statistics: Statistics) -> tuple[Array, Pooling]:
         """The variances (K, d) that lean on those within the classes, and how."""

@@ -244,7 +244,8 @@ class QuadraticDiscriminantAnalysis(
         if self._is_pooled:
             return self._finalise_pooled(statistics.completed())
         whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
-        return SeparateGaussians(_determined(statistics), whitenings)
+        tails = np.nan_to_num(statistics.mean_tails)
+        return SeparateGaussians(_determined(statistics), whitenings, tails=tails)
 
     def _refinalise(
         self, before: Finalised[SeparateGaussians], statistics: Statistics, added: Sequence[Added]
@@ -260,7 +261,10 @@ class QuadraticDiscriminantAnalysis(
         kept = before.gaussians.whitenings
         whitenings = [next(changed) if position < 0 else kept[position] for position in positions.tolist()]
         is_estimated = not all(isinstance(whitening, Unestimated) for whitening in whitenings)
-        return SeparateGaussians(_determined(statistics), whitenings) if is_estimated else None
+        if not is_estimated:
+            return None
+        tails = np.nan_to_num(statistics.mean_tails)
+        return SeparateGaussians(_determined(statistics), whitenings, tails=tails)
 
     def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
         """Whiten the covariances of the classes at these positions."""

@@ -23,6 +23,8 @@ class Densities(ABC):
     ----------
     means : ndarray of shape (K, d)
         The means of the classes.
+    tails : ndarray of shape (K, d) or None
+        What rounding leaves of the means; None if it is not known.
     scores_from_distances : bool
         Whether scores are best computed from squared distances, and not from the rows.
     is_updated : bool
@@ -35,6 +37,7 @@ class Densities(ABC):
         def means(self) -> Array:
             """The means of the classes: (K, d)."""
 
+    tails: Array | None = None
     scores_from_distances: ClassVar[bool] = True
     is_updated: ClassVar[bool] = False
 

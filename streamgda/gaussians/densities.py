@@ -23,6 +23,7 @@ from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitenin
 
 _LOG_2PI = float(np.log(2 * np.pi))
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
+_LEAST_TAIL = 1e-12  # standard deviations; what is less changes no score by more than its own rounding
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 
 
@@ -30,12 +31,14 @@ _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 class SeparateGaussians(Gaussians):
     """A covariance for each class, as in quadratic discriminant analysis.
 
-    `pooling` says how they lean on the pooled covariance, if they do.
+    `pooling` says how they lean on the pooled covariance, if they do. `tails` (K, d) are what float64 leaves
+    of the means.
     """
 
     means: Array
     whitenings: list[Whitening]
     pooling: Pooling | None = field(default=None, kw_only=True)
+    tails: Array | None = field(default=None, kw_only=True)
 
     @cached_property
     def unestimated(self) -> dict[int, Callable[[], Exception]]:
@@ -57,11 +60,17 @@ class SeparateGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
-        for some, squared in squared_lengths(X, self.means, self._triangles):
+        origin, means = self._frame
+        for some, squared in squared_lengths(_from_origin(X, origin), means, self._triangles):
             distances[:, some] = squared
         if self.unestimated:
             distances[:, list(self.unestimated)] = np.inf
         return distances
+
+    @cached_property
+    def _frame(self) -> tuple[Array | None, Array]:
+        variances = np.array([np.diag(whitening.covariance) for whitening in self.whitenings])
+        return _frame(self.means, self.tails, variances)
 
     @cached_property
     def _triangles(self) -> Sequence[Array] | Array:
@@ -80,12 +89,14 @@ class SeparateGaussians(Gaussians):
     def marginal(self, observed: Observed) -> Self:
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
-        return replace(self, means=means, whitenings=whitenings)
+        return replace(self, means=means, whitenings=whitenings, tails=_of_features(self.tails, observed))
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
+        origin, means = marginal._frame
+        rows = _from_origin(X, origin)
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
-            whitened = (X - marginal.means[k]) @ part.matrix
+            whitened = (rows - means[k]) @ part.matrix
             whitened *= posteriors[:, [k]]
             expected += whitened @ _regression_coefficients(whole, part, observed).T
         return expected
@@ -109,7 +120,8 @@ class SharedGaussians(Gaussians):
     """One covariance for all classes, as in linear discriminant analysis.
 
     `centre`, the overall mean, is subtracted from rows and means before they are multiplied. If the
-    covariance is singular, distances are measured in its range, as by a pseudo-inverse.
+    covariance is singular, distances are measured in its range, as by a pseudo-inverse. `tails` are as in
+    `SeparateGaussians`.
     """
 
     scores_from_distances: ClassVar[bool] = False
@@ -117,6 +129,7 @@ class SharedGaussians(Gaussians):
     means: Array
     centre: Array
     whitening: Whitening
+    tails: Array | None = field(default=None, kw_only=True)
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -138,13 +151,20 @@ class SharedGaussians(Gaussians):
             whitened = self._whitened(X, self.centre)
             return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
         distances = np.empty((len(X), len(self.means)), order="F")
-        for k, mean in enumerate(self.means):
-            whitened = self._whitened(X, mean)
+        for k in range(len(self.means)):
+            whitened = self._from_mean(X, k)
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 
     def _whitened(self, X: Array, origin: Array) -> Array:
         return self.whitening.whiten(X - origin)
+
+    def _from_mean(self, X: Array, k: int) -> Array:
+        """Whitened deviations from the mean of a class."""
+        deviations = X - self.means[k]
+        if self.tails is not None:
+            deviations -= self.tails[k]
+        return self.whitening.whiten(deviations)
 
     def log_density(self, X: Array) -> Array:
         """Computed from products, which for many classes are several times as fast as differences."""
@@ -180,8 +200,11 @@ class SharedGaussians(Gaussians):
 
     def _scores_against(self, k: int, X: Array) -> Array:
         """Ln p(x | j) − ln p(x | k) of rows (n, d) for each class j: (n, K)."""
-        gaps = self.whitening.whiten(self.means - self.means[k])
-        scores = multiply_rows(self._whitened(X, self.means[k]), np.ascontiguousarray(gaps.T))
+        gaps = self.means - self.means[k]
+        if self.tails is not None:
+            gaps += self.tails - self.tails[k]
+        gaps = self.whitening.whiten(gaps)
+        scores = multiply_rows(self._from_mean(X, k), np.ascontiguousarray(gaps.T))
         scores -= 0.5 * np.vecdot(gaps, gaps)
         return scores
 
@@ -209,14 +232,20 @@ class SharedGaussians(Gaussians):
     @cached_property
     def whitened_means(self) -> Array:
         """The means less `centre`, in whitened coordinates: (K, r)."""
-        return self._whitened(self.means, self.centre)
+        return self.whitening.whiten(self._offsets.copy())
+
+    @cached_property
+    def _offsets(self) -> Array:
+        """The means less `centre`: (K, d)."""
+        return (self.means - self.centre) + (0.0 if self.tails is None else self.tails)
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
-        return SharedGaussians(means, self.centre[observed], self.whitening.marginal(observed, means))
+        whitening, tails = self.whitening.marginal(observed, means), _of_features(self.tails, observed)
+        return SharedGaussians(means, self.centre[observed], whitening, tails=tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
-        means = posteriors @ (self.means - self.centre)
+        means = posteriors @ self._offsets
         whitened = (X - self.centre[observed] - means[:, observed]) @ marginal.whitening.matrix
         expected: Array = self.centre[~observed] + means[:, ~observed]
         expected += whitened @ _regression_coefficients(self.whitening, marginal.whitening, observed).T
@@ -238,10 +267,14 @@ class SharedGaussians(Gaussians):
 
 @dataclass(frozen=True)
 class DiagonalGaussians(Gaussians):
-    """A variance for each class and feature, as in naive Bayes; `pooling` as for `SeparateGaussians`."""
+    """A variance for each class and feature, as in naive Bayes.
+
+    `pooling` and `tails` are as in `SeparateGaussians`.
+    """
 
     means: Array
     variances: Array
+    tails: Array | None = field(default=None, kw_only=True)
     pooling: Pooling | None = field(default=None, kw_only=True)
 
     @cached_property
@@ -259,23 +292,29 @@ class DiagonalGaussians(Gaussians):
         return float(n_free * self.means.shape[1])
 
     def squared_distances(self, X: Array) -> Array:
-        if len(X) < len(self.means):
-            return self._squared_distances_by_row(X)
-        distances = np.empty((len(X), len(self.means)), order="F")
-        for k, (mean, scale) in enumerate(zip(self.means, self._scales, strict=True)):
+        origin, means = self._frame
+        X = _from_origin(X, origin)
+        if len(X) < len(means):
+            return self._squared_distances_by_row(X, means)
+        distances = np.empty((len(X), len(means)), order="F")
+        for k, (mean, scale) in enumerate(zip(means, self._scales, strict=True)):
             standardised = X - mean
             standardised *= scale
             np.vecdot(standardised, standardised, out=distances[:, k])
         return distances
 
-    def _squared_distances_by_row(self, X: Array) -> Array:
+    @cached_property
+    def _frame(self) -> tuple[Array | None, Array]:
+        return _frame(self.means, self.tails, self.variances)
+
+    def _squared_distances_by_row(self, X: Array, means: Array) -> Array:
         """`squared_distances` with the same bits, by a loop over rows; faster if classes outnumber rows."""
-        distances = np.empty((len(X), len(self.means)))
+        distances = np.empty((len(X), len(means)))
         step = max(1, _VALUES_AT_ONCE // max(1, X.shape[1]))
-        for start in range(0, len(self.means), step):
+        for start in range(0, len(means), step):
             classes = slice(start, start + step)
             for row, out in zip(X, distances[:, classes], strict=True):
-                standardised = np.subtract(row, self.means[classes], order="C")
+                standardised = np.subtract(row, means[classes], order="C")
                 standardised *= self._scales[classes]
                 np.vecdot(standardised, standardised, out=out)
         return np.asfortranarray(distances)
@@ -285,7 +324,8 @@ class DiagonalGaussians(Gaussians):
         return np.asarray(1 / np.sqrt(self.variances))
 
     def marginal(self, observed: Observed) -> DiagonalGaussians:
-        return DiagonalGaussians(self.means[:, observed], self.variances[:, observed])
+        tails = _of_features(self.tails, observed)
+        return DiagonalGaussians(self.means[:, observed], self.variances[:, observed], tails=tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected: Array = posteriors @ self.means[:, ~observed]
@@ -305,6 +345,22 @@ class DiagonalGaussians(Gaussians):
 
     def precision(self, k: int) -> Array:
         return np.diag(1 / self.variances[k])
+
+
+def _frame(means: Array, tails: Array | None, variances: Array) -> tuple[Array | None, Array]:
+    """What to subtract from rows first, and the means less that; None where float64 holds the means."""
+    if tails is None or not (np.abs(tails) > _LEAST_TAIL * np.sqrt(variances)).any():
+        return None, means
+    origin = means[np.isfinite(means).all(axis=1).argmax()]
+    return origin, (means - origin) + tails
+
+
+def _from_origin(X: Array, origin: Array | None) -> Array:
+    return X if origin is None else X - origin
+
+
+def _of_features(tails: Array | None, observed: Observed) -> Array | None:
+    return None if tails is None else tails[:, observed]
 
 
 def _regression_coefficients(whole: Whitening, marginal: Whitening, observed: Observed) -> Array:

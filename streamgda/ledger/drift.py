@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, kind_named
 
 _NEGLIGIBLE = 1e-10  # an eigenvalue of correlations up to which a direction counts as singular
 
@@ -110,7 +110,7 @@ class _Gaussian:
 def _gaussians(statistics: Statistics) -> Callable[[int], _Gaussian]:
     """The density of each class, by its position."""
     covariances, weights = statistics.covariance(), statistics.weights
-    if statistics.covariance_type == "tied":
+    if kind_named(statistics.covariance_type).is_pooled:
         covariances = np.broadcast_to(covariances, (len(weights), *covariances.shape))
     shares, means, tails = weights / weights.sum(), statistics.means, statistics.mean_tails
 

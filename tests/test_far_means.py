@@ -1,0 +1,49 @@
+"""Means that float64 does not hold: predictions use the digits that the state keeps of them."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
+RNG = np.random.default_rng(0)
+
+
+def far_rows(offset, n=300):
+    """Rows near to an offset in multiples of its spacing, so that they are exact; and how far they are."""
+    y = RNG.integers(0, 3, n)
+    step = np.spacing(offset)
+    gaps = np.rint((RNG.normal(size=(n, 2)) + 0.7 * y[:, None]) / step) * step
+    return offset + gaps, gaps, y
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("offset", "atol"), [(1e8, 1e-12), (1e12, 1e-11), (1e15, 1e-11)])
+def test_predictions_far_from_zero_are_those_near_it(model, offset, atol):
+    rows, gaps, y = far_rows(offset)
+    assert all(
+        Fraction(a) - Fraction(offset) == Fraction(b) for a, b in zip(rows[:, 0], gaps[:, 0], strict=True)
+    )
+    params = {"var_smoothing": 0} if model is GaussianNB else {}
+    far, near = model(**params).fit(rows, y), model(**params).fit(gaps, y)
+    np.testing.assert_allclose(far.predict_log_proba(rows), near.predict_log_proba(gaps), rtol=0, atol=atol)
+    np.testing.assert_allclose(far.mahalanobis(rows), near.mahalanobis(gaps), rtol=0, atol=atol)
+    np.testing.assert_array_equal(far.predict(rows), near.predict(gaps))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_missing_value_far_from_zero_changes_nothing_else(model):
+    rows, gaps, y = far_rows(1e14)
+    params = {"var_smoothing": 0} if model is GaussianNB else {}
+    far = model(missing="marginal", **params).fit(rows, y)
+    near = model(missing="marginal", **params).fit(gaps, y)
+    rows[::2, 0] = gaps[::2, 0] = np.nan
+    np.testing.assert_allclose(far.predict_log_proba(rows), near.predict_log_proba(gaps), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(far.impute(rows) - 1e14, near.impute(gaps), rtol=0, atol=4 * np.spacing(1e14))
