@@ -47,3 +47,15 @@ def test_a_missing_value_far_from_zero_changes_nothing_else(model):
     rows[::2, 0] = gaps[::2, 0] = np.nan
     np.testing.assert_allclose(far.predict_log_proba(rows), near.predict_log_proba(gaps), rtol=0, atol=1e-11)
     np.testing.assert_allclose(far.impute(rows) - 1e14, near.impute(gaps), rtol=0, atol=4 * np.spacing(1e14))
+
+
+@pytest.mark.parametrize("model", MODELS[:3])
+def test_a_stream_far_from_zero_predicts_as_one_near_it(model):
+    rows, gaps, y = far_rows(1e15)
+    params = {"var_smoothing": 0} if model is GaussianNB else {}
+    far, near = model(**params).fit(rows[:200], y[:200]), model(**params).fit(gaps[:200], y[:200])
+    for i in range(200, 230):
+        far.partial_fit(rows[[i]], y[[i]])
+        near.partial_fit(gaps[[i]], y[[i]])
+        expected = near.predict_log_proba(gaps[:20])
+        np.testing.assert_allclose(far.predict_log_proba(rows[:20]), expected, rtol=0, atol=1e-10)

@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
-from streamgda.gaussians.densities import FAR, SharedGaussians
+from streamgda.gaussians.densities import FAR, SharedGaussians, change_scores
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.whitening import Array, TriangularWhitening, Whitening, constant_features
@@ -293,7 +293,7 @@ def most_columns(n_features: int) -> int:
 
 
 def begin(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
-    """Densities that can be brought up to date; None if they need a spectrum.
+    """Densities that can be brought up to date; None if they need a spectrum, or all digits of the means.
 
     Parameters
     ----------
@@ -304,9 +304,12 @@ def begin(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
     """
     if isinstance(gaussians, UpdatedGaussians):
         return gaussians
-    if not isinstance(gaussians.whitening, TriangularWhitening):
+    whitening, tails = gaussians.whitening, gaussians.tails
+    if not isinstance(whitening, TriangularWhitening):
         return None
-    factor = Factor(gaussians, gaussians.whitening, total)
+    if tails is not None and change_scores(tails, np.diag(whitening.covariance)):
+        return None  # the means that come with rows have none
+    factor = Factor(gaussians, whitening, total)
     return UpdatedGaussians(factor, Change.none_since(factor))
 
 
