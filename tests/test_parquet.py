@@ -737,6 +737,21 @@ def test_a_dataset_inside_a_hidden_folder_is_not_itself_hidden(tmp_path, monkeyp
         assert accumulate(scan_parquet("rows", "y", filesystem=filesystem)).n_rows == N
 
 
+def test_long_labels_take_no_memory_for_each_row(tmp_path):
+    values = pa.array(["a" * 5_000, "b" * 5_000])
+    labels = pa.DictionaryArray.from_arrays(pa.array(np.arange(100_000) % 2, pa.int32()), values)
+    pq.write_table(
+        pa.table({"u": np.arange(100_000.0), "y": labels}), tmp_path / "1.parquet", store_schema=False
+    )
+    before = pa.total_allocated_bytes()
+    peaks = []
+    for split in scan_parquet(tmp_path, "y").splits():
+        for block in split.blocks():
+            peaks.append(pa.total_allocated_bytes() - before)
+            assert block.classes.tolist() == values.to_pylist()
+    assert max(peaks) < 10_000_000  # the labels of all rows are 500 MB
+
+
 def test_labels_that_numpy_strings_cannot_hold(tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "k": ["a\0", "a"]}), tmp_path / "1.parquet")
     with pytest.raises(ValueError, match="null character"):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import duckdb
@@ -30,6 +31,7 @@ from streamgda import (
 )
 from streamgda.statistics.saved import COLUMNS
 from streamgda.storage.documents import decode
+from streamgda.storage.filesystems import resolve
 from tests.strategies import KINDS, kinds, labelled_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis)
@@ -644,3 +646,15 @@ def test_numbers_beyond_reason_are_refused(saved, key, value):
     else:
         with pytest.raises(ValueError, match="state.parquet"):
             load(saved)
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/a.parquet", "gs://anonymous@bucket/b", "gcs://bucket/c"])
+def test_a_store_of_google_is_not_tried_for_a_quarter_of_an_hour(url):
+    def limit_of(url):
+        filesystem, _ = resolve(url)
+        _, (options,) = filesystem.__reduce__()
+        return options["retry_time_limit"]
+
+    assert limit_of(url) == timedelta(seconds=60)
+    assert limit_of(f"{url}?retry_limit_seconds=5") == timedelta(seconds=5)
+    assert resolve(url)[1] == url.rpartition("@")[2].removeprefix("gs://").removeprefix("gcs://")

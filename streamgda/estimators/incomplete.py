@@ -43,7 +43,8 @@ def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
         state = empty.copy()
         state.update_blocks(blocks())
         if not state.n_rows:
-            raise ValueError("every sample weight is zero, so there is no row to learn from")
+            dropped = f", or it was dropped ({state.n_dropped} rows)" if state.n_dropped else ""
+            raise ValueError(f"every sample weight is zero{dropped}, so there is no row to learn from")
         return state
 
     return read

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
-from streamgda.blocks.block import Block
+from streamgda.blocks.block import Block, Missing, check_missing
 from streamgda.blocks.labels import Labels
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
@@ -29,6 +29,7 @@ from streamgda.estimators.incomplete import (
 )
 from streamgda.estimators.validation import check_announced, check_batch, is_valid
 from streamgda.passes.accumulate import read_into
+from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source, is_dask
 from streamgda.statistics.base import Statistics
@@ -77,15 +78,23 @@ class StatisticsLearner(BaseEstimator, ABC):
         """The labels seen, sorted; shape (n_classes,)."""
         return self._types.of_labels(self.statistics_.classes)
 
-    def fit(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        missing: Missing = "raise",
+        scheduler: Scheduler = None,
+        progress: bool = False,
+    ) -> Self:
         """Fit the model to the rows of X. What it learnt before is forgotten.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features), dask array or DataFrame, or source
             Rows; or a source, such as `scan_parquet` returns. A source has its own target and weights and is
-            read once, out of core. To choose the scheduler or to see progress, call `accumulate` on it
-            and then `from_statistics`.
+            read once, out of core.
         y : array-like of shape (n_rows,), dask array or Series, optional
             Integer, string or bool labels. For a dask DataFrame also the name of its column of labels.
             Required unless X is a source.
@@ -95,6 +104,11 @@ class StatisticsLearner(BaseEstimator, ABC):
             covariances depend on the ratios of the weights alone. But shrinkage "auto" and "oas" use the
             sum of the weights of a class as its number of rows. Importance weights w of a class should
             therefore sum to its effective number of rows, such as (Σ w)² / Σ w² (Kish 1965).
+        missing : {"raise", "drop"}, default="raise"
+            With "drop", rows with NaN, infinity, or no label or weight are left out and counted in
+            ``statistics_.n_dropped``. A source says so where it is scanned.
+        scheduler, progress : optional
+            For a source or a Dask collection, as for `accumulate`.
 
         Returns
         -------
@@ -110,11 +124,12 @@ class StatisticsLearner(BaseEstimator, ABC):
         self._validate_params()
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
-            reading = self._read(self._reading_of(X, y, sample_weight), self._max_reads)
+            read = self._reading_of(X, y, sample_weight, missing, scheduler, progress)
+            reading = self._read(read, self._max_reads)
             self._types = FittedTypes()
             return self._set_fitted(reading, keep=True)
         with self._kept_on_error():
-            blocks = partial(self._blocks_of, X, y, sample_weight, reset=True)
+            blocks = partial(self._blocks_of, X, y, sample_weight, missing=missing, reset=True)
             return self._set_fitted(self._read_blocks(blocks, self._max_reads))
 
     def partial_fit(
@@ -123,6 +138,10 @@ class StatisticsLearner(BaseEstimator, ABC):
         y: ArrayLike | None = None,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        *,
+        missing: Missing = "raise",
+        scheduler: Scheduler = None,
+        progress: bool = False,
     ) -> Self:
         """Learn a batch of rows, in addition to the rows learnt before.
 
@@ -140,6 +159,8 @@ class StatisticsLearner(BaseEstimator, ABC):
             `classes_` holds the labels seen, not those announced here. Ignored with a source or Dask.
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, as for `fit`.
+        missing, scheduler, progress : optional
+            As for `fit`.
 
         Returns
         -------
@@ -153,10 +174,12 @@ class StatisticsLearner(BaseEstimator, ABC):
         """
         self._check_learns_in_parts()
         if isinstance(X, Source) or is_dask(X):
-            return self.merge(self._read(self._reading_of(X, y, sample_weight)).statistics)
-        if not hasattr(self, "statistics_") and self._learn_first_batch(X, y, sample_weight, classes):
+            read = self._reading_of(X, y, sample_weight, missing, scheduler, progress)
+            return self.merge(self._read(read).statistics)
+        blocks_of = partial(self._blocks_of, X, y, sample_weight, missing=missing, classes=classes)
+        if not hasattr(self, "statistics_") and self._learn_first_batch(partial(blocks_of, reset=True)):
             return self
-        blocks = self._blocks_of(X, y, sample_weight, classes=classes, reset=False)
+        blocks = blocks_of(reset=False)
         if self._learns_incomplete:
             with _replacing:
                 self.statistics_ = updated(self.statistics_, list(blocks), self._max_patterns)
@@ -165,13 +188,12 @@ class StatisticsLearner(BaseEstimator, ABC):
         self._types = self._types.with_rows(X)
         return self
 
-    def _learn_first_batch(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> bool:
+    def _learn_first_batch(self, blocks: Callable[[], Iterator[Block]]) -> bool:
         """Learn a batch and return True; or return False if another thread has learnt one meanwhile."""
         with _replacing:
             if hasattr(self, "statistics_"):
                 return False
             with self._kept_on_error():
-                blocks = partial(self._blocks_of, X, y, sample_weight, classes=classes, reset=True)
                 self.statistics_ = self._read_blocks(blocks).statistics
         return True
 
@@ -323,8 +345,16 @@ class StatisticsLearner(BaseEstimator, ABC):
     # ------------------------------------------------------------------ from rows to statistics
 
     def _blocks_of(
-        self, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, reset: bool
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        missing: Missing,
+        classes: ArrayLike | None = None,
+        reset: bool,
     ) -> Iterator[Block]:
+        check_missing(missing)
         check_batch(X)
         check_readable(X)
         if self.exact:
@@ -340,10 +370,14 @@ class StatisticsLearner(BaseEstimator, ABC):
             check_announced(y, classes)
         if reset:
             self._types = FittedTypes.of(X, y)
-        return array_blocks(X, y, sample_weight, None if names is None else tuple(names))
+        names = None if names is None else tuple(names)
+        return array_blocks(X, y, sample_weight, names, missing=missing)
 
-    def _reading_of(self, X: Any, y: Any, sample_weight: Any) -> Read:
-        return partial(read_into, as_source(X, y, sample_weight))
+    def _reading_of(
+        self, X: Any, y: Any, sample_weight: Any, missing: Missing, scheduler: Scheduler, progress: bool
+    ) -> Read:
+        source = as_source(X, y, sample_weight, missing=missing)
+        return partial(read_into, source, scheduler=scheduler, progress=progress)
 
     def _read_blocks(self, blocks: Callable[[], Iterator[Block]], max_reads: int = 1) -> Reading:
         """Read rows in memory, in blocks that are made anew for each read."""

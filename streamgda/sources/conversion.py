@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
+from streamgda.blocks.block import Missing
 from streamgda.sources.base import Source
 
 
@@ -21,7 +22,12 @@ def is_zarr_path(data: Any) -> bool:
 
 
 def as_source(
-    data: Any, target: Any = None, weight: Any = None, *, features: Sequence[str] | None = None
+    data: Any,
+    target: Any = None,
+    weight: Any = None,
+    *,
+    features: Sequence[str] | None = None,
+    missing: Missing = "raise",
 ) -> Source:
     """Return a source as it is, and scan anything else.
 
@@ -34,24 +40,28 @@ def as_source(
         As the function that scans takes them; not given with a source.
     features : sequence of str, optional
         The columns of a Parquet dataset that are features.
+    missing : {"raise", "drop"}, default="raise"
+        What becomes of a row with a missing value; not given with a source.
 
     Raises
     ------
     ValueError
-        If a target or weight is given with a source.
+        If a target or weight is given with a source, or rows of it are to be dropped.
     """
     if isinstance(data, Source):
         if target is not None or weight is not None:
             raise ValueError("a source brings its own target and weights; name them where it is scanned")
+        if missing != "raise":
+            raise ValueError(f"say missing={missing!r} where the source is scanned")
         return data
     if is_dask(data):
         from streamgda.sources.dask import scan_dask
 
-        return scan_dask(data, target, weight=weight)
+        return scan_dask(data, target, weight=weight, missing=missing)
     if is_zarr_path(data):
         from streamgda.sources.zarr import scan_zarr
 
-        return scan_zarr(os.fspath(data), target, weight=weight)
+        return scan_zarr(os.fspath(data), target, weight=weight, missing=missing)
     from streamgda.sources.parquet import scan_parquet
 
-    return scan_parquet(data, target, features=features, weight=weight)
+    return scan_parquet(data, target, features=features, weight=weight, missing=missing)

@@ -105,11 +105,22 @@ class RowGroups(ScorableSplit):
         with file:
             with decoding(self.path):
                 parquet = pq.ParquetFile(
-                    file, buffer_size=READ_BUFFER, pre_buffer=False, page_checksum_verification=True
+                    file,
+                    read_dictionary=self._labels_alone,
+                    buffer_size=READ_BUFFER,
+                    pre_buffer=False,
+                    page_checksum_verification=True,
                 )
             for index in self.rows_of_group:
                 yield from self._batches_of_group(parquet, index)
         self._check_unchanged()
+
+    @property
+    def _labels_alone(self) -> list[str]:
+        """The target, unless it is of use as it is: long labels take little memory as a dictionary."""
+        target, options = self.read_options.roles.target, self.read_options
+        elsewhere = (None, *self.partition, *options.filter_columns.names, *options.kept)
+        return [] if target is None or target in elsewhere else [target]
 
     def _batches_of_group(
         self, parquet: pq.ParquetFile, index: int

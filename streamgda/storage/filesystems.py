@@ -53,7 +53,7 @@ def _local(path: str) -> tuple[pafs.FileSystem, str]:
 def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     """A filesystem of pyarrow's for the schemes that it knows, else one of fsspec's."""
     try:
-        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(url)
+        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(_with_limit(url))
         return found
     except pa.ArrowInvalid:
         from fsspec.core import url_to_fs
@@ -65,6 +65,16 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
         except OSError as error:  # some connect at once
             raise OSError(f"{url} cannot be reached: {one_line(error)}") from error
         return _wrapped(filesystem), name
+
+
+def _with_limit(url: str) -> str:
+    """A URL of Google's store with a limit for retries; without one, pyarrow goes on for 15 minutes."""
+    if not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
+
+
+_RETRIES = 60  # seconds
 
 
 def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
