@@ -324,6 +324,37 @@ def test_a_class_that_a_training_part_lacks_is_named():
     assert search.fold_statistics_.n_rows == len(X)  # what was read is kept
 
 
+def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():
+    X, y = rows()
+    y[:3] = 9
+    with pytest.warns(UserWarning, match="class 9 has 3 rows, fewer than the 5 folds"):
+        StatisticsSearchCV(GaussianNB(), {"var_smoothing": [0.1]}).fit(X, y)
+
+
+def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
+    import dask.dataframe as dd
+    import zarr
+
+    X, y = rows()
+    who = np.random.default_rng(0).integers(0, 40, len(X))
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    for name, values in (("X", X), ("y", y), ("w", np.ones(len(y))), ("who", who)):
+        group.create_array(name, data=values)
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(y=y, who=who), npartitions=3)
+    folds = HashedKFold(5).folds(len(X), who)
+    sources = [
+        scan_zarr(tmp_path / "rows.zarr", weight="w"),
+        scan_dask(frame, "y", exclude=["who"]),
+        scan_arrow(frame.compute().iloc[::-1], "y", exclude=["who"]),
+    ]
+    for source in sources:
+        states = accumulate_folds(source, rule=FoldRule(5, "who"))
+        for fold in range(5):
+            assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
+    with pytest.raises(TypeError, match="no columns to group the rows by"):
+        StatisticsSearchCV(LDA(), {}, groups="who").fit(frame[list("abcd")], frame["y"])
+
+
 def test_too_few_groups_are_an_error_with_its_remedy():
     X, y = rows()
     search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}, groups=np.arange(len(X)) % 3)

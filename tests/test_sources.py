@@ -35,6 +35,8 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.folds import FoldRule
+from streamgda.passes.accumulate import accumulate_folds
 from streamgda.sources.base import Source, Split
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
@@ -116,6 +118,12 @@ class SourceContract:
         assert state.n_dropped == 1
         kept = table.filter(pa.array(np.arange(N) != 777))
         assert state.allclose(in_memory(kept), rtol=1e-12)
+
+    def test_the_states_of_folds_add_up_to_that_of_all_rows(self, tmp_path):
+        states = accumulate_folds(self.scan(rows(), tmp_path), rule=FoldRule(3))
+        assert states.folds == [0, 1, 2]
+        assert min(states[fold].n_rows for fold in states.folds) > N / 4
+        assert states.total().allclose(in_memory(rows()), rtol=1e-12)
 
     def test_reading_again_gives_the_same_bits(self, tmp_path):
         source = self.scan(rows(), tmp_path)

@@ -77,7 +77,7 @@ class Trials:
 
     def __init__(self, statistics: FoldStatistics, scorings: Sequence[str]) -> None:
         self._statistics, self._scorings = statistics, scorings
-        self._classes = statistics.total().classes
+        self._classes = statistics.classes
         self._trials: list[Trial] = []
 
     def add(self, candidate: Candidate, training: Statistics, tested: Iterable[Any]) -> Trial:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -150,15 +153,23 @@ def tested_folds(statistics: FoldStatistics) -> list[Any]:
 
 
 def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
-    """Raise ValueError if a class is in one fold alone, which is held out."""
-    counts: dict[Any, list[Any]] = {}
+    """Raise ValueError if a class is in one fold alone, which is held out; warn if it has few rows."""
+    found: dict[Any, list[Any]] = {}
+    n_rows: Counter[Any] = Counter()
     for fold in statistics.folds:
-        for label in statistics[fold].classes.tolist():
-            counts.setdefault(label, []).append(fold)
-    for label, folds in counts.items():
+        state = statistics[fold]
+        for label, count in zip(state.classes.tolist(), state.counts.tolist(), strict=True):
+            found.setdefault(label, []).append(fold)
+            n_rows[label] += count
+    for label, folds in found.items():
         if len(folds) == 1 and folds[0] in tested:
-            n_rows = int(statistics.total().counts[list(statistics.total().classes).index(label)])
             raise ValueError(
-                f"class {label!s}: all its {n_rows} rows are in fold {folds[0]!s}, so the training part of "
-                "that fold lacks the class. Bring more rows of it, leave it out, or name the folds"
+                f"class {label!s}: all its {n_rows[label]} rows are in fold {folds[0]!s}, so the training "
+                "part of that fold lacks the class. Bring more rows of it, leave it out, or name the folds"
             )
+    label, least = min(n_rows.items(), key=itemgetter(1))
+    if least < len(tested):
+        warnings.warn(
+            f"class {label!s} has {least} rows, fewer than the {len(tested)} folds, so some folds hold none",
+            stacklevel=5,
+        )

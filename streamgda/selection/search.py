@@ -37,7 +37,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     The folds of rows are hashes of their places: the file and the number of the row there, or the index of
     a row in memory. Rows keep their folds when others are added, and schedulers and chunks do not matter.
     Of n rows each fold has n / cv, with a standard deviation of less than the root of that; so has each class
-    of it. Memory is that of one state for each fold; the second read holds the densities of all candidates.
+    of it. The first read takes the memory of a state for each fold, and comparing candidates that of as many
+    again; the second read holds the densities of all candidates.
 
     Parameters
     ----------

@@ -13,11 +13,12 @@ function that scans it public.
 
 - A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
   and `blocks_of_batches` of Arrow record batches; they check the values, and name a bad row by its
-  `origin`.
+  `origin`. The folds of rows depend on that name and on their numbers, which count from `start`.
 - A `Source` lists its splits: for the same data the same ones, in the same order, so that every scheduler
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.
 
+A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`.
 A source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a
 `StatisticsLedger` can follow is a `FileSource`. `streamgda.sources.base` describes what they have besides.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
-from streamgda.blocks.labels import code_dtype, drop_unused
+from streamgda.blocks.labels import Labels, code_dtype, drop_unused, no_labels, union
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.gather import Workspace
@@ -71,6 +71,11 @@ class FoldStatistics:
     def n_rows(self) -> int:
         """How many rows went in."""
         return sum(part.n_rows for part in self._parts.values())
+
+    @property
+    def classes(self) -> Labels:
+        """The labels seen in any fold, sorted."""
+        return reduce(union, (part.classes for part in self._parts.values()), no_labels())
 
     @property
     def nbytes(self) -> int:
@@ -190,10 +195,12 @@ class FoldStatistics:
         folds : iterable, optional
             The folds to yield; all of them where not given.
         """
-        order, states = self.folds, [self._parts[fold] for fold in self.folds]
-        before = list(accumulate(states, add, initial=self._empty))
-        after = list(accumulate(reversed(states), add, initial=self._empty))[::-1]
-        wanted = set(order if folds is None else folds)
-        for k, fold in enumerate(order):
+        states = [self._parts[fold] for fold in self.folds]
+        wanted = set(self.folds if folds is None else folds)
+        after = list(accumulate(reversed(states), add, initial=self._empty))[:-1]
+        before = self._empty.copy()
+        for fold, state in zip(self.folds, states, strict=True):
+            rest = after.pop()
             if fold in wanted:
-                yield fold, before[k] + after[k + 1]
+                yield fold, before + rest
+            before.merge(state)
