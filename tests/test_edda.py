@@ -378,6 +378,14 @@ def test_features_that_are_constant_or_collinear_are_named():
         GaussianDiscriminantAnalysis().fit([[0.0], [1.0], [0.0], [1.0]], [0, 1, 0, 1])
 
 
+def test_common_axes_of_many_features_are_left_to_be_asked_for():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 101)), np.repeat([0, 1], 250)
+    model = GaussianDiscriminantAnalysis().fit(X, y)
+    assert set(model.failures_) == {"EVE", "VVE"}
+    assert "name the model to fit it" in model.failures_["VVE"]
+
+
 def test_unknown_models_are_refused():
     with pytest.raises(ValueError, match="covariance_model"):
         GaussianDiscriminantAnalysis(covariance_model="VIV").fit(*IRIS)

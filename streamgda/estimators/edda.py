@@ -28,6 +28,8 @@ from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 
+_MOST_WORK = 2_000_000  # multiplications of a sweep over common axes, which is made some hundred times
+
 
 class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     """Discriminant analysis that chooses what the covariances of the classes have in common (EDDA).
@@ -46,7 +48,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         One of EII, VII, EEI, VEI, EVI, VVI, EEE, VEE, EVE, VVE, EEV, VEV, EVV and VVV; or "bic", which is the
         one with the largest `bic_`. Models that the rows do not determine, such as VVV where a class has
         fewer rows than features, are left out of "bic" and listed in `failures_`; asked for by name, they are
-        an error.
+        an error. EVE and VVE are left out too if they would take minutes, as for 60 features of 10 classes.
     priors : array-like of shape (n_classes,), optional
         Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
     tol : float, default=1e-4
@@ -171,6 +173,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         fitted = {}
         for name in names:
             fault = determined.fault(name)
+            if fault is None and len(names) > 1:
+                fault = _takes_long(name, *statistics.means.shape)
             if fault is None:
                 fitted[name] = ParsimoniousGaussians.of(name, *moments, least)
                 fault = fitted[name].fault
@@ -260,6 +264,13 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         """
         taken = QuadraticDiscriminantAnalysis.from_sklearn(estimator, class_count)
         return cls.from_statistics(taken.statistics_, priors=taken.priors)
+
+
+def _takes_long(model: str, n_classes: int, n_features: int) -> str | None:
+    """Why a model is not fitted among others, if common axes of so many features take long."""
+    if model not in {"EVE", "VVE"} or n_classes * n_features**3 <= _MOST_WORK:
+        return None
+    return f"for {n_features} features of {n_classes} classes it takes long; name the model to fit it"
 
 
 def _message(names: tuple[str, ...], failures: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ _CLASS_STARTS = 4
 _RANDOM_STARTS = 8
 _FIRST_CUT = 8  # sweeps; after as many, and again after twice as many, the better half of the starts goes on
 _MOST_SWEEPS = 512
+_MOST_VALUES = 1 << 24  # of the factors that are rotated for all starts together
 _CONVERGED = 1e-11  # fall of the deviance of a row, by a sweep
 
 
@@ -57,10 +58,13 @@ def starts(scatter: Array, weights: Array) -> Array:
     matrices = [scatter.sum(axis=0), *scatter[heaviest]]
     random = np.random.default_rng(0).standard_normal((_RANDOM_STARTS, n_features, n_features))
     principal = [principal_axes(matrix)[1].T for matrix in matrices]
-    return np.concatenate(([np.eye(n_features)], principal, np.linalg.qr(random).Q))
+    begun = np.concatenate((principal, [np.eye(n_features)], np.linalg.qr(random).Q))
+    return begun[: max(1, _MOST_VALUES // scatter.size)]
 
 
-def sweeps(factors: Array, axes: Array, weights: Array, volume: str) -> Iterator[tuple[Array, Array]]:
+def sweeps(
+    factors: Array, axes: Array, weights: Array, volume: str, *, everywhere: bool = True
+) -> Iterator[tuple[Array, Array]]:
     """The deviance of a row (S,), and axes as rows (S, d, d), after each sweep from each of S starts.
 
     The deviance never rises: it is −2 times the log-likelihood, up to a constant, over the rows.
@@ -75,12 +79,14 @@ def sweeps(factors: Array, axes: Array, weights: Array, volume: str) -> Iterator
         The rows of each class.
     volume : {"E", "V"}
         Whether the volumes of the classes are equal or vary.
+    everywhere : bool
+        Whether all angles are tried in each plane, or only small ones.
     """
     turned = np.einsum("kij,slj->skli", factors, axes)  # R_k d, for each start, class and axis d
     axes = axes.copy()
     while True:
         for first, second in _rounds(axes.shape[-1]):
-            _rotate(turned, axes, first, second, weights, volume)
+            _rotate(turned, axes, (first, second), weights, volume, everywhere)
         yield _deviances(np.vecdot(turned, turned), weights, volume), axes
 
 
@@ -102,7 +108,8 @@ def _swept(
 ) -> tuple[Array, Array, bool]:
     """The deviances (S,) and axes (S, d, d) after so many sweeps, or when none falls any more."""
     before = np.full(len(begun), np.inf)
-    for step in islice(sweeps(factors, begun, weights, volume), n_sweeps):
+    search = sweeps(factors, begun, weights, volume, everywhere=n_sweeps == _FIRST_CUT)
+    for step in islice(search, n_sweeps):
         values, axes = step
         if (before - values <= _CONVERGED).all():
             return values, axes, True
@@ -120,15 +127,23 @@ def _deviances(along: Array, weights: Array, volume: str) -> Array:
 
 
 def _rotate(
-    turned: Array, axes: Array, first: NDArray[np.intp], second: NDArray[np.intp], weights: Array, volume: str
+    turned: Array,
+    axes: Array,
+    planes: tuple[NDArray[np.intp], NDArray[np.intp]],
+    weights: Array,
+    volume: str,
+    everywhere: bool,
 ) -> None:
-    """Rotate the axes `first` and `second` of each plane to where they are likeliest, in place."""
+    """Rotate the two axes of each plane to where they are likeliest, in place."""
+    first, second = planes
     if volume == "E":
         weights = geometric_means(np.vecdot(turned, turned))[:, None, :]
     ours, theirs = turned[:, :, first], turned[:, :, second]
     pairs = (ours, ours), (theirs, theirs), (ours, theirs)
     terms = [np.vecdot(*pair).transpose(0, 2, 1) for pair in pairs]
-    angles = Planes.of(terms[0], terms[1], terms[2], weights, volume).best_angles()[..., None]
+    angles = Planes.of(terms[0], terms[1], terms[2], weights, volume).best_angles(everywhere=everywhere)[
+        ..., None
+    ]
     cosines, sines = np.cos(angles), np.sin(angles)
     turned[:, :, first] = cosines[:, None] * ours + sines[:, None] * theirs
     turned[:, :, second] = cosines[:, None] * theirs - sines[:, None] * ours
