@@ -174,6 +174,17 @@ def test_most_batches_of_a_long_stream_need_no_new_factor(offset, batch):
     assert updated > 60 if batch == 1 else updated > 20
 
 
+def test_given_priors_are_followed_too():
+    model, test = begun(LinearDiscriminantAnalysis, 1.0), rows_of([0, 1, 2], 3, 1.0)
+    model.set_params(priors=[0.5, 0.3, 0.2]).predict(test)
+    for seed in range(5):
+        model.partial_fit(rows_of([seed % 3], seed, 1.0), [seed % 3])
+        posteriors_agree(model, test)
+        assert model._cache.gaussians.is_updated
+        anew = LinearDiscriminantAnalysis(**model.get_params()).merge(model.statistics_)
+        assert_allclose(model.decision_function(test), anew.decision_function(test), rtol=1e-9)
+
+
 def test_a_row_far_from_the_others_is_left_to_a_new_factor():
     model = begun(LinearDiscriminantAnalysis, 1.0)
     near, far = rows_of([1], 8, 1.0), rows_of([1], 8, 1.0) + np.array([1e4, 0, 0])

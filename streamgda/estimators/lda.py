@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -242,8 +243,10 @@ class LinearDiscriminantAnalysis(
     ) -> SharedGaussians | None:
         """Bring the densities up to date, if the rows that were added are known."""
         learnt = learnt_from(before, statistics, added) if is_plain(self) else None
-        if learnt is None or self.priors is not None:
+        if learnt is None:
             return None
+        if self.priors is not None:
+            learnt = replace(learnt, centre=self._overall_mean(statistics))
         current = begin(before.gaussians, learnt.total - float(learnt.weights.sum()))
         return None if current is None else current.followed_by(learnt)
 
