@@ -386,6 +386,11 @@ def test_common_axes_of_many_features_are_left_to_be_asked_for():
     assert "name the model to fit it" in model.failures_["VVE"]
 
 
+def test_of_models_that_are_the_same_the_simplest_is_chosen():
+    X, y = IRIS
+    assert GaussianDiscriminantAnalysis().fit(X[:, :1], y).covariance_model_ in {"EII", "VII"}
+
+
 def test_unknown_models_are_refused():
     with pytest.raises(ValueError, match="covariance_model"):
         GaussianDiscriminantAnalysis(covariance_model="VIV").fit(*IRIS)

@@ -28,6 +28,7 @@ from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 
+_SAME = 1e-9  # relative difference of criteria that rounding explains
 _MOST_WORK = 2_000_000  # multiplications of a sweep over common axes, which is made some hundred times
 
 
@@ -57,9 +58,10 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
-        features are missing at random: whether a value is missing may depend on what is observed, and not on
-        the value itself. A row of NaN alone counts for the prior.
+        prior. It also learns from rows with NaN: the models are fitted to the means and scatters that are the
+        likeliest for what is observed, with a covariance for each class. That assumes that features are
+        missing at random: whether a value is missing may depend on what is observed, and not on the value
+        itself. A row of NaN alone counts for the prior.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
@@ -160,7 +162,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
             raise np.linalg.LinAlgError(_message(names, failures))
         priors = self._class_priors(statistics)
         bic = {name: self._criterion(fit, statistics, priors) for name, fit in fitted.items()}
-        best = max(bic, key=bic.__getitem__)
+        best = _simplest_of_the_best(bic)
         return replace(fitted[best], tails=statistics.mean_tails, bic=bic, failures=failures)
 
     def _fits(
@@ -264,6 +266,12 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         """
         taken = QuadraticDiscriminantAnalysis.from_sklearn(estimator, class_count)
         return cls.from_statistics(taken.statistics_, priors=taken.priors)
+
+
+def _simplest_of_the_best(bic: Mapping[str, float]) -> str:
+    """The model with the largest criterion; of models that are the same, as for one feature, the first."""
+    largest = max(bic.values())
+    return next(name for name, value in bic.items() if value >= largest - _SAME * abs(largest))
 
 
 def _takes_long(model: str, n_classes: int, n_features: int) -> str | None:
