@@ -34,8 +34,12 @@ class Places:
 
     def __call__(self, row: int) -> str:
         """The name of a row in an error."""
-        number = self.start + (row if self.kept is None else int(self.kept[row]))
+        number = self.number_of(row)
         return f"{self.origin}, row {number}" if self.origin else f"row {number}"
+
+    def number_of(self, row: int) -> int:
+        """The number of a row in the data so called."""
+        return self.start + (row if self.kept is None else int(self.kept[row]))
 
     def after(self, start: int) -> Places:
         """The places of the rows from one on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -26,6 +26,7 @@ from streamgda.storage.versions import Version, current_version
 READ_BUFFER = 1 << 16
 
 _KEPT_BYTES = 1 << 25
+_ROWS_TOGETHER = 1 << 14  # of small row groups
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class ReadOptions:
     def columns(self) -> tuple[str, ...]:
         """The columns to read: those with a role, those of the filter, and those to be carried over."""
         return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names, *self.kept)))
+
+    @property
+    def reads_chunks(self) -> bool:
+        """Whether it is looked up in a footer what a row group says of its columns."""
+        return self.filter is not None or bool(self.kept)
 
     @property
     def filter_columns(self) -> pa.Schema:
@@ -111,8 +117,11 @@ class RowGroups(ScorableSplit):
                     pre_buffer=False,
                     page_checksum_verification=True,
                 )
-            for index in self.rows_of_group:
-                yield from self._batches_of_group(parquet, index)
+            before = _RowsBefore(parquet.metadata)
+            for run in self._runs():
+                name = self.path.removeprefix(self.read_options.root).lstrip("/")
+                places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
+                yield from self._batches_of_run(parquet, run, places)
         self._check_unchanged()
 
     @property
@@ -122,47 +131,51 @@ class RowGroups(ScorableSplit):
         elsewhere = (None, *self.partition, *options.filter_columns.names, *options.kept)
         return [] if target is None or target in elsewhere else [target]
 
-    def _batches_of_group(
-        self, parquet: pq.ParquetFile, index: int
+    def _runs(self) -> Iterator[dict[int, int]]:
+        """Neighbours among the row groups that are read in one go, since each is small."""
+        run: dict[int, int] = {}
+        for index, n_rows in self.rows_of_group.items():
+            if run and (index - 1 not in run or sum(run.values()) + n_rows > _ROWS_TOGETHER):
+                yield run
+                run = {}
+            run[index] = n_rows
+        yield run
+
+    def _batches_of_run(
+        self, parquet: pq.ParquetFile, run: dict[int, int], places: Places
     ) -> Iterator[tuple[pa.RecordBatch, Places]]:
-        places, start = self._places(parquet, index), 0
-        for decoded in self._decoded(parquet, index):
+        start = 0
+        for decoded in self._decoded(parquet, run):
             batch, rows = self._filtered(decoded, np.arange(start, start + decoded.num_rows))
             start += decoded.num_rows
             del decoded
             yield batch, places.take(rows)
             del batch
 
-    def _places(self, parquet: pq.ParquetFile, index: int) -> Places:
-        """The places of the rows of a row group; those of a file are numbered throughout."""
-        before = sum(parquet.metadata.row_group(i).num_rows for i in range(index))
-        name = self.path.removeprefix(self.read_options.root).lstrip("/")
-        return Places(f"{self.path}, row group {index}", dataset=name, before=before)
-
-    def _decoded(self, parquet: pq.ParquetFile, index: int) -> Iterator[pa.RecordBatch]:
-        """A row group in as few pieces as memory allows: Arrow decodes long runs faster."""
+    def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int]) -> Iterator[pa.RecordBatch]:
+        """Row groups in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.read_options.columns if name not in self.partition]
-        size = min(READ_ELEMENTS // len(self.read_options.columns), self._rows_of_long_values(parquet, index))
+        size = min(READ_ELEMENTS // len(self.read_options.columns), self._rows_of_long_values(parquet, run))
         with decoding(self.path):
             decoded = parquet.iter_batches(
-                max(size, 1), row_groups=[index], columns=stored, use_threads=False
+                max(size, 1), row_groups=list(run), columns=stored, use_threads=False
             )
             n_rows = 0
             for batch in decoded:
                 n_rows += batch.num_rows
                 yield batch_without_views(batch)
                 del batch
-            if n_rows != self.rows_of_group[index]:  # a damaged footer can hide pages
-                raise pa.ArrowInvalid(
-                    f"row group {index} has {n_rows} rows, and {self.rows_of_group[index]} by the footer"
-                )
+            if n_rows != sum(run.values()):  # a damaged footer can hide pages
+                named = f"row group {min(run)} has" if len(run) == 1 else f"row groups {list(run)} have"
+                raise pa.ArrowInvalid(f"{named} {n_rows} rows, and {sum(run.values())} by the footer")
 
-    def _rows_of_long_values(self, parquet: pq.ParquetFile, index: int) -> int:
+    def _rows_of_long_values(self, parquet: pq.ParquetFile, run: dict[int, int]) -> int:
         """As many rows as hold some 32 MB in the columns to be carried over, in which strings may be long."""
-        group, kept = parquet.metadata.row_group(index), self.read_options.kept
-        columns = (group.column(i) for i in range(group.num_columns if kept else 0))
+        kept = self.read_options.kept
+        groups = map(parquet.metadata.row_group, run if kept else ())
+        columns = (group.column(i) for group in groups for i in range(group.num_columns))
         n_bytes = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.startswith(kept))
-        rows: int = _KEPT_BYTES * group.num_rows // max(n_bytes, 1)
+        rows: int = _KEPT_BYTES * sum(run.values()) // max(n_bytes, 1)
         return rows
 
     def _check_unchanged(self) -> None:
@@ -177,12 +190,41 @@ class RowGroups(ScorableSplit):
         expression, names = self.read_options.filter.expression, batch.schema.names
         position = max((*names, *self.read_options.filter_columns.names), key=len) + "_"  # no column's name
         table = pa.Table.from_batches([batch]).append_column(position, pa.array(rows))
-        for field in self.read_options.filter_columns:
-            if field.name in self.partition:
-                values = pa.array([self.partition[field.name]] * len(rows), field.type)
-                table = table.append_column(field, values)
+        for column in self.read_options.filter_columns:
+            if column.name in self.partition:
+                values = pa.array([self.partition[column.name]] * len(rows), column.type)
+                table = table.append_column(column, values)
         with filtering(self.path):
             left = table.filter(expression).select([*names, position]).combine_chunks()
         kept = left.column(position).to_numpy()
         batches = left.drop_columns([position]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
+
+
+class _RowsBefore:
+    """How many rows of a file come before a row group, asked for in rising order."""
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self._metadata = metadata
+        self._index = self._rows = 0
+
+    def group(self, index: int) -> int:
+        while self._index < index:
+            self._rows += self._metadata.row_group(self._index).num_rows
+            self._index += 1
+        return self._rows
+
+
+@dataclass(frozen=True)
+class _PlacesInGroups(Places):
+    """The places of rows in neighbouring row groups, with the number of rows of each."""
+
+    groups: Mapping[int, int] = field(default_factory=dict)
+
+    def __call__(self, row: int) -> str:
+        """The name of a row in an error: its row group, and its number in that."""
+        ends = np.cumsum(list(self.groups.values()))
+        number = self.number_of(row)
+        position = int(np.searchsorted(ends, number, side="right"))
+        index = list(self.groups)[position]
+        return f"{self.origin}, row group {index}, row {number - (ends[position] - self.groups[index])}"

@@ -21,8 +21,13 @@ def dataset_without_views(dataset: ds.FileSystemDataset) -> ds.FileSystemDataset
 
 def batch_without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch with such columns."""
-    schema = without_views(batch.schema)
-    return batch if schema.equals(batch.schema) else batch.cast(schema)
+    if not any(map(_is_view, batch.columns)):
+        return batch
+    return batch.cast(without_views(batch.schema))
+
+
+def _is_view(column: pa.Array) -> bool:
+    return isinstance(column, (pa.StringViewArray, pa.BinaryViewArray))
 
 
 def _without_view(kind: pa.DataType) -> pa.DataType:

@@ -20,7 +20,7 @@ from zarr.storage import StoreLike
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing, without_missing
 from streamgda.blocks.places import Places
-from streamgda.sources.base import READ_ELEMENTS, ROWS_PER_TASK, ScorableSource, ScorableSplit
+from streamgda.sources.base import ROWS_PER_TASK, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
 from streamgda.sources.zarr_chunks import (
     ChangedChunkError,
@@ -33,6 +33,8 @@ from streamgda.sources.zarr_chunks import (
     with_absolute_path,
 )
 from streamgda.storage.places import Place
+
+READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
 
 _NUMBERS = "biuf"
 
