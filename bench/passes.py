@@ -50,13 +50,14 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     """The same with the batch and buffer sizes that this project found to be fastest."""
     import pyarrow.parquet as pq
 
-    from streamgda.sources.base import READ_ELEMENTS
-    from streamgda.sources.row_groups import READ_BUFFER
+    from streamgda.sources.row_groups import read_buffer, rows_per_read
+
+    n_columns = len(pq.read_schema(min(folder.iterdir())).names)
 
     def read(path: Path) -> int:
-        parquet = pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
-        size = READ_ELEMENTS // parquet.metadata.num_columns
-        return sum(batch.num_rows for batch in parquet.iter_batches(size, use_threads=False))
+        parquet = pq.ParquetFile(path, buffer_size=read_buffer(n_columns), pre_buffer=False)
+        batches = parquet.iter_batches(rows_per_read(n_columns), use_threads=False)
+        return sum(batch.num_rows for batch in batches)
 
     def run() -> int:
         with ThreadPoolExecutor(threads) as pool:

@@ -23,10 +23,21 @@ from streamgda.sources.roles import Roles
 from streamgda.sources.views import batch_without_views
 from streamgda.storage.versions import Version, current_version
 
-READ_BUFFER = 1 << 16
+_BUFFER = 1 << 16
+_WIDE = 256  # columns; all of them have a buffer and pages in memory at a time
 
 _KEPT_BYTES = 1 << 25
 _ROWS_TOGETHER = 1 << 14  # of small row groups
+
+
+def read_buffer(n_columns: int) -> int:
+    """Bytes to read at a time of each column."""
+    return _BUFFER if n_columns < _WIDE else _BUFFER // 4
+
+
+def rows_per_read(n_columns: int) -> int:
+    """Rows to decode at a time."""
+    return max(1, (READ_ELEMENTS if n_columns < _WIDE else READ_ELEMENTS // 2) // n_columns)
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,7 @@ class RowGroups(ScorableSplit):
                 parquet = pq.ParquetFile(
                     file,
                     read_dictionary=self._labels_alone,
-                    buffer_size=READ_BUFFER,
+                    buffer_size=read_buffer(len(self.read_options.columns)),
                     pre_buffer=False,
                     page_checksum_verification=True,
                 )
@@ -155,7 +166,7 @@ class RowGroups(ScorableSplit):
     def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int]) -> Iterator[pa.RecordBatch]:
         """Row groups in as few pieces as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.read_options.columns if name not in self.partition]
-        size = min(READ_ELEMENTS // len(self.read_options.columns), self._rows_of_long_values(parquet, run))
+        size = min(rows_per_read(len(self.read_options.columns)), self._rows_of_long_values(parquet, run))
         with decoding(self.path):
             decoded = parquet.iter_batches(
                 max(size, 1), row_groups=list(run), columns=stored, use_threads=False
