@@ -33,10 +33,13 @@ Each section is one run of `python -m bench.NAME`, on the machine and with the v
   nor is what other processes hold that it started.
 - **Goals** are ratios of medians within the run. A goal that was not reached says so.
 - **Not reached, and what was tried.** 1,000 files of 1,000 rows: pyarrow alone takes four times as long per
-  row to open and decode them as the standard layout; skipping checks of equal schemas took the ratio from 9.7
-  to 6, other read options gain up to 7 %, joining rows of small files into larger blocks up to 10 % on two
-  threads, for a hundred lines more. Zarr in chunks of 65,536 rows: 1.4 to 2.0 over several evenings; nothing
-  was tried yet. LDA (lsqr) ÷ tied and DuckDB ÷ diag: 3.4 to 6 and 0.8 to 1.1 over several evenings.
+  row to open and decode them as the standard layout; joining rows of small files into larger blocks gains
+  up to 10 % on two threads, for a hundred lines more. Zarr in chunks of 65,536 rows: gathering row-major
+  values by class takes as long as reading them; half of that is the transposition. 400 features of 20,000
+  classes: about a half of the time beside scan and product goes into the tables of means, of which each
+  block touches nearly as many rows as it has; peak memory is the decoder's pages, on each of two threads,
+  and the growing tables. 2,048 columns: a scan alone holds 370 MB on each thread, since each column has its
+  pages open at a time. LDA (lsqr) ÷ tied and DuckDB ÷ diag: 3.4 to 6 and 0.8 to 1.1 over several evenings.
 """
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "dask", "duckdb", "polars")
 
