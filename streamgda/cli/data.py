@@ -83,7 +83,8 @@ class Data:
 
     def _options(self) -> dict[str, Any]:
         """The options of both kinds of source. With ``--missing marginal`` the model takes such rows."""
-        return {"weight": self.weight, "missing": "drop" if self.missing == "drop" else "raise"}
+        kept = {"marginal": "keep", "drop": "drop"}
+        return {"weight": self.weight, "missing": kept.get(self.missing or "", "raise")}
 
 
 _TEXT = re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson)(\.\w+)?$", re.IGNORECASE)
@@ -183,10 +184,11 @@ _WEIGHT = click.option(
 
 _MISSING = click.option(
     "--missing",
-    type=click.Choice(["raise", "drop"]),
+    type=click.Choice(["raise", "drop", "marginal"]),
     default="raise",
     show_default=True,
-    help="A row with a null, NaN or infinity is an error that names it, or is left out.",
+    help="A row with a null or NaN is an error that names it, is left out, or is learnt by the features that "
+    "it has, if features are missing at random.",
 )
 
 _MISSING_TO_SCORE = click.option(

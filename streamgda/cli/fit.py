@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str, run: Running) -> None:
     """Learn a model from labelled data.
 
-    Data of any size is read once, in bounded memory.
+    Data of any size is read once, in bounded memory; with --missing marginal, up to ten times, if the rows
+    have very many patterns of missing features.
 
     DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
     .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
@@ -49,16 +50,18 @@ def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str
       streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
     from streamgda import accumulate
+    from streamgda.statistics.incomplete.reads import MAX_READS
 
     model.check()
     check_replaceable(out)
     source = data.labelled()
     check_apart(out, source)
     kept = model.kind(**model.params).required_statistics()
+    max_reads = 1 if statistics else MAX_READS
     with run.scheduler_options() as options:
-        learnt = accumulate(source, exact=exact, **kept, **options)
+        learnt = accumulate(source, exact=exact, max_reads=max_reads, **kept, **options)
     try:
-        saved = learnt if statistics else model.build(learnt)
+        saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:
         raise ValueError(f"{describe(error)} {_rescue(learnt, model, out)}") from error
     saved.save(out)

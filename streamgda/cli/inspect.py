@@ -22,8 +22,8 @@ def inspect(path: str, run: Reporting) -> None:
     """Describe saved models, statistics and ledgers.
 
     This prints the kind and parameters, rows, features, classes and bytes, whether a model can predict, and
-    which models can be made of statistics, or why not; for a ledger also the number of files and the options
-    that they are read with.
+    which models can be made of statistics, or why not; which features are missing together, if some are; for
+    a ledger also the number of files and the options that they are read with.
 
     \b
     Examples:

@@ -73,9 +73,10 @@ class ModelOptions:
         remedies = {"qda": "--reg-param 0.01", "nb": "--var-smoothing 1e-9", "edda": "--covariance-model EII"}
         return remedies.get(self.model or "", "--priors ...")
 
-    def build(self, statistics: Statistics) -> GaussianClassifier[Any]:
-        """Make the model from statistics."""
-        return self.kind.from_statistics(statistics, **self.params)
+    def build(self, statistics: Statistics, missing: str | None = None) -> GaussianClassifier[Any]:
+        """Make the model from statistics; if `missing` is "marginal", it predicts incomplete rows too."""
+        params = {"missing": missing, **self.params} if missing == "marginal" else self.params
+        return self.kind.from_statistics(statistics, **params)
 
 
 def _priors(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:

@@ -13,12 +13,15 @@ from streamgda.cli.models import MODELS
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier
     from streamgda.statistics.base import Statistics
+    from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
 _MOST_CLASSES = 20
 
 _MOST_FEATURES = 10
+
+_MOST_PATTERNS = 20
 
 
 def load_model(path: str, data: Data | None = None) -> GaussianClassifier[Any]:
@@ -70,6 +73,7 @@ def document_of(saved: Saved) -> dict[str, Any]:
         "n_dropped": statistics.n_dropped,
         "n_features": statistics.n_features,
         "feature_names": statistics.feature_names,
+        **_patterns_document(statistics),
         "classes": [{"label": label, "count": n, "weight": weight} for label, n, weight in sums],
     }
 
@@ -99,8 +103,31 @@ def text_of(saved: Saved) -> str:
             f"features: {_features(statistics)}",
             "",
             _classes(statistics),
+            *_patterns_text(statistics),
         ]
     )
+
+
+def _has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
+    """Whether these tell which features are missing together."""
+    return statistics.ordinary().keeps_patterns and statistics.covariance_type != "diag"
+
+
+def _patterns_document(statistics: Statistics) -> dict[str, Any]:
+    if not _has_patterns(statistics):
+        return {}
+    table = statistics.patterns()
+    rows = zip(table.observed, table.counts, strict=True)
+    return {"patterns": [{"observed": list(seen), "counts": list(counts)} for seen, counts in rows]}
+
+
+def _patterns_text(statistics: Statistics) -> list[str]:
+    if not _has_patterns(statistics):
+        return []
+    frame = statistics.patterns().to_pandas()
+    more = len(frame) - _MOST_PATTERNS
+    shown: str = frame.head(_MOST_PATTERNS).to_string(index=False)
+    return ["", "missing features:", shown, *([f"... and {more:,} more patterns"] if more > 0 else [])]
 
 
 def counted(number: int | None, noun: str) -> str:

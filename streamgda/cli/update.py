@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from streamgda.cli.data import Data, to_learn_more
@@ -12,10 +14,14 @@ from streamgda.cli.saved import (
     counted,
     document_of,
     fault_of,
+    is_model,
     statistics_of,
     summary_of,
     warn_of_fault,
 )
+
+if TYPE_CHECKING:
+    from streamgda.statistics.base import Statistics
 
 
 @click.command()
@@ -55,7 +61,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
             **options,
         )
     could_predict = fault_of(saved) is None
-    statistics.merge(new)
+    saved = _with_rows(saved, new)
     if out == saved_in and could_predict and not force:
         _check_predicts(saved, saved_in)
     saved.save(out)
@@ -65,6 +71,15 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
         {**document_of(saved), **learnt, "out": out},
         f"{counted(new.n_rows, 'row')} learnt\n{summary_of(saved)}\nsaved in {out}",
     )
+
+
+def _with_rows(saved: Saved, new: Statistics) -> Saved:
+    """What is saved with the rows of new statistics, in which features may be missing for the first time."""
+    if is_model(saved):
+        return saved.merge(new)
+    statistics = statistics_of(saved)
+    goes_over = new.keeps_patterns and not statistics.keeps_patterns
+    return new.merge(statistics) if goes_over else statistics.merge(new)
 
 
 def _check_predicts(model: Saved, path: str) -> None:

@@ -20,7 +20,7 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.completion import MOST_STEPS, Completion
 from streamgda.statistics.incomplete.patterns import lacks_features
-from streamgda.statistics.incomplete.reads import TOLERANCE, Read, Reading
+from streamgda.statistics.incomplete.reads import Read
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -94,18 +94,6 @@ def warn_unless_converged(statistics: Statistics) -> None:
             "pools the classes",
             ConvergenceWarning,
             stacklevel=5,
-        )
-
-
-def warn_unless_enough_reads(reading: Reading) -> None:
-    """Warn if EM that reads the rows for each step stopped early."""
-    if not reading.converged:
-        warnings.warn(
-            f"EM has not converged in {reading.n_reads} reads of the rows: the last one changed a parameter "
-            f"by {reading.change:.2g} standard deviations, more than {TOLERANCE:g}. Raise max_reads, or "
-            "max_patterns if memory allows",
-            ConvergenceWarning,
-            stacklevel=4,
         )
 
 

@@ -25,10 +25,10 @@ from streamgda.estimators.incomplete import (
     merged,
     reading_blocks,
     updated,
-    warn_unless_enough_reads,
 )
 from streamgda.estimators.validation import check_announced, check_batch, is_valid
 from streamgda.passes.accumulate import read_into
+from streamgda.passes.incomplete import warn_unless_enough_reads
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source, is_dask

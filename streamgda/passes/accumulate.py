@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
+from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.plan import FAN_IN, Plan, State, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, client_of, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
@@ -18,7 +20,8 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.state import MAX_PATTERNS
+from streamgda.statistics.incomplete.reads import read_incomplete
+from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +42,7 @@ def accumulate(
     fourth_moments: bool = False,
     exact: bool = False,
     max_patterns: int = MAX_PATTERNS,
+    max_reads: int = 1,
     scheduler: Scheduler = None,
     progress: bool = False,
 ) -> Statistics:
@@ -61,6 +65,11 @@ def accumulate(
     max_patterns : int, default=256
         How many patterns of observed features may be kept of a source with ``missing="keep"``; see
         `IncompleteStatistics`.
+    max_reads : int, default=1
+        How often such a source may be read. Where it has more patterns, it is read once more for each step of
+        EM, which begins at the available cases. The statistics are then those that complete rows are
+        expected to have, at the maximum of the likelihood. If more than one read is allowed and no row lacks
+        a feature, they are ordinary statistics.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
         cluster, or of its address).
@@ -69,7 +78,8 @@ def accumulate(
         None then means threads even if a client is active.
         In a script, "processes" needs the guard ``if __name__ == "__main__":``, as all spawning does.
     progress : bool, default=False
-        Show rows done, rows per second and the time left, in a terminal or a notebook.
+        Show rows done, rows per second and the time left, in a terminal or a notebook; and of each step of
+        EM how much it changed.
 
     Returns
     -------
@@ -100,6 +110,11 @@ def accumulate(
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
     )
+    if isinstance(empty, IncompleteStatistics) and max_reads > 1:
+        read = partial(read_into, source, scheduler=scheduler, progress=progress)
+        reading = read_incomplete(read, empty, max_reads, note_read if progress else None)
+        warn_unless_enough_reads(reading)
+        return reading.statistics
     return read_into(source, empty, scheduler, progress)
 
 

@@ -21,6 +21,7 @@ class Workspace:
     def __init__(self) -> None:
         self._buffer: Array = np.empty((0, 0))
         self._column: Array = np.empty(0)
+        self.lacked_features = False  # whether a value was missing in the last block
 
     def rows(self, n_features: int, n_rows: int) -> Array:
         """Room for (n_features, n_rows).

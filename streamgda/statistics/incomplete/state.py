@@ -19,6 +19,7 @@ from streamgda.statistics.incomplete.groups import Groups, of_complete, without_
 from streamgda.statistics.incomplete.likeliest import LikeliestMoments, Plain
 from streamgda.statistics.incomplete.patterns import (
     features_in,
+    lacks_features,
     parts_by_feature,
     parts_by_pattern,
     with_a_feature,
@@ -123,12 +124,30 @@ class IncompleteStatistics(LikeliestMoments):
     # ------------------------------------------------------------------ rows go in
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
-        """The state of the rows of a block."""
+        """The state of the rows of a block.
+
+        Where no value was missing in the block before, none is expected: NaN is then noticed in the sums.
+        """
+        if not workspace.lacked_features:
+            try:
+                return self._of_groups(
+                    of_complete(self._plain._from_block(block, workspace)._labelled), block
+                )
+            except ValueError:
+                if not lacks_features(block):
+                    raise
+        return self._from_holed_block(block, workspace)
+
+    def _from_holed_block(self, block: Block, workspace: Workspace) -> Self:
+        workspace.lacked_features = lacks_features(block)
         has_products = self._labelled.kind.has_products
         cut = parts_by_pattern(block, self.max_patterns) if has_products else parts_by_feature(block)
         parts = ((pattern, part) for pattern, part in cut if len(part.codes))
         groups = {pattern: self._reduced(part, workspace) for pattern, part in parts}
-        part = self._twin(Groups(self._labelled.sums, block.n_features, groups))
+        return self._of_groups(Groups(self._labelled.sums, block.n_features, groups), block)
+
+    def _of_groups(self, groups: Groups[Any], block: Block) -> Self:
+        part = self._twin(groups)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
         return part
 

@@ -1,0 +1,28 @@
+"""What is told of reads that are steps of EM, where rows have too many patterns of missing features."""
+
+from __future__ import annotations
+
+import warnings
+
+from sklearn.exceptions import ConvergenceWarning
+
+from streamgda.statistics.incomplete.reads import TOLERANCE, Reading
+
+
+def note_read(line: str) -> None:
+    """Show a line on a read, above or below a progress bar."""
+    from tqdm.auto import tqdm
+
+    tqdm.write(line)
+
+
+def warn_unless_enough_reads(reading: Reading) -> None:
+    """Warn if EM that reads the rows for each step stopped early."""
+    if not reading.converged:
+        warnings.warn(
+            f"EM has not converged in {reading.n_reads} reads of the rows: the last one changed a parameter "
+            f"by {reading.change:.2g} standard deviations, more than {TOLERANCE:g}. Raise max_reads, or "
+            "max_patterns if memory allows",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
