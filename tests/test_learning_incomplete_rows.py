@@ -574,3 +574,21 @@ def test_little_needs_patterns():
     for statistics in (ClassStatistics(), IncompleteStatistics("diag")):
         with pytest.raises(ValueError, match="patterns of missing features and their covariances are needed"):
             little_mcar_test(statistics)
+
+
+def rows_of_the_saved_files():
+    """The rows that the files of format 2 in tests/data hold."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(60, 3)).round(3), np.array(["a", "b"] * 30)
+    X[::4, 1] = X[1::5, 0] = X[-1] = nan
+    return X, y
+
+
+def test_files_of_format_2_load():
+    X, y = rows_of_the_saved_files()
+    data = Path(__file__).parent / "data"
+    model = streamgda.load(data / "format-2-incomplete.parquet")
+    assert model.statistics_.allclose(IncompleteStatistics().update(X, y))
+    assert model.partial_fit(X, y).statistics_.n_rows == 120
+    exact = streamgda.load(data / "format-2-incomplete-exact-tied.parquet")
+    assert exact == IncompleteStatistics("tied", exact=True).update(X, y)

@@ -8,6 +8,7 @@ drawn. matplotlib comes with the extra "plot".
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `evaluations`: ROC, precision-recall and calibration curves, and the confusion matrix.
 - `selection`: searches against a parameter, and learning curves.
+- `patterns`: which features are missing together.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
@@ -17,6 +18,7 @@ from streamgda.plotting.evaluations import (
     PrecisionRecallDisplay,
     RocCurveDisplay,
 )
+from streamgda.plotting.patterns import MissingPatternsDisplay
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
 from streamgda.plotting.selection import LearningCurveDisplay, ValidationCurveDisplay
@@ -27,6 +29,7 @@ __all__ = [
     "DecisionRegionsDisplay",
     "LearningCurveDisplay",
     "LinearProjectionDisplay",
+    "MissingPatternsDisplay",
     "PrecisionRecallDisplay",
     "RocCurveDisplay",
     "ValidationCurveDisplay",

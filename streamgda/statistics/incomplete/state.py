@@ -77,7 +77,7 @@ class IncompleteStatistics(LikeliestMoments):
     >>> state = IncompleteStatistics().update([[1.0, 2.0], [3.0, 5.0], [5.0, nan]], ["a", "a", "a"])
     >>> state
     IncompleteStatistics(covariance_type='full', classes=1, features=2, rows=3, patterns=2)
-    >>> state.means
+    >>> state.means.round(3)
     array([[3., 5.]])
     """
 
