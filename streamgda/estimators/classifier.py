@@ -53,7 +53,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StatisticsLearner._parameter_constraints,
-        "priors": ["array-like", None],
+        "priors": ["array-like", dict, None],
         "missing": [StrOptions({"raise", "marginal"})],
     }
 
@@ -131,6 +131,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         check_has_learnt(self)
         n_reads: int = self.__dict__.get("_n_reads", 1)
         return n_reads
+
+    @property
+    def _priors_of_peer(self) -> Any:
+        """The parameter `priors` as scikit-learn takes it."""
+        return finalised(self).priors.copy() if isinstance(self.priors, dict) else self.priors
 
     # ------------------------------------------------------------------ prediction
 

@@ -50,8 +50,9 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         one with the largest `bic_`. Models that the rows do not determine, such as VVV where a class has
         fewer rows than features, are left out of "bic" and listed in `failures_`; asked for by name, they are
         an error. EVE and VVE are left out too if they would take minutes, as for 60 features of 10 classes.
-    priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
+    priors : array-like of shape (n_classes,) or dict, optional
+        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
+        appear. If None, the shares of the classes.
     tol : float, default=1e-4
         A covariance is singular if its correlation matrix has an eigenvalue up to the square of `tol`. This
         does not depend on the units of the features.
@@ -247,7 +248,9 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         features have very different units.
         """
         check_is_fitted(self)
-        peer = discriminant_analysis.QuadraticDiscriminantAnalysis(priors=self.priors, store_covariance=True)
+        peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
+            priors=self._priors_of_peer, store_covariance=True
+        )
         peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
         peer.rotations_ = list(self.orientations_)
         peer.scalings_ = list(self.volumes_[:, None] * self.shapes_)

@@ -55,6 +55,7 @@ def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[
         codes=codes,
         classes=classes,
         means=some.means,
+        tails=some.mean_tails,
         class_weights=some.weights,
         total=total,
         centre=centre + weights @ (rows - centre) / total,

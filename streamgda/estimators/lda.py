@@ -76,8 +76,9 @@ class LinearDiscriminantAnalysis(
         estimate of Ledoit & Wolf (2004) for features at unit variance, or of Chen et al. (2010). The
         statistics are then "full", with a matrix for each class (for "auto" three). Both use the sum of the
         weights of a class as its number of rows; see `fit`.
-    priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes. If they do not
+    priors : array-like of shape (n_classes,) or dict, optional
+        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
+        appear. If None, the shares of the classes. If they do not
         sum to 1, they are scaled to do so, with a warning.
     n_components : int, optional
         The number of components of `transform`. None is the largest number, min(n_classes - 1, n_features).
@@ -447,7 +448,8 @@ class LinearDiscriminantAnalysis(
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen" if regularised and self.solver == "svd" else self.solver,
             **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
-            **{name: getattr(self, name) for name in ("priors", "n_components", "store_covariance", "tol")},
+            priors=self._priors_of_peer,
+            **{name: getattr(self, name) for name in ("n_components", "store_covariance", "tol")},
         )
         peer.coef_, peer.intercept_ = self._linear_terms
         peer._max_components = self._max_components

@@ -29,8 +29,9 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
 
     Parameters
     ----------
-    priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes.
+    priors : array-like of shape (n_classes,) or dict, optional
+        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
+        appear. If None, the shares of the classes.
     var_smoothing : float, default=1e-9
         The portion of the largest variance of a feature over all rows that is added to every variance. It
         is computed from the statistics, so `partial_fit` of any batches gives the same result as `fit`.
@@ -198,7 +199,7 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
         """
         check_is_fitted(self)
         check_plugin(self)
-        peer = naive_bayes.GaussianNB(priors=self.priors, var_smoothing=self.var_smoothing)
+        peer = naive_bayes.GaussianNB(priors=self._priors_of_peer, var_smoothing=self.var_smoothing)
         return describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 
     @classmethod

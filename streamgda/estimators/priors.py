@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
+Priors: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
+"""Probabilities in the order of the classes, or by their labels; None for the shares of the classes."""
 
-def class_priors(priors: ArrayLike | None, statistics: Statistics, *, renormalise: bool) -> Array:
+
+def class_priors(priors: Priors, statistics: Statistics, *, renormalise: bool) -> Array:
     """The prior probabilities of the classes of statistics.
 
     Parameters
     ----------
-    priors : array-like of shape (n_classes,), or None
-        As given by the user. None stands for the share of each class in the total weight.
+    priors : array-like of shape (n_classes,), mapping, or None
+        As given by the user. None stands for the share of each class in the total weight. Those of a mapping
+        are scaled to sum to 1 for the classes that have been seen.
     statistics : ClassStatistics
         The statistics.
     renormalise : bool
@@ -34,14 +41,16 @@ def class_priors(priors: ArrayLike | None, statistics: Statistics, *, renormalis
         weights = statistics.weights
         shares: Array = weights / weights.sum()
         return shares
-    given = _numbers(priors)
-    classes = statistics.classes
+    classes, is_by_label = statistics.classes, isinstance(priors, Mapping)
+    given = _numbers(_of_classes(priors, classes.tolist()) if isinstance(priors, Mapping) else priors)
     if given.shape != classes.shape:
         raise ValueError(
             "Number of priors must match number of classes. There are "
-            f"{len(classes)} classes, {', '.join(map(str, classes[:10]))}; priors have shape {given.shape}"
+            f"{len(classes)} classes, {', '.join(map(str, classes[:10]))}; priors have shape {given.shape}. "
+            "Where classes may appear later, give priors by label, as a dict; statistics_.drop_class(label) "
+            "forgets a class"
         )
-    if not renormalise and not sum_to_one(given):
+    if not renormalise and not is_by_label and not sum_to_one(given):
         raise ValueError(f"The sum of the priors should be 1. It is {given.sum():g}; got {given.tolist()}")
     if not (given >= 0).all() or not given.any():
         subject = "priors" if renormalise else "Priors"  # each word for word as in scikit-learn
@@ -50,9 +59,29 @@ def class_priors(priors: ArrayLike | None, statistics: Statistics, *, renormalis
     return scaled
 
 
-def sum_to_one(priors: ArrayLike) -> bool:
+def sum_to_one(priors: ArrayLike | Mapping[Any, float]) -> bool:
     """Whether priors sum to 1, up to 10⁻⁵."""
-    return bool(np.isclose(_numbers(priors).sum(), 1))
+    values = list(priors.values()) if isinstance(priors, Mapping) else priors
+    return bool(np.isclose(_numbers(values).sum(), 1))
+
+
+def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[float]:
+    """The priors of these classes. In a saved model, labels of all kinds are strings.
+
+    Raises
+    ------
+    ValueError
+        If a class has none.
+    """
+    by_text = {str(label).casefold(): prior for label, prior in priors.items()}
+    found = [priors.get(label, by_text.get(str(label).casefold())) for label in classes]
+    for label, prior in zip(classes, found, strict=True):
+        if prior is None:
+            raise ValueError(
+                f"priors has none for class {label!s}, which has appeared: add it, or forget the class by "
+                f"statistics_.drop_class({label!r})"
+            )
+    return [float(prior) for prior in found if prior is not None]
 
 
 def _numbers(priors: ArrayLike) -> Array:

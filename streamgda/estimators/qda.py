@@ -63,8 +63,9 @@ class QuadraticDiscriminantAnalysis(
         not at all, 1 completely. "auto" is the estimate of Ledoit & Wolf (2004) for the features of each
         class at unit variance; the statistics then hold fourth moments. "oas" is the estimate of Chen et
         al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
-    priors : array-like of shape (n_classes,), optional
-        Prior probabilities, in the order of `classes_`. If None, the shares of the classes. If they do not
+    priors : array-like of shape (n_classes,) or dict, optional
+        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
+        appear. If None, the shares of the classes. If they do not
         sum to 1, they are scaled to do so, with a warning.
     reg_param : float in [0, 1], default=0.0
         After shrinkage, each covariance S is replaced by (1 - reg_param) S + reg_param I.
@@ -379,7 +380,8 @@ class QuadraticDiscriminantAnalysis(
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             solver="eigen" if self.shrinkage is not None else self.solver,
             **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
-            **{name: getattr(self, name) for name in ("priors", "reg_param", "store_covariance", "tol")},
+            priors=self._priors_of_peer,
+            **{name: getattr(self, name) for name in ("reg_param", "store_covariance", "tol")},
         )
         return describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
 

@@ -37,7 +37,10 @@ class Densities(ABC):
         def means(self) -> Array:
             """The means of the classes: (K, d)."""
 
-    tails: Array | None = None
+        @property
+        def tails(self) -> Array | None:
+            """What rounding leaves of the means: (K, d)."""
+
     scores_from_distances: ClassVar[bool] = True
     is_updated: ClassVar[bool] = False
 

@@ -349,15 +349,10 @@ class DiagonalGaussians(Gaussians):
 
 def _frame(means: Array, tails: Array | None, variances: Array) -> tuple[Array | None, Array]:
     """What to subtract from rows first, and the means less that; None where float64 holds the means."""
-    if tails is None or not change_scores(tails, variances):
+    if tails is None or not (np.abs(tails) > _LEAST_TAIL * np.sqrt(variances)).any():
         return None, means
     origin = means[np.isfinite(means).all(axis=1).argmax()]
     return origin, (means - origin) + tails
-
-
-def change_scores(tails: Array, variances: Array) -> bool:
-    """Whether the tails of means are more than the rounding of scores."""
-    return bool((np.abs(tails) > _LEAST_TAIL * np.sqrt(variances)).any())
 
 
 def _from_origin(X: Array, origin: Array | None) -> Array:

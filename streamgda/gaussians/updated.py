@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
-from streamgda.gaussians.densities import FAR, SharedGaussians, change_scores
+from streamgda.gaussians.densities import FAR, SharedGaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.whitening import Array, TriangularWhitening, Whitening, constant_features
@@ -36,8 +36,9 @@ class Learnt:
     ----------
     rows, weights, codes : ndarray of shape (n, d), (n,) and (n,)
         The rows, their weights, and the positions of their classes in `classes`.
-    classes, means, class_weights : ndarray of shape (c,), (c, d) and (c,)
-        The positions of these classes among all, their means and weights with the rows.
+    classes, means, tails, class_weights : ndarray of shape (c,), (c, d), (c, d) and (c,)
+        The positions of these classes among all, their means, what rounding leaves of these, and their
+        weights, with the rows.
     total : float
         The weight of all classes, with the rows.
     centre : ndarray of shape (d,)
@@ -49,6 +50,7 @@ class Learnt:
     codes: Positions
     classes: Positions
     means: Array
+    tails: Array
     class_weights: Array
     total: float
     centre: Array
@@ -73,10 +75,11 @@ class Factor:
         largest: Array = np.abs(self.gaussians.means).max(axis=0)
         return largest
 
-    def whiten(self, rows: Array) -> Array:
-        """Whitened deviations of rows from the centre of the factor: (n, d)."""
-        deviations = (rows - self.gaussians.centre).T
-        product: Array = dtrmm(1.0, self.whitening.triangle, deviations, lower=True, overwrite_b=True).T
+    def whiten(self, learnt: Learnt) -> Array:
+        """Whitened deviations of rows, class means and the centre from the centre of the factor."""
+        deviations = np.vstack([learnt.rows, learnt.means, learnt.centre]) - self.gaussians.centre
+        deviations[len(learnt.rows) : -1] += learnt.tails
+        product: Array = dtrmm(1.0, self.whitening.triangle, deviations.T, lower=True, overwrite_b=True).T
         return product
 
 
@@ -90,7 +93,7 @@ class Change:
         The weight of all classes.
     centre : ndarray of shape (d,)
         The overall mean.
-    classes, means : ndarray of shape (c,) and (c, d)
+    classes, means, tails : ndarray of shape (c,), (c, d) and (c, d)
         The classes whose means have moved, and where to.
     whitened, slopes : ndarray of shape (c + 1, d)
         These means and the centre, whitened; and what deviations of rows are multiplied with to give their
@@ -111,6 +114,7 @@ class Change:
     centre: Array
     classes: Positions
     means: Array
+    tails: Array
     whitened: Array
     slopes: Array
     vectors: tuple[Array, ...]
@@ -129,6 +133,7 @@ class Change:
             centre=gaussians.centre,
             classes=np.empty(0, dtype=np.intp),
             means=none,
+            tails=none,
             whitened=np.zeros((1, none.shape[1])),
             slopes=np.zeros((1, none.shape[1])),
             vectors=(),
@@ -141,7 +146,7 @@ class Change:
 
     def followed_by(self, learnt: Learnt, factor: Factor) -> Change:
         """The change after more rows have been learnt."""
-        whitened = factor.whiten(np.vstack([learnt.rows, learnt.means, learnt.centre]))
+        whitened = factor.whiten(learnt)
         rows, moved = whitened[: len(learnt.rows)], whitened[len(learnt.rows) :]
         vectors = self._vectors(learnt, rows, factor)
         added = _columns(vectors, self.columns)
@@ -161,6 +166,7 @@ class Change:
             centre=learnt.centre,
             classes=np.concatenate([self.classes[others], learnt.classes]),
             means=np.vstack([self.means[others], learnt.means]),
+            tails=np.vstack([self.tails[others], learnt.tails]),
             whitened=np.vstack([still, moved]),
             slopes=np.vstack([self.slopes[:-1][others], slopes[len(added) :]]),
             vectors=(*self.vectors, vectors),
@@ -234,6 +240,14 @@ class UpdatedGaussians(SharedGaussians):
         return means
 
     @cached_property
+    def tails(self) -> Array:
+        """What rounding leaves of the means: (K, d)."""
+        last = self.factor.gaussians.tails
+        tails = np.zeros_like(self.means) if last is None else last.copy()
+        tails[self.change.classes] = self.change.tails
+        return tails
+
+    @cached_property
     def centre(self) -> Array:
         """The overall mean: (d,)."""
         return self.change.centre
@@ -293,7 +307,7 @@ def most_columns(n_features: int) -> int:
 
 
 def begin(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
-    """Densities that can be brought up to date; None if they need a spectrum, or all digits of the means.
+    """Densities that can be brought up to date; None if they need a spectrum.
 
     Parameters
     ----------
@@ -304,12 +318,9 @@ def begin(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
     """
     if isinstance(gaussians, UpdatedGaussians):
         return gaussians
-    whitening, tails = gaussians.whitening, gaussians.tails
-    if not isinstance(whitening, TriangularWhitening):
+    if not isinstance(gaussians.whitening, TriangularWhitening):
         return None
-    if tails is not None and change_scores(tails, np.diag(whitening.covariance)):
-        return None  # the means that come with rows have none
-    factor = Factor(gaussians, whitening, total)
+    factor = Factor(gaussians, gaussians.whitening, total)
     return UpdatedGaussians(factor, Change.none_since(factor))
 
 

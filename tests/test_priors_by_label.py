@@ -1,0 +1,45 @@
+"""Priors by label, for classes that appear at any time."""
+
+import numpy as np
+import pytest
+
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    load,
+)
+
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(90, 2))
+LABELS = {"int": [3, 7, 11], "str": ["ant", "bee", "cat"]}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", LABELS)
+def test_priors_by_label_are_those_of_the_classes_that_have_appeared(model, kind, tmp_path):
+    labels = LABELS[kind]
+    priors = dict(zip(reversed(labels), (0.5, 0.25, 0.25), strict=True))
+    y = np.array(labels)[np.arange(90) % 3]
+    first = y != labels[2]
+    learner = model(priors=priors).fit(X[first], y[first])
+    np.testing.assert_allclose(learner.class_prior_ if model is GaussianNB else learner.priors_, 0.5)
+    learner = model(priors=priors).fit(X, y)
+    in_order = model(priors=[0.25, 0.25, 0.5]).fit(X, y)
+    np.testing.assert_array_equal(learner.predict_proba(X), in_order.predict_proba(X))
+    learner.save(tmp_path / "model.parquet")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model.parquet").predict_proba(X), in_order.predict_proba(X)
+    )
+    np.testing.assert_allclose(learner.to_sklearn().predict_proba(X), learner.predict_proba(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_class_without_a_prior_is_named_with_the_way_out(model):
+    y = np.array(["ant", "bee", "cta"])[np.arange(90) % 3]
+    with pytest.raises(ValueError, match=r"none for class cta, which has appeared.*drop_class\('cta'\)"):
+        model(priors={"ant": 0.5, "bee": 0.5}).fit(X, y)
+    with pytest.raises(ValueError, match="3 classes, ant, bee, cta.*give priors by label"):
+        model(priors=[0.5, 0.5]).fit(X, y)
