@@ -2,7 +2,8 @@
 
 Run as ``python -m bench.predict``. Every contender is fitted, to the same rows, before its clock runs, and
 has a process and the same threads of its own. Calls on few rows are timed in one process, in turn, with one
-thread.
+thread. Wide rows have 512 features: for LDA with 1,000 classes; for QDA, a tenth of the rows with 10 classes,
+beside the products with triangles that it cannot do without.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dtrmm
 from sklearn import discriminant_analysis, naive_bayes
 
 import streamgda
@@ -30,22 +32,55 @@ MODELS: dict[str, tuple[type, type]] = {
     "LDA": (streamgda.LinearDiscriminantAnalysis, discriminant_analysis.LinearDiscriminantAnalysis),
     "GaussianNB": (streamgda.GaussianNB, naive_bayes.GaussianNB),
 }
+WIDE = 512  # features
 GOALS = {"QDA": 3.0, "LDA": 1.0, "GaussianNB": 3.0}
 
 
-def fitted(estimator: type, n_features: int, n_classes: int) -> Any:
+def fitted(estimator: type, n_features: int, n_classes: int, rows_per_class: int = 200) -> Any:
     """A model of some rows, of no more than it takes to tell the classes apart."""
     rng = np.random.default_rng(0)
-    y = np.arange(200 * n_classes) % n_classes
+    y = np.arange(rows_per_class * n_classes) % n_classes
     centres = rng.normal(size=(n_classes, n_features))
     return estimator().fit(centres[y] + rng.normal(size=(len(y), n_features)), y)
 
 
-def predict_proba(estimator: type, n_rows: int, n_features: int, n_classes: int) -> Callable[[], Any]:
+def predict_proba(
+    estimator: type, n_rows: int, n_features: int, n_classes: int, rows_per_class: int = 200
+) -> Callable[[], Any]:
     """What is timed: the posteriors of many rows."""
-    model = fitted(estimator, n_features, n_classes)
+    model = fitted(estimator, n_features, n_classes, rows_per_class)
     rows = np.random.default_rng(1).normal(size=(n_rows, n_features))
     return lambda: model.predict_proba(rows)
+
+
+def triangular_products(n_rows: int, n_features: int, n_classes: int) -> Callable[[], Any]:
+    """The products that wide QDA cannot do without."""
+    triangle = np.asfortranarray(np.tril(np.ones((n_features, n_features))))
+    rows = np.random.default_rng(1).normal(size=(n_rows, n_features))
+    return lambda: [dtrmm(1.0, triangle, rows.T, lower=True) for _ in range(n_classes)]
+
+
+def wide_rows(options: argparse.Namespace) -> str:
+    """The table for rows of many features."""
+    lda, few = (options.wide, WIDE, 1000, 4), options.wide // 10
+    names = ["LDA, streamgda", "LDA, scikit-learn", "QDA, streamgda", "QDA, only its products"]
+    contenders = [
+        Contender(names[0], predict_proba, (MODELS["LDA"][0], *lda)),
+        Contender(names[1], predict_proba, (MODELS["LDA"][1], *lda)),
+        Contender(names[2], predict_proba, (MODELS["QDA"][0], few, WIDE, 10, WIDE + 100)),
+        Contender(names[3], triangular_products, (few, WIDE, 10)),
+    ]
+    results = contest(contenders, options.repeats)
+    ours, theirs, qda, products = (results[name].median for name in names)
+    timings = report.table(
+        [f"{options.wide:,} × {WIDE}; QDA {few:,}", "median s", "peak MB"],
+        [(r.name, f"{r.median:.3f}", f"{r.peak:.0f}") for r in results.values()],
+    )
+    goals = [
+        report.at_least("LDA: scikit-learn ÷ streamgda", theirs / ours, 1.5),
+        report.at_most("QDA ÷ its products", qda / products, 1.5),
+    ]
+    return f"{timings}\n\n{report.table(['ratio', 'measured', 'goal', ''], goals)}"
 
 
 def many_rows(options: argparse.Namespace) -> str:
@@ -104,15 +139,16 @@ def main() -> None:
     """Measure both tables and keep them."""
     parser = parser_of(__doc__, rows=200_000, features=50, classes=10, repeats=9, calls=500, threads=2)
     parser.add_argument("--few", type=int, nargs="+", default=[1, 10, 100], help="sizes of small batches")
+    parser.add_argument("--wide", type=int, default=100_000, help="rows of 512 features")
     options = parser.parse_args()
     limit_threads(options.threads)
-    many = many_rows(options)
+    many, wide = many_rows(options), wide_rows(options)
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
         few = few_rows(options)
     title = f"## bench.predict: {size(options)}, {options.threads} threads"
-    report.publish("predict", f"{title}\n\n{many}\n\n{few}", keep=not options.print_only)
+    report.publish("predict", f"{title}\n\n{many}\n\n{wide}\n\n{few}", keep=not options.print_only)
 
 
 if __name__ == "__main__":
