@@ -1,14 +1,18 @@
 """Diagnostics from the state alone, against published values, scipy.stats and the rows."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris, load_wine
 
 from streamgda import ClassStatistics, ExactClassStatistics
+from streamgda.cli.main import main
 from streamgda.diagnostics import box_m, manova, select_features
 
 X, Y = load_iris(return_X_y=True)
@@ -203,3 +207,18 @@ def test_parameters_out_of_range_are_refused():
         select_features(IRIS, alpha=2)
     with pytest.raises(ValueError, match="n_features_to_select is at least 1"):
         select_features(IRIS, 0)
+
+
+def test_the_command_line_tests_what_is_saved(tmp_path):
+    NAMED.save(tmp_path / "iris.parquet")
+    shown = CliRunner().invoke(main, ["inspect", f"{tmp_path}/iris.parquet", "--tests"])
+    assert str(manova(NAMED)) in shown.output
+    assert str(select_features(NAMED)) in shown.output
+    said = json.loads(
+        CliRunner().invoke(main, ["inspect", f"{tmp_path}/iris.parquet", "--tests", "--json"]).output
+    )
+    assert said["tests"]["box_m"][0]["M"] == pytest.approx(146.66325, abs=1e-5)
+    NAMED.to_covariance_type("diag").save(tmp_path / "diag.parquet")
+    refused = CliRunner().invoke(main, ["inspect", f"{tmp_path}/diag.parquet", "--tests"])
+    assert refused.exit_code == 0
+    assert "manova: the covariances of features are needed" in refused.output

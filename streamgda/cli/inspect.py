@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.saved import counted, document_of, faults_of, text_of
+from streamgda.cli.saved import counted, document_of, faults_of, statistics_of, text_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from streamgda.cli.saved import Saved
+    from streamgda.diagnostics.tables import Table
+    from streamgda.statistics.base import Statistics
 
 
 @click.command()
 @click.argument("path", metavar="PATH")
+@click.option(
+    "--tests",
+    is_flag=True,
+    help="Also test whether means and covariances of the classes differ, and rank the features.",
+)
 @reporting_options
-def inspect(path: str, run: Reporting) -> None:
+def inspect(path: str, tests: bool, run: Reporting) -> None:
     """Describe saved models, statistics and ledgers.
 
     This prints the kind and parameters, rows, features, classes and bytes, whether a model can predict, and
@@ -40,7 +47,29 @@ def inspect(path: str, run: Reporting) -> None:
         for model, fault in faults_of(saved).items()
     ]
     document = {"path": path, **facts, **document_of(saved), "verdicts": verdicts}
-    run.output(document, "\n".join([text_of(saved), "", *_lines(facts), *map(_line, verdicts)]))
+    lines = [text_of(saved), "", *_lines(facts), *map(_line, verdicts)]
+    if tests:
+        found = _tests(statistics_of(saved))
+        document["tests"] = {name: _records(table) for name, table in found.items()}
+        lines += [line for table in found.values() for line in ("", str(table))]
+    run.output(document, "\n".join(lines))
+
+
+def _tests(statistics: Statistics) -> dict[str, Table | str]:
+    """The table of each diagnostic, or why there is none."""
+    from streamgda.diagnostics import box_m, manova, select_features
+
+    found: dict[str, Table | str] = {}
+    for test in (manova, box_m, select_features):
+        try:
+            found[test.__name__] = test(statistics)
+        except ValueError as error:
+            found[test.__name__] = f"{test.__name__}: {error}"
+    return found
+
+
+def _records(table: Table | str) -> Any:
+    return table if isinstance(table, str) else table.to_pandas().reset_index().to_dict("records")
 
 
 def _file(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
