@@ -592,3 +592,16 @@ def test_files_of_format_2_load():
     assert model.partial_fit(X, y).statistics_.n_rows == 120
     exact = streamgda.load(data / "format-2-incomplete-exact-tied.parquet")
     assert exact == IncompleteStatistics("tied", exact=True).update(X, y)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_likelihood_of_a_model_is_that_of_what_is_observed(model):
+    X, y = holed(200, d=3)
+    options = {"var_smoothing": 0} if model is GaussianNB else {"store_covariance": True}
+    fitted = model(missing="marginal", **options).fit(X, y)
+    means = fitted.statistics_.means
+    covariances = [np.diag(v) for v in fitted.var_] if model is GaussianNB else fitted.covariance_
+    covariances = np.resize(np.array(covariances), (2, 3, 3))
+    priors = np.bincount(y) / len(y)
+    expected = log_likelihood(X, y, means, covariances) + np.log(priors[y]).sum()
+    assert fitted.log_likelihood_ == pytest.approx(expected, rel=1e-9)

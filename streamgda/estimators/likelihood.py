@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from streamgda.estimators.classifier import G, GaussianClassifier, finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
+from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 
 class LikelihoodCriteria(GaussianClassifier[G]):
@@ -103,6 +106,8 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     statistics : ClassStatistics or ExactClassStatistics
         Of rows of these classes, or of some of them; of the covariance type that the model needs.
     """
+    if isinstance(statistics, IncompleteStatistics) and not statistics.is_complete:
+        return _of_patterns(state, statistics)
     places = np.searchsorted(state.classes, statistics.classes)
     weights, kind = statistics.weights, kind_named(statistics.covariance_type)
     tails = statistics.mean_tails
@@ -116,3 +121,16 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     squared = state.gaussians.total_squared_distance(scatter)
     terms = state.log_priors - state.gaussians.log_normalisers / 2
     return float(weights @ terms[places] - squared / 2)
+
+
+def _of_patterns(state: Finalised[G], statistics: IncompleteStatistics) -> float:
+    """Σ ln p(observed features, k) of rows in which features are missing."""
+    places = np.searchsorted(state.classes, statistics.classes)
+    total = float(statistics.weights @ state.log_priors[places])
+    densities = replace(state, log_priors=np.zeros(len(state.classes)), _derived={})
+    for features, rows in statistics.by_pattern():
+        if len(features):
+            observed = np.isin(np.arange(statistics.n_features), features)
+            marginal = replace(densities, gaussians=state.gaussians.marginal(observed))
+            total += joint_log_likelihood(marginal, rows)
+    return total
