@@ -1,9 +1,9 @@
 """Learn from rows in which blocks of columns are missing, as joins of tables leave them.
 
 Run as ``python -m bench.incomplete``. Each row lacks one of four blocks of columns, or none, so there are
-five patterns. QDA is fitted from Parquet to the complete rows and to the incomplete ones, and, in memory, after
-scikit-learn's imputations. The error is the largest difference of a mean, in standard deviations, and of a
-covariance, relative to two of them, from the model of the complete rows.
+five patterns. QDA is fitted from Parquet to the complete rows and to the incomplete ones, and, in memory,
+after scikit-learn's imputations. The error is the largest difference from the model of the complete rows: of
+a mean, in standard deviations, and of a covariance, relative to two of them.
 """
 
 from __future__ import annotations
