@@ -236,7 +236,7 @@ def read_folds(
         for candidate in candidates:
             check_closed_form(candidate.estimator)
     if isinstance(X, FoldStatistics):
-        return X, None, 0
+        return X.copy(), None, 0
     source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
     kept = statistics_for_all(candidates)
     return accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress), source, 1
