@@ -65,7 +65,7 @@ def sum_to_one(priors: ArrayLike | Mapping[Any, float]) -> bool:
     return bool(np.isclose(_numbers(values).sum(), 1))
 
 
-def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[float]:
+def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[Any]:
     """The priors of these classes. In a saved model, labels of all kinds are strings.
 
     Raises
@@ -81,7 +81,7 @@ def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[flo
                 f"priors has none for class {label!s}, which has appeared: add it, or forget the class by "
                 f"statistics_.drop_class({label!r})"
             )
-    return [float(prior) for prior in found if prior is not None]
+    return found
 
 
 def _numbers(priors: ArrayLike) -> Array:
