@@ -148,10 +148,10 @@ def test_no_number_of_prior_rows_is_more_probable(seed, spread, dimension):
     rows = rng.integers(1, 60, size=5).astype(float)
     eigenvalues = rng.chisquare(rows, size=(dimension, 5)).T
     eigenvalues *= np.exp(spread * rng.normal(size=(5, dimension)))
-    found = most_likely_prior_rows(eigenvalues, rows, dimension)
-    most = log_evidence(found, eigenvalues, rows, dimension)
+    found = most_likely_prior_rows(eigenvalues, rows)
+    most = log_evidence(found, eigenvalues, rows)
     for c in np.geomspace(1e-6, 6e7, 60):
-        assert log_evidence(c, eigenvalues, rows, dimension) <= most + 1e-6 * max(1, abs(most))
+        assert log_evidence(c, eigenvalues, rows) <= most + 1e-6 * max(1, abs(most))
 
 
 def test_classes_that_differ_by_chance_share_their_covariance():
@@ -160,6 +160,17 @@ def test_classes_that_differ_by_chance_share_their_covariance():
     X = rng.normal(size=(4000, 3)) @ rng.normal(size=(3, 3)) + y[:, None]
     model = QuadraticDiscriminantAnalysis(pooling="bayes").fit(X, y)
     assert (model.pooling_ > 0.9).all()
+
+
+def test_a_class_of_many_rows_that_does_not_vary_in_a_direction_says_nothing(rows):
+    """By the evidence of a scatter of rank 2, from 50 rows, the best number of prior rows would be zero."""
+    X, y = rows
+    flat = np.random.default_rng(5).normal(size=(50, 3)) * [1, 2, 0]
+    model = QuadraticDiscriminantAnalysis(pooling="bayes").fit(np.vstack([X, flat]), np.append(y, [4] * 50))
+    weights, scatter = model.statistics_.weights, model.statistics_.scatter
+    pooled = scatter.sum(axis=0) / weights.sum()
+    expected = best_of_definition(weights[:4], [(scatter[:4], pooled)])
+    assert model.prior_rows_ == pytest.approx(expected, rel=1e-5)
 
 
 @BOTH

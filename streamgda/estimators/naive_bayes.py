@@ -143,7 +143,8 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
         weights, scatter = statistics.weights, statistics.scatter
         within = scatter.sum(axis=0) / weights.sum()
         varying = ~constant_features(within, statistics.means)
-        eigenvalues = scatter[:, varying] / within[varying] if self.pooling == "bayes" else None
+        relative = (scatter[:, varying] / within[varying])[:, :, None]
+        eigenvalues = relative if self.pooling == "bayes" else None
         pooling = self._pooling(weights, eigenvalues, 1)
         variances = pooling.covariances(scatter, within)
         variances[:, ~varying] = 0.0

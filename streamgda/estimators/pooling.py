@@ -38,7 +38,7 @@ class PooledClassifier(PredictiveClassifier[P]):
     def _pooling(self, weights: Array, eigenvalues: Array | None, dimension: int) -> Pooling:
         """How far they do; see `Pooling.by_evidence`. Eigenvalues are given for "bayes" alone."""
         if eigenvalues is not None:
-            return Pooling.by_evidence(weights, eigenvalues, dimension)
+            return Pooling.by_evidence(weights, eigenvalues)
         return Pooling.by_share(float(self.pooling or 0.0), weights, dimension)
 
     def _pooling_of(self, gaussians: P, statistics: Statistics) -> Pooling:

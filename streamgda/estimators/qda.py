@@ -99,8 +99,10 @@ class QuadraticDiscriminantAnalysis(
         scatter of a class, n_k its weight, and W and N are their sums. 0 is none, 1 is LDA. "bayes" counts
         the pooled covariance as c rows beside those of a class, so that classes of few rows lean on it most:
         (c W / N + W_k) / (c + n_k - 1). The number c is that under which the scatters are most probable;
-        nothing is read again for it. A class of one row has the pooled covariance, and one of weight below 1
-        counts as one row. A singular pooled covariance is treated as LDA does. Pooling comes before
+        nothing is read again for it. Classes that vary in fewer directions than their rows could span, as no
+        normal class does, have no say in it; where they hold most of the rows, all classes have the pooled
+        covariance. So has a class of one row. One of weight below 1 counts as one row. A singular pooled
+        covariance is treated as LDA does. Pooling comes before
         `shrinkage`, which is then a number or None: together they are Friedman's regularised discriminant
         analysis.
     predictive : {"plugin", "student"}, default="plugin"

@@ -68,7 +68,7 @@ class Pooling:
         )
 
     @classmethod
-    def by_evidence(cls, weights: Array, eigenvalues: Array, dimension: int) -> Self:
+    def by_evidence(cls, weights: Array, eigenvalues: Array) -> Self:
         """Σ_k = (c Σ + W_k) / (c + n_k − 1), with the number c that `most_likely_prior_rows` finds.
 
         A class whose weights sum to less than one row counts as one row here: n_k − 1 is then 0.
@@ -77,11 +77,13 @@ class Pooling:
         ----------
         weights : ndarray of shape (n_classes,)
             The weights n_k of the classes.
-        eigenvalues, dimension
-            As for `most_likely_prior_rows`.
+        eigenvalues : ndarray of shape (n_classes, n_scatters, p)
+            Of the scatters of each class; see `most_likely_prior_rows`.
         """
         rows = np.maximum(weights - 1, 0.0)
-        prior_rows = most_likely_prior_rows(eigenvalues, rows, dimension)
+        _, n_scatters, dimension = eigenvalues.shape
+        scatters = eigenvalues.reshape(-1, dimension) if eigenvalues.size else np.empty((0, 1))
+        prior_rows = most_likely_prior_rows(scatters, np.repeat(rows, n_scatters)[: len(scatters)])
         divisors = prior_rows + rows
         return cls._of(prior_rows, 1 / divisors, prior_rows / divisors, divisors, divisors + 2, weights)
 
@@ -100,6 +102,6 @@ class Pooling:
 
 
 def relative_eigenvalues(scatter: Array, matrix: Array) -> Array:
-    """The eigenvalues of Mᵀ W_k M, for scatters W_k (K, d, d) and a whitening matrix M (d, r): (K, r)."""
-    eigenvalues = [np.linalg.eigvalsh(matrix.T @ own @ matrix) for own in scatter]
+    """The eigenvalues of Mᵀ W_k M, for scatters W_k (K, d, d) and a whitening matrix M (d, r): (K, 1, r)."""
+    eigenvalues = [[np.linalg.eigvalsh(matrix.T @ own @ matrix)] for own in scatter]
     return np.maximum(eigenvalues, 0.0)
