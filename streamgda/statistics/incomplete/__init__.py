@@ -3,7 +3,8 @@
 - `patterns`: a block cut into parts whose rows have the same features.
 - `groups`: the sums of each pattern, which add up.
 - `columns`: a state as columns, and back.
-- `available`, `em`, `completion`: the likeliest means and covariances, by EM on the sums of the patterns.
+- `available`, `em`, `monotone`, `completion`: the likeliest means and covariances, in closed form or by EM on
+  the sums of the patterns.
 - `undetermined`: what the rows do not determine.
 - `likeliest`, `state`: `IncompleteStatistics`. `table`: its patterns as a table.
 - `separating`, `expectation`, `reads`: where there are too many patterns, EM that reads the rows once for

@@ -13,6 +13,7 @@ from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.incomplete.available import AvailableCases, Group, total_weights
 from streamgda.statistics.incomplete.em import Cases, Fit, Normal, maximise
+from streamgda.statistics.incomplete.monotone import closed_form
 from streamgda.statistics.incomplete.undetermined import Undetermined
 
 TOLERANCE = 1e-8
@@ -175,7 +176,7 @@ class _Population:
         varying = np.flatnonzero(self.scale)
         cases = [case for group in self.groups if (case := self._cases_of(group, varying)) is not None]
         start = Normal(np.zeros((len(self.places), len(varying))), np.eye(len(varying)))
-        fit = maximise(cases, start, tol, max_iter)
+        fit = closed_form(cases, *start.means.shape) or maximise(cases, start, tol, max_iter)
         self._write(completion, varying, fit)
         in_units = sum(
             case.weights.sum() * np.log(self.scale[varying[case.features]]).sum() for case in cases
