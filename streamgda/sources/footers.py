@@ -85,7 +85,7 @@ class FilePlanner:
         path = known.path
         version = version or current_version(self.dataset.filesystem, path)
         # A fragment keeps the footer that it once read; the file may have been rewritten since.
-        fragment = opened_fragment(known, self.dataset.filesystem, checked=self.read_options.reads_chunks)
+        fragment = opened_fragment(known, self.dataset.filesystem)
         schema, metadata = fragment.physical_schema, fragment.metadata
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check(path, schema, partition)
@@ -173,10 +173,8 @@ def first_readable(fragments: Iterable[ds.ParquetFileFragment]) -> tuple[str, pa
     raise damaged or ValueError("the dataset has no files")
 
 
-def opened_fragment(
-    known: ds.ParquetFileFragment, filesystem: pafs.FileSystem, *, checked: bool
-) -> ds.ParquetFileFragment:
-    """A fragment over the footer that a file has now, which has been read, and its columns checked.
+def opened_fragment(known: ds.ParquetFileFragment, filesystem: pafs.FileSystem) -> ds.ParquetFileFragment:
+    """A fragment over the footer that a file has now, which has been read and checked.
 
     Raises
     ------
@@ -193,8 +191,7 @@ def opened_fragment(
             pa.py_buffer(tail), partition_expression=known.partition_expression
         )
         fragment.ensure_complete_metadata()
-        if checked:  # it takes as long as reading a small file
-            check_footer(tail)
+        check_footer(tail)
     return fragment
 
 

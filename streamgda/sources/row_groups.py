@@ -56,11 +56,6 @@ class ReadOptions:
         return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names, *self.kept)))
 
     @property
-    def reads_chunks(self) -> bool:
-        """Whether it is looked up in a footer what a row group says of its columns."""
-        return self.filter is not None or bool(self.kept)
-
-    @property
     def filter_columns(self) -> pa.Schema:
         """The columns that the filter refers to."""
         return pa.schema([]) if self.filter is None else self.filter.columns
