@@ -624,3 +624,11 @@ def test_nested_patterns_have_a_closed_form_which_no_step_of_em_improves(kind):
     assert steps.completion.n_iter > 0
     np.testing.assert_allclose(steps.means, state.means, atol=1e-6)
     np.testing.assert_allclose(steps.covariance(), state.covariance(), atol=1e-6)
+
+
+def test_progress_tells_how_much_each_read_changed(folder, capsys):
+    model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=3, max_reads=20)
+    model.fit(scan_parquet(folder, "y"), progress=True)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("read")]
+    assert lines[0].startswith("read 2 of at most 20, change ")
+    assert len(lines) == model.n_reads_ - 1

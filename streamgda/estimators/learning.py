@@ -28,7 +28,7 @@ from streamgda.estimators.incomplete import (
 )
 from streamgda.estimators.validation import check_announced, check_batch, is_valid
 from streamgda.passes.accumulate import read_into
-from streamgda.passes.incomplete import warn_unless_enough_reads
+from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source, is_dask
@@ -36,7 +36,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.reads import Read, Reading, read_incomplete
+from streamgda.statistics.incomplete.reads import Note, Read, Reading, read_incomplete
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.storage.paths import AnyFileSystem, Path
 
@@ -125,7 +125,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
             read = self._reading_of(X, y, sample_weight, missing, scheduler, progress)
-            reading = self._read(read, self._max_reads)
+            reading = self._read(read, self._max_reads, note_read if progress else None)
             self._types = FittedTypes()
             return self._set_fitted(reading, keep=True)
         with self._kept_on_error():
@@ -383,12 +383,13 @@ class StatisticsLearner(BaseEstimator, ABC):
         """Read rows in memory, in blocks that are made anew for each read."""
         return self._read(reading_blocks(blocks), max_reads)
 
-    def _read(self, read: Read, max_reads: int = 1) -> Reading:
+    def _read(self, read: Read, max_reads: int = 1, note: Note | None = None) -> Reading:
         """Read rows: once; if `max_reads` allows, again where they have too many patterns of features."""
         kind = {"exact": self.exact, **self.required_statistics()}
         if not self._learns_incomplete:
             return Reading(read(empty_statistics(**kind)))
-        return read_incomplete(read, IncompleteStatistics(max_patterns=self._max_patterns, **kind), max_reads)
+        empty = IncompleteStatistics(max_patterns=self._max_patterns, **kind)
+        return read_incomplete(read, empty, max_reads, note)
 
     def _set_fitted(self, reading: Reading, *, keep: bool = False) -> Self:
         """Finalise statistics and store both; with `keep`, store statistics that do not suffice too."""
