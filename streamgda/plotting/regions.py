@@ -149,7 +149,8 @@ class DecisionRegionsDisplay:
             Values for some of the other features, by position or name. Features neither shown nor fixed are
             marginalised. If there are none, the region of a point is what `predict` returns for the row.
         probabilities : sequence of float, default=(0.5, 0.95)
-            For each, an ellipse holds this share of the rows of its class.
+            For each, an ellipse holds this share of the rows of its class. With ``predictive="student"``
+            ellipses are normal ones of the shape matrix, and hold less where a class has few rows.
         grid_resolution : int, default=300
             Points of the grid along each axis.
         xlim, ylim : pair of float, optional
