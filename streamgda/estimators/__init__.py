@@ -11,6 +11,19 @@ To add an estimator, write one file and one line:
 The estimator can then be imported from `streamgda`. It is saved and loaded, learns from every source,
 predicts and is evaluated out of core, and the command line offers it as ``--model``. Editors complete its
 name once it is also imported in `streamgda/__init__.py`.
+
+The modules, from the top down:
+
+- `saved`: `load`.
+- `lda`, `qda`, `naive_bayes`, `edda`: the estimators. `discriminant`: what LDA and QDA share.
+- `following`: densities after a batch, from those before it.
+- `undetermined`: which covariance models rows determine.
+- `pooling`, `predictive`: the parameters of these names.
+- `generative`: samples, imputed values, outliers and boundaries. `likelihood`: likelihood and criteria.
+- `exchange`: models of scikit-learn. `shrinkage`, `estimates`: covariances. `singular`: errors about these.
+- `classifier`: predictions; `scores`: of a block of rows. `learning`: from rows to statistics.
+- `finalised`: densities computed from statistics. `lazy`: methods that take Dask collections.
+- `priors`, `dtypes`, `validation`, `incomplete`: prior probabilities, types, checks, incomplete rows.
 """
 
 from importlib import import_module

@@ -20,6 +20,8 @@ From the bottom up:
 
 `names`
     The names of the files in a ledger.
+`states`
+    Entries as tables: statistics, or those of each fold.
 `manifest`
     The manifest, and the record of each file in it.
 `entries`

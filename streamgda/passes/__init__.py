@@ -8,4 +8,5 @@ state of them all. The tree depends on the source alone, so the result has the s
 - `compute`: run a plan, with or without a progress bar.
 - `schedulers`: which scheduler runs a pass.
 - `blas`: one BLAS thread in each task.
+- `incomplete`: messages and warnings where incomplete rows take several reads.
 """

@@ -1,4 +1,4 @@
-"""What is told of reads that are steps of EM, where rows have too many patterns of missing features."""
+"""Messages and warnings where EM takes several reads, since rows have too many patterns to keep."""
 
 from __future__ import annotations
 

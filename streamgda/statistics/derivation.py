@@ -1,4 +1,4 @@
-"""What a sort of sums must be able to do, so that states of derived rows can be worked out from a state."""
+"""What a sort of sums must do, so that the states of other features, labels or units follow from a state."""
 
 from __future__ import annotations
 

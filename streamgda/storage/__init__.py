@@ -4,6 +4,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 
 `paths`
     The types of what users pass.
+`local`
+    The files in a local folder.
 `filesystems`
     Which filesystem, pyarrow's or fsspec's, a path or URL is on.
 `versions`
