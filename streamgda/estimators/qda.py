@@ -38,8 +38,7 @@ from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.pooled import PooledGaussians
 from streamgda.gaussians.pooling import relative_eigenvalues
-from streamgda.gaussians.projection import signed
-from streamgda.gaussians.whitening import Unestimated, Whitening
+from streamgda.gaussians.whitening import Unestimated, Whitening, signed
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType

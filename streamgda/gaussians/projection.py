@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 
-from streamgda.gaussians.whitening import Array, Spectrum
+from streamgda.gaussians.whitening import Array, Spectrum, signed
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,6 @@ class Projection:
         whitened = whitening.T @ between @ whitening
         values, vectors = scipy.linalg.eigh((whitened + whitened.T) / 2)
         return cls(signed(whitening @ vectors[:, ::-1]), _shares_of(values[::-1]))
-
-
-def signed(axes: Array) -> Array:
-    """Axes, as columns, whose largest elements are positive, so that rounding flips no sign."""
-    largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None, :], axis=0)
-    result: Array = axes * np.where(largest < 0, -1.0, 1.0)
-    return result
 
 
 def _whitening_matrix(spectrum: Spectrum, n_features: int) -> Array:

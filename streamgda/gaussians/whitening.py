@@ -282,3 +282,10 @@ def _log_pdet(factor: Array, scale: Array) -> float:
         _, log_determinant = np.linalg.slogdet(factor)
         return float(2 * (log_determinant + np.log(scale).sum()))
     return float(2 * np.log(np.linalg.svd(factor * scale[:, None], compute_uv=False)).sum())
+
+
+def signed(axes: Array) -> Array:
+    """Axes, as columns, whose largest elements are positive, so that rounding flips no sign."""
+    largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None, :], axis=0)
+    result: Array = axes * np.where(largest < 0, -1.0, 1.0)
+    return result

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import cholesky
 from scipy.linalg.lapack import dgejsv
 
-from streamgda.gaussians.whitening import Array
+from streamgda.gaussians.whitening import Array, signed
 
 _COLUMN_SCALED = 0  # dgejsv's joba "C": for a well-conditioned matrix times a diagonal one
 
@@ -42,17 +42,9 @@ def principal_axes(scatter: Array) -> tuple[Array, Array]:
     values, _, vectors, work, _, info = dgejsv(factor * deviations, joba=_COLUMN_SCALED, jobu=3, jobv=0)
     if info:
         return _of_singular(scatter)
-    return (values * (work[0] / work[1])) ** 2, with_signs(vectors)
+    return (values * (work[0] / work[1])) ** 2, signed(vectors)
 
 
 def _of_singular(scatter: Array) -> tuple[Array, Array]:
     values, vectors = np.linalg.eigh(scatter)
-    return np.maximum(values[::-1], 0.0), with_signs(vectors[:, ::-1])
-
-
-def with_signs(vectors: Array) -> Array:
-    """The same axes (..., d, d) as columns, each with its largest component above zero."""
-    largest = np.abs(vectors).argmax(axis=-2)[..., None, :]
-    signs = np.sign(np.take_along_axis(vectors, largest, axis=-2))
-    signed: Array = vectors * signs
-    return signed
+    return np.maximum(values[::-1], 0.0), signed(vectors[:, ::-1])

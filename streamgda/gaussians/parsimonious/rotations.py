@@ -19,10 +19,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from streamgda.gaussians.parsimonious.axes import principal_axes, with_signs
+from streamgda.gaussians.parsimonious.axes import principal_axes
 from streamgda.gaussians.parsimonious.planes import Planes
 from streamgda.gaussians.parsimonious.scales import geometric_means
-from streamgda.gaussians.whitening import Array
+from streamgda.gaussians.whitening import Array, signed
 
 _CLASS_STARTS = 4
 _RANDOM_STARTS = 8
@@ -48,7 +48,7 @@ def common_axes(scatter: Array, weights: Array, volume: str) -> Array:
     factors = np.array([scipy.linalg.cholesky(matrix) for matrix in scatter])
     axes = _best(factors, starts(scatter, weights), weights, volume)
     along = np.einsum("ij,kjl,il->i", axes, scatter, axes)
-    return with_signs(axes[np.argsort(-along)].T)
+    return signed(axes[np.argsort(-along)].T)
 
 
 def starts(scatter: Array, weights: Array) -> Array:
