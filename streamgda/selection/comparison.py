@@ -17,11 +17,11 @@ from streamgda.selection.downdates import check_closed_form, downdate_of
 from streamgda.selection.folds import is_leave_one_out, tested_folds, with_folds
 from streamgda.selection.likelihood import mean_log_likelihood
 from streamgda.selection.reading import (
-    Contender,
-    Contest,
     LeftOutScorer,
+    ModelsByFold,
     ModelScorer,
     Scorer,
+    TalliedScorer,
     score_held_out,
     tallies_for,
 )
@@ -140,25 +140,25 @@ class Trials:
                 f"scoring {name!r} needs the rows, and there are only statistics: give the source to fit, or "
                 "score normal densities by 'log_likelihood'"
             )
-        board = score_held_out(source, self._contest(waiting), scheduler, progress)
+        found = score_held_out(source, self._models_by_fold(waiting), scheduler, progress)
         for i, trial in waiting.items():
             trial.scorer = None
-            trial.error = board.failures.get(i, "")
-            tallies = {} if trial.error else board.tallies[i]
+            trial.error = found.failures.get(i, "")
+            tallies = {} if trial.error else found.tallies[i]
             trial.scores |= {name: tally.score for name, tally in tallies.items()}
             trial.deviations = {name: tally.deviation for name, tally in tallies.items()}
         return 1
 
-    def _contest(self, waiting: dict[int, Trial]) -> Contest:
+    def _models_by_fold(self, waiting: dict[int, Trial]) -> ModelsByFold:
         n_rows, classes = self._statistics.n_rows, self._classes
-        contenders: dict[Any, dict[int, Contender]] = {}
+        by_fold: dict[Any, dict[int, TalliedScorer]] = {}
         for i, trial in waiting.items():
             assert trial.scorer is not None
             tallies = tallies_for(trial.by_row, n_rows, len(classes), len(waiting))
-            contender = Contender(trial.scorer, tallies)
+            tallied = TalliedScorer(trial.scorer, tallies)
             for fold in trial.tested:
-                contenders.setdefault(fold, {})[i] = contender
-        return Contest(self._statistics.rule, classes, contenders)
+                by_fold.setdefault(fold, {})[i] = tallied
+        return ModelsByFold(self._statistics.rule, classes, by_fold)
 
 
 @dataclass

@@ -74,16 +74,16 @@ class LeftOutScorer:
 
 
 @dataclass(frozen=True)
-class Contender:
-    """What scores the rows of some folds, and what is summed up of its scores, by scoring."""
+class TalliedScorer:
+    """A scorer of rows, and the kind of tally of each scoring."""
 
     scorer: Scorer
     tallies: Mapping[str, type[Any]]
 
 
 @dataclass(frozen=True)
-class Contest:
-    """What a task needs: the models of each fold.
+class ModelsByFold:
+    """The models that score the rows of each fold: all that a task needs besides the rows.
 
     Attributes
     ----------
@@ -91,17 +91,17 @@ class Contest:
         Which fold a row is of.
     classes : ndarray of shape (K,)
         The classes of all the models, and of all rows.
-    contenders : dict of fold to dict of int to Contender
+    by_fold : dict of fold to dict of int to TalliedScorer
         The models that score the rows of a fold, by their numbers.
     """
 
     rule: FoldRule
     classes: Labels
-    contenders: Mapping[Any, Mapping[int, Contender]]
+    by_fold: Mapping[Any, Mapping[int, TalliedScorer]]
 
 
 @dataclass
-class Scoreboard:
+class HeldOutScores:
     """The tallies of all the models by their numbers, or why a model could not score a row."""
 
     n_rows: int = 0
@@ -109,13 +109,13 @@ class Scoreboard:
     tallies: dict[int, dict[str, Tally]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
-    def of(self, number: int, contender: Contender, n_classes: int) -> dict[str, Tally]:
+    def of(self, number: int, tallied: TalliedScorer, n_classes: int) -> dict[str, Tally]:
         """The tallies of a model."""
         if number not in self.tallies:
-            self.tallies[number] = {name: kind(n_classes) for name, kind in contender.tallies.items()}
+            self.tallies[number] = {name: kind(n_classes) for name, kind in tallied.tallies.items()}
         return self.tallies[number]
 
-    def __add__(self, other: Scoreboard) -> Scoreboard:
+    def __add__(self, other: HeldOutScores) -> HeldOutScores:
         """The rows of both; the first may change."""
         self.n_rows += other.n_rows
         self.n_dropped += other.n_dropped
@@ -135,46 +135,48 @@ def tallies_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_models: 
     return {name: BinnedRocAuc if kind is RocAuc and not is_exact else kind for name, kind in kinds.items()}
 
 
-def score_held_out(source: Source, contest: Contest, scheduler: Scheduler, progress: bool) -> Scoreboard:
+def score_held_out(
+    source: Source, models: ModelsByFold, scheduler: Scheduler, progress: bool
+) -> HeldOutScores:
     """Read a source once, and score each row by the models of its fold."""
-    rule = contest.rule
+    rule = models.rule
     grouped = source if rule.column is None else source.with_groups(rule.column)
     groups = list(group_into_tasks(grouped.splits(), n_rows_of))
-    plan = plan_fold(groups, score_splits, contest)
-    scoreboard: Scoreboard = compute_plan(plan, scheduler_for(source, scheduler), progress)
-    return scoreboard
+    plan = plan_fold(groups, score_splits, models)
+    scores: HeldOutScores = compute_plan(plan, scheduler_for(source, scheduler), progress)
+    return scores
 
 
-def score_splits(splits: Iterable[Split], contest: Contest) -> Scoreboard:
+def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
     """One task: score the rows of consecutive splits, in order."""
-    board = Scoreboard()
+    found = HeldOutScores()
     with single_blas_thread:
         for split in splits:
             for block in split.blocks():
-                board.n_dropped += block.n_dropped
-                board.n_rows += len(block.codes)
-                for fold, rows in contest.rule.split(block):
-                    if fold in contest.contenders:
-                        _score_fold(board, contest, fold, block.take(rows))
-    return board
+                found.n_dropped += block.n_dropped
+                found.n_rows += len(block.codes)
+                for fold, rows in models.rule.split(block):
+                    if fold in models.by_fold:
+                        _score_fold(found, models, fold, block.take(rows))
+    return found
 
 
-def _score_fold(board: Scoreboard, contest: Contest, fold: Any, block: Block) -> None:
+def _score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Block) -> None:
     """Score rows of one fold by all its models, some rows at a time."""
-    truth = np.searchsorted(contest.classes, block.classes)[block.codes]
+    truth = np.searchsorted(models.classes, block.classes)[block.codes]
     weights = np.ones(len(truth)) if block.weights is None else block.weights.astype(np.float64)
-    size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(contest.classes)))
+    size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(models.classes)))
     for start in range(0, len(truth), size):
         piece = slice(start, min(start + size, len(truth)))
         rows = block.matrix(piece.start, piece.stop)
-        for number, contender in contest.contenders[fold].items():
-            if number in board.failures:
+        for number, tallied in models.by_fold[fold].items():
+            if number in found.failures:
                 continue
-            asks = LOG_LIKELIHOOD in contender.tallies
+            asks = LOG_LIKELIHOOD in tallied.tallies
             try:
-                scored = contender.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
+                scored = tallied.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
             except ValueError as error:
-                board.failures[number] = f"counted from {block.row_name(start)}: {error}"
+                found.failures[number] = f"counted from {block.row_name(start)}: {error}"
                 continue
-            for tally in board.of(number, contender, len(contest.classes)).values():
+            for tally in found.of(number, tallied, len(models.classes)).values():
                 tally.add(scored)
