@@ -18,6 +18,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     evaluate,
+    predict_dataset,
     progressive_score,
     scan_arrow,
     scan_dask,
@@ -95,6 +96,20 @@ def test_every_source_and_rows_in_memory_are_judged_alike(folder, model):
     weighted = evaluate(fitted, X, Y, WEIGHTS)
     assert weighted.weight == pytest.approx(WEIGHTS.sum())
     assert agree(evaluate(fitted, scan_parquet(folder, "y", weight="w")), weighted)
+
+
+def test_the_columns_of_a_data_frame_are_matched_by_name():
+    fitted = GaussianNB().fit(X, Y)
+    expected = evaluate(fitted, X, Y, WEIGHTS)
+    frame = dd.from_pandas(X.assign(y=Y, w=WEIGHTS, id=np.arange(3000.0), note="a"), npartitions=3)
+    frame = frame[["id", "v", "y", "note", "u", "w"]]
+    assert agree(evaluate(fitted, frame, "y", "w"), expected)
+    assert agree(evaluate(fitted, frame, frame["y"], frame["w"]), expected)
+    found = predict_dataset(fitted, frame, columns=["label"]).compute()["predicted_label"]
+    assert evaluate(fitted, frame, "y").accuracy == np.mean(found == Y)
+    for y in ("y", frame["y"]):
+        with pytest.raises(ValueError, match="no column 'u'"):
+            evaluate(fitted, frame[["v", "y"]], y)
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "cluster"])

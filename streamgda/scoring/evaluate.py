@@ -17,7 +17,14 @@ from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import n_rows_of, plan_fold
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
-from streamgda.scoring.inference import Model, check_features, check_model, pieces_of, score_piece
+from streamgda.scoring.inference import (
+    Model,
+    check_features,
+    check_model,
+    features_of,
+    pieces_of,
+    score_piece,
+)
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask
 
@@ -43,7 +50,8 @@ def evaluate(
     model : estimator
         Fitted.
     source : source, array-like of shape (n_rows, n_features), dask array or DataFrame
-        Rows; or a source, such as `scan_parquet` returns, which has its own target and weights.
+        Rows; or a source, such as `scan_parquet` returns, which has its own target and weights. Of a dask
+        DataFrame, the columns that are the features of the model are read, by name.
     y : array-like of shape (n_rows,), dask array or Series, optional
         Labels; for a dask DataFrame also the name of its column of labels. Not given with a source.
     sample_weight : array-like of shape (n_rows,), dask array or Series, optional
@@ -79,7 +87,7 @@ def evaluate(
     """
     check_model(model)
     if isinstance(source, Source) or is_dask(source):
-        source = as_source(source, y, sample_weight)
+        source = as_source(source, y, sample_weight, features=features_of(model))
         check_features(model, source)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.splits(), n_rows_of))

@@ -50,7 +50,13 @@ def _is_allowed(model: Model, rows: Array) -> bool:
     return not np.isinf(rows).any() and (model.missing == "marginal" or not np.isnan(rows).any())
 
 
-# ---------------------------------------------------------------------- checks
+# ---------------------------------------------------------------------- features and checks
+
+
+def features_of(model: Model) -> list[str] | None:
+    """The names of the features that a model was fitted to; None if it was fitted without names."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def check_model(model: Any) -> None:

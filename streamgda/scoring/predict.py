@@ -16,7 +16,7 @@ from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.scoring.columns import PredictionColumns
-from streamgda.scoring.inference import Model, check_features, check_model
+from streamgda.scoring.inference import Model, check_features, check_model, features_of
 from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
 from streamgda.scoring.outputs.parquet import ParquetOutput
@@ -187,8 +187,7 @@ def _write_missing(
 
 
 def _as_scorable(model: Model, source: Any) -> ScorableSource:
-    names = getattr(model, "feature_names_in_", None)
-    source = as_source(source, features=None if names is None else [str(name) for name in names])
+    source = as_source(source, features=features_of(model))
     if not isinstance(source, ScorableSource):
         raise TypeError(
             f"{source!r} cannot be scored part by part; scan Parquet or Zarr, or give a Dask collection "

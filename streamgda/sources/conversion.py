@@ -9,6 +9,7 @@ from typing import Any
 
 from streamgda.blocks.block import Missing
 from streamgda.sources.base import Source
+from streamgda.sources.roles import check_known
 
 
 def is_dask(data: Any) -> bool:
@@ -39,7 +40,7 @@ def as_source(
     target, weight : optional
         As the function that scans takes them; not given with a source.
     features : sequence of str, optional
-        The columns of a Parquet dataset that are features.
+        The columns of a Parquet dataset or a dask DataFrame that are features, in this order.
     missing : {"raise", "drop"}, default="raise"
         What becomes of a row with a missing value; not given with a source.
 
@@ -55,9 +56,7 @@ def as_source(
             raise ValueError(f"say missing={missing!r} where the source is scanned")
         return data
     if is_dask(data):
-        from streamgda.sources.dask import scan_dask
-
-        return scan_dask(data, target, weight=weight, missing=missing)
+        return _scan_collection(data, target, weight, features, missing)
     if is_zarr_path(data):
         from streamgda.sources.zarr import scan_zarr
 
@@ -65,3 +64,17 @@ def as_source(
     from streamgda.sources.parquet import scan_parquet
 
     return scan_parquet(data, target, features=features, weight=weight, missing=missing)
+
+
+def _scan_collection(
+    data: Any, target: Any, weight: Any, features: Sequence[str] | None, missing: Missing
+) -> Source:
+    from streamgda.sources.dask import scan_dask
+
+    if features is None or not hasattr(data, "columns"):
+        return scan_dask(data, target, weight=weight, missing=missing)
+    if isinstance(target, str):
+        return scan_dask(data, target, features=features, weight=weight, missing=missing)
+    for name in features:
+        check_known(name, list(data.columns), "the data frame")
+    return scan_dask(data[list(features)], target, weight=weight, missing=missing)
