@@ -11,7 +11,7 @@
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
   `cross_validate` and `learning_curve` score one model.
 
-Displays are in `streamgda.plotting`.
+Displays are in `streamgda.plotting`, tests of statistics in `streamgda.diagnostics`.
 """
 
 from importlib import import_module

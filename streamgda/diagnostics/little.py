@@ -48,7 +48,7 @@ class LittleMCAR(Table):
         return pd.DataFrame.from_dict(rows, orient="index", columns=["chi2", "df", "p-value"])
 
 
-def little_mcar_test(statistics: Statistics, *, tol: float = 1e-8) -> LittleMCAR:
+def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR:
     """Test whether features are missing completely at random within the classes.
 
     The means of the rows of each pattern of observed features are compared with the means of maximum
@@ -62,8 +62,8 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-8) -> LittleMCAR
     ----------
     statistics : IncompleteStatistics
         Of covariance type "full" or "tied", as `accumulate` makes them of a source with missing="keep".
-    tol : float, default=1e-8
-        Eigenvalues of a correlation matrix up to `tol` count as zero.
+    tol : float, default=1e-4
+        As for `LinearDiscriminantAnalysis`.
 
     Returns
     -------
@@ -101,13 +101,13 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-8) -> LittleMCAR
     classes, groups = statistics.classes.tolist(), statistics._groups()
     covariances = np.resize(expected.covariance(), (len(classes), *[statistics.n_features] * 2))
     means = expected.means, expected.mean_tails
-    by_class = {label: _of_class(k, groups, means, covariances[k], tol) for k, label in enumerate(classes)}
+    by_class = {label: _of_class(k, groups, means, covariances[k], tol**2) for k, label in enumerate(classes)}
     chi2, df = (sum(column) for column in zip(*by_class.values(), strict=True)) if by_class else (0.0, 0)
     return LittleMCAR(float(chi2), int(df), _upper_tail(float(chi2), int(df)), by_class)
 
 
 def _of_class(
-    k: int, groups: list[Group], means: tuple[Array, Array], covariance: Array, tol: float
+    k: int, groups: list[Group], means: tuple[Array, Array], covariance: Array, least: float
 ) -> tuple[float, int]:
     """χ² and degrees of freedom of one class."""
     chi2, df = 0.0, -int((np.diag(covariance) > 0).sum())
@@ -119,7 +119,7 @@ def _of_class(
         offsets = (moments.means[rows] - centres[[k]][:, features]) + (
             moments.tails[rows] - tails[[k]][:, features]
         )
-        whitening = Whitening.of(covariance[np.ix_(features, features)], moments.means[rows], tol)
+        whitening = Whitening.of(covariance[np.ix_(features, features)], moments.means[rows], least)
         chi2 += float(moments.weights[rows[0]] * ((offsets @ whitening.matrix) ** 2).sum())
         df += whitening.rank
     return chi2, df

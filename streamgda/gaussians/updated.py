@@ -95,13 +95,14 @@ class Change:
         The overall mean.
     classes, means, tails : ndarray of shape (c,), (c, d) and (c, d)
         The classes whose means have moved, and where to.
-    whitened, slopes : ndarray of shape (c + 1, d)
-        These means and the centre, whitened; and what deviations of rows are multiplied with to give their
-        products with them.
+    whitened : ndarray of shape (c + 1, d)
+        These means and the centre, whitened.
+    slopes : ndarray of shape (c + 1, d)
+        The same, times the whitening: a deviation of a row times a slope is the product of the two whitened.
     vectors : tuple of ndarray of shape (m_i, d)
         The rows of Vᵀ.
     columns, column_slopes : ndarray of shape (m, d)
-        The rows of Bᵀ; and the same for them.
+        The rows of Bᵀ, and their slopes.
     products : ndarray of shape (m, K + 1)
         Bᵀ times all means and the centre, whitened.
     lengths : ndarray of shape (K + 1,)

@@ -6,12 +6,12 @@ folds are computed from their states; other scorings take a second read.
 
 - `search`: `StatisticsSearchCV`.
 - `validation`: `cross_validate` and `learning_curve`.
-- `comparison`: models made of states, and their scores on other folds.
+- `comparison`: candidates fitted to states, and their scores on other folds.
 - `reading`: the second read, which scores rows.
 - `downdates`: each row scored by the model of all the others.
 - `folds`: which folds are asked for, and `HashedKFold`.
 - `candidates`: estimators with parameters.
-- `scorings`: what is summed up of the scores of rows. To add a scoring, write one class and its entry there.
+- `scorings`: sums over scored rows, and their score. To add a scoring, write one class and its entry there.
 - `likelihood`: log-likelihoods from states.
 - `results`: the table of a search.
 - `arrays`: rows in memory as a source.

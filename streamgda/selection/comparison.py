@@ -1,4 +1,4 @@
-"""Models made of the states of folds, and their scores on other folds."""
+"""Candidates fitted to the states of folds, and their scores on other folds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Trial:
     scores : dict of str to float
         Its scores, by scoring; NaN where it failed or has yet to score rows.
     fit_time, score_time : float
-        Seconds that it took to make the model of a state, and to score states by it.
+        Seconds that it took to fit the model to a state, and to score states by it.
     error : str
         Why it failed; "" if it did not.
     deviations : dict of str to float
@@ -65,7 +65,7 @@ class Trial:
 
 
 class Trials:
-    """Models that are made of the states of folds, and scored on folds.
+    """Candidates that are fitted to the states of folds, and scored on other folds.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Trials:
         self._trials: list[Trial] = []
 
     def add(self, candidate: Candidate, training: Statistics, tested: Iterable[Any]) -> Trial:
-        """Make the model of a candidate of a state, and score it as far as states allow."""
+        """Fit a candidate to a state, and score it as far as states allow."""
         trial = Trial(tuple(tested), dict.fromkeys(self._scorings, np.nan))
         self._trials.append(trial)
         start = perf_counter()
@@ -193,7 +193,7 @@ class Comparison:
         return {name: np.where(failed, filling, self.scores(name)) for name in names}
 
     def times(self) -> dict[str, Array]:
-        """Seconds that it took to make the models, and to score states by them: (n_candidates, n_folds)."""
+        """Seconds that it took to fit the models, and to score states by them: (n_candidates, n_folds)."""
         return {
             name: np.array([[getattr(trial, name) for trial in row] for row in self.trials])
             for name in ("fit_time", "score_time")

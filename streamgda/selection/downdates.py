@@ -131,9 +131,9 @@ class _Left:
     ratio : ndarray of shape (n,)
         n_k / (n_k − w) of the class of the row.
     beta : ndarray of shape (n,)
-        What is subtracted from the scatter is so many times δ δᵀ.
+        The factor of the δ δᵀ that is subtracted from the scatter.
     freedom : ndarray of shape (n,)
-        What the scatter is then divided by.
+        The divisor of the scatter that is left.
     """
 
     ratio: Array

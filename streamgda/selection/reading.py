@@ -129,7 +129,7 @@ class HeldOutScores:
 
 
 def tallies_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_models: int) -> dict[str, type[Any]]:
-    """What is summed up for each scoring; areas are exact as long as their scores take little memory."""
+    """The kind of tally of each scoring; areas are exact as long as their scores take little memory."""
     is_exact = n_rows * n_classes * n_models <= _MOST_KEPT
     kinds = {name: TALLIES[name] for name in scorings}
     return {name: BinnedRocAuc if kind is RocAuc and not is_exact else kind for name, kind in kinds.items()}

@@ -1,4 +1,4 @@
-"""Scorings: what is summed up over the held-out rows that a candidate scores, and the score of the sums.
+"""Scorings: sums over the held-out rows that a candidate has scored, and the score of these sums.
 
 Greater scores are better, so losses are negative, as in scikit-learn. To add a scoring, write one class and
 its entry in `TALLIES`.

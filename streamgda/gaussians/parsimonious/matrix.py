@@ -25,7 +25,8 @@ def proportional_covariances(scatter: Array, weights: Array) -> Array:
 def common_matrix(scatter: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
     """Multiples (K,) and a matrix (d, d) of determinant 1, each step likelier than the one before.
 
-    The one is the most likely given the other, in turn. The likelihood has a single maximum.
+    A step makes multiples and matrix likeliest in turn, each given the other. The likelihood has a single
+    maximum.
     """
     n_features = scatter.shape[-1]
     volumes = np.einsum("kii->k", scatter) / (n_features * weights)

@@ -152,8 +152,8 @@ def _rotate(
 
 
 def _rounds(n_axes: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Every pair of axes once, in rounds of disjoint pairs, as at a tournament."""
-    places = np.arange(n_axes + n_axes % 2)  # the last is a bye, where the number is odd
+    """Every pair of axes once, in rounds of disjoint pairs: a round-robin schedule."""
+    places = np.arange(n_axes + n_axes % 2)  # where the number is odd, the last is no axis
     for _ in range(len(places) - 1):
         pairs = places[: len(places) // 2], places[len(places) // 2 :][::-1]
         real = (pairs[0] < n_axes) & (pairs[1] < n_axes)

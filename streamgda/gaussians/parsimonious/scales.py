@@ -54,7 +54,8 @@ def volumes_and_shapes(parts: Array, weights: Array, volume: str, shape: str) ->
 def common_shape(parts: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
     """Volumes (K,) and the shape that the classes share, as (K, d), each step likelier than the one before.
 
-    The one is the most likely given the other, in turn. The likelihood has a single maximum.
+    A step makes volumes and shape likeliest in turn, each given the other. The likelihood has a single
+    maximum.
     """
     volumes = parts.mean(axis=1) / weights
     while True:

@@ -138,6 +138,6 @@ class _Maximising:
     def _check_together(self, expected: ExpectedRows) -> None:
         for population, together in enumerate(expected.together):
             label = None if self.kind.is_pooled else self.first.classes[population].item()
-            apart = np.argwhere(np.triu(together == 0, 1))
-            if len(apart):
-                raise Undetermined(label, apart=apart).error(self.first._name_of)
+            apart = Undetermined.unless_together(label, together > 0)
+            if apart is not None:
+                raise apart.error(self.first._name_of)

@@ -126,7 +126,8 @@ class IncompleteStatistics(LikeliestMoments):
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block.
 
-        Where no value was missing in the block before, none is expected: NaN is then noticed in the sums.
+        If the block before lacked no value, this one is first summed up as complete rows. Only if that fails,
+        it is searched for missing values.
         """
         if not workspace.lacked_features:
             try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamgda.statistics.covariances import Indices
 
@@ -37,6 +38,11 @@ class Undetermined:
         together = np.zeros((n_features, n_features), np.bool_)
         for observed in patterns:
             together[np.ix_(observed, observed)] = True
+        return cls.unless_together(label, together)
+
+    @classmethod
+    def unless_together(cls, label: Any, together: NDArray[np.bool_]) -> Self | None:
+        """The pairs of features that no row has both of, by a matrix of those that some row has; or None."""
         apart = np.argwhere(np.triu(~together, 1))
         return cls(label, apart=apart) if len(apart) else None
 
