@@ -65,7 +65,8 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
 ``format_version``
     1; 2 where features may be missing.
 ``kind``
-    The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics".
+    The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
+    ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.states` describes.
 ``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
     As the attributes of the statistics; ``feature_names`` may be null.
 ``definite``
