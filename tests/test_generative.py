@@ -297,6 +297,19 @@ def test_a_mean_is_at_no_distance_from_itself(model):
     assert (distances + np.eye(3) > 0.9).all()
 
 
+@every_model
+def test_distances_are_finite_as_far_as_their_squares_are(model):
+    """A model whose classes have the standard deviation 1, so that values are distances up to rounding."""
+    far = model().fit(*one_deviation()).mahalanobis([[1.3e154], [-1.3e154], [1.35e154], [1e155]])
+    np.testing.assert_allclose(far[:2], 1.3e154, rtol=1e-6)
+    assert np.isinf(far[2:]).all()
+    assert np.isneginf(model().fit(*one_deviation()).score_samples([[1.35e154]])).all()
+
+
+def one_deviation():
+    return np.array([[-1.0], [1.0], [5.0], [7.0]] * 50), np.array([0, 0, 1, 1] * 50)
+
+
 # ---------------------------------------------------------------------- boundaries
 
 

@@ -128,7 +128,8 @@ class GenerativeClassifier(LikelihoodCriteria[G]):
 
         If the covariance of LDA is singular, the distance is measured in its range. With
         missing="marginal", it is measured in the observed features. With predictive="student", Σ is the
-        shape matrix of the Student t density. Rows are as for `predict`.
+        shape matrix of the Student t density. Beyond 1.3 × 10¹⁵⁴ a distance is infinite, since float64 does
+        not hold its square. Rows are as for `predict`.
 
         Returns
         -------
