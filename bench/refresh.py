@@ -25,7 +25,7 @@ import numpy as np
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, scan_parquet
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
-from streamgda.sources.base import InputFile
+from streamgda.sources.base import FilePlan, InputFile
 from streamgda.storage.versions import Version
 
 PASS = "a pass over all the files: accumulate"
@@ -94,7 +94,7 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
     for i in range(entries):
         file = InputFile(f"{i:05}", f"{i:05}", Version(1, i), {})
         name = entry_name(file, {})
-        holding = FileRecord.of(file, rows=20 * classes, dropped=0, schema="", entry=name)
+        holding = FileRecord.of(FilePlan(file, (), "", ""), rows=20 * classes, dropped=0, entry=name)
         if i < DISTINCT:
             y = np.arange(20 * classes) % classes
             state = ClassStatistics().update(rng.normal(size=(len(y), features)), y)

@@ -388,6 +388,21 @@ def test_a_refresh_that_does_nothing_says_what_it_would_read(days):
     assert invoke(days, *REFRESH, "--quiet", "--out", "model.parquet") == ""
 
 
+def test_a_refresh_can_verify_files_that_seem_unchanged(days):
+    path = days / "days" / "1.parquet"
+    table = pq.read_table(path)
+    name, sizes = FEATURES[0], set()
+    for sign in (1, -1):
+        values = pa.array(sign * table[name].to_numpy())
+        changed = table.set_column(table.column_names.index(name), name, values)
+        pq.write_table(changed, path, compression="none")
+        os.utime(path, (1.7e9, 1.7e9))
+        sizes.add(path.stat().st_size)
+        said = invoke(days, *REFRESH, *(["--verify"] if sign < 0 else []))
+    assert len(sizes) == 1
+    assert said.startswith("read 1 file (0 new, 1 changed), reused 1, dropped 0")
+
+
 def test_a_model_of_some_files_of_a_ledger(days, iris):
     for options, rows in (
         (["--where", "1*"], iris[:80]),

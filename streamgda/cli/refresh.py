@@ -33,6 +33,9 @@ from streamgda.cli.saved import counted
 @click.option(
     "--skip-unreadable", is_flag=True, help="Go on without files that cannot be read; the report names them."
 )
+@click.option(
+    "--verify", is_flag=True, help="Look at the footers of files too whose size and time are as they were."
+)
 @date_option(
     "--compact-before", "Fold the entries of files modified before this time into one, at the end.", "none"
 )
@@ -52,6 +55,7 @@ def refresh(
     keep: Keep,
     dry_run: bool,
     skip_unreadable: bool,
+    verify: bool,
     compact_before: datetime | None,
     drift: Drift,
     out: str | None,
@@ -81,7 +85,11 @@ def refresh(
         run.scheduler_options() as options,
     ):
         report = held.refresh(
-            source, dry_run=dry_run, on_error="skip" if skip_unreadable else "raise", **options
+            source,
+            dry_run=dry_run,
+            on_error="skip" if skip_unreadable else "raise",
+            verify=verify,
+            **options,
         )
     drifted = list(drift.findings(report))
     saved = None if dry_run or drifted else out

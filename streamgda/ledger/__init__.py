@@ -10,8 +10,9 @@ A ledger is a folder::
 A refresh lists the files of the source, reads those that are new or have changed, writes an entry for each,
 and then replaces the manifest. That replacement is atomic and is the commit: until then nothing has changed,
 and an entry that the manifest does not name does not count. The name of an entry is a hash of its file's
-path and version and of the read options. So a refresh that follows an interrupted one finds the entries that
-are already there by their names, and two refreshes at once write the same entries.
+path and version and of the read options; where a refresh verifies a file that it knows, of its footer too.
+So a refresh that follows an interrupted one finds the entries that are already there by their names, and
+two refreshes at once write the same entries.
 
 Entries never change. Deleted are only files whose names have the form that a ledger gives, see `names`:
 entries that the manifest no longer names, and what a crash has left.

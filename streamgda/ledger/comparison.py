@@ -48,7 +48,9 @@ def compare(
 
 def _is_new(record: FileRecord, held: Manifest) -> bool:
     known = held.records.get(record.path)
-    return known is None or known.version != record.version
+    if known is None or known.version != record.version:
+        return True
+    return None not in (known.footer, record.footer) and known.footer != record.footer
 
 
 def _difference(old: Statistics, new: Statistics) -> dict[str, Any]:

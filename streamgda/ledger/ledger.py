@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from streamgda.ledger.folder import LedgerFolder
 from streamgda.ledger.manifest import FileRecord, Manifest, check_reads_alike
 from streamgda.ledger.merging import merged
 from streamgda.ledger.names import fold_name
-from streamgda.ledger.plan import RefreshPlan, plan_refresh
+from streamgda.ledger.plan import RefreshPlan, listed, plan_refresh
 from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
 from streamgda.ledger.selection import FileFilter, ages, select, to_table
@@ -124,6 +124,7 @@ class StatisticsLedger:
         progress: bool = False,
         dry_run: bool = False,
         on_error: OnError = "raise",
+        verify: bool = False,
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
@@ -140,6 +141,9 @@ class StatisticsLedger:
         on_error : {"raise", "skip"}, default="raise"
             What to do about a file that cannot be read: raise its error, or go on with the others. The
             report says which files were skipped and why, and the next refresh tries them again.
+        verify : bool, default=False
+            Read the footer of each file that seems unchanged too, and take the file for changed if its
+            footer is another one, though size and time (or ETag) are the same.
 
         Returns
         -------
@@ -172,11 +176,11 @@ class StatisticsLedger:
             source = source.with_groups(self.groups)
         if dry_run:
             self._folder.check_no_foreign()
-            return self._plan(source)[1].report(dry_run=True)
+            return self._plan(source, verify)[1].report(dry_run=True)
         with self._folder.locked():
-            return self._refresh(source, scheduler, progress, on_error)
+            return self._refresh(source, scheduler, progress, on_error, verify)
 
-    def _plan(self, source: FileSource) -> tuple[Manifest, RefreshPlan]:
+    def _plan(self, source: FileSource, verify: bool) -> tuple[Manifest, RefreshPlan]:
         # The entries are listed before the manifest is read, so that none that another refresh adds
         # meanwhile is taken for lost.
         entries = self._folder.entries.listing()
@@ -185,19 +189,19 @@ class StatisticsLedger:
         read_options = {**source.read_options, **kept}
         held = self._folder.read_manifest() or Manifest(read_options, {})
         check_reads_alike(held, read_options)
-        return held, plan_refresh(source.files(), held, entries, read_options)
+        return held, plan_refresh(listed(source, held, verify), held, entries, read_options)
 
     def _refresh(
-        self, source: FileSource, scheduler: Scheduler, progress: bool, on_error: OnError
+        self, source: FileSource, scheduler: Scheduler, progress: bool, on_error: OnError, verify: bool
     ) -> RefreshReport:
-        held, plan = self._plan(source)
+        held, plan = self._plan(source, verify)
         entries = self._folder.entries
         found, torn = entries.records(plan.found)
         missing = {**plan.missing, **torn}
         empty = self._empty_for(source)
         read, skipped = read_files(source, missing, entries, empty, scheduler, progress, on_error)
         there = entries.listing()
-        kept = _former(held, [file.path for file in skipped], there)
+        kept = held.former((file.path for file in skipped), there)
         fresh = {record.path: record for record in (*found, *read)}
         now = Manifest(plan.read_options, {**plan.reused, **kept, **fresh})
         self._check_present(now, there)
@@ -389,9 +393,3 @@ class StatisticsLedger:
         now = replace(manifest, records={**manifest.records, **{record.path: record for record in held}})
         self._folder.write_manifest(now)
         self._folder.tidy(manifest, now, entries.listing())
-
-
-def _former(held: Manifest, paths: Iterable[str], there: Container[str]) -> dict[str, FileRecord]:
-    """The records of the former versions of some files, where their entries are of these files alone."""
-    alone = {records[0].path: records[0] for records in held.entries.values() if len(records) == 1}
-    return {path: alone[path] for path in paths if path in alone and alone[path].entry in there}

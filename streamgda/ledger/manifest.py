@@ -6,7 +6,7 @@ It is one Parquet table, and is replaced atomically.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.ledger.names import is_entry_name
-from streamgda.sources.base import InputFile
+from streamgda.sources.base import FilePlan, InputFile
 from streamgda.storage import tables
 from streamgda.storage.versions import Version
 
@@ -31,13 +31,17 @@ _SCHEMA = pa.schema(
         ("schema", pa.string()),
         ("partition", pa.string()),
         ("entry", pa.string()),
+        ("footer", pa.string()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """An input file whose statistics the ledger holds; `entry` names the file that they are in."""
+    """An input file whose statistics the ledger holds; `entry` names the file that they are in.
+
+    `footer` is the digest of its footer; None if it was read before ledgers kept that.
+    """
 
     path: str
     size: int | None
@@ -48,14 +52,14 @@ class FileRecord:
     schema: str
     partition: str
     entry: str
+    footer: str | None = None
 
     @classmethod
-    def of(cls, file: InputFile, *, rows: int, dropped: int, schema: str, entry: str) -> FileRecord:
+    def of(cls, plan: FilePlan, *, rows: int, dropped: int, entry: str) -> FileRecord:
         """The record of a file that has been read."""
-        version, partition = file.version, json.dumps(dict(file.partition), default=str)
-        return cls(
-            file.path, version.size, version.modified, version.etag, rows, dropped, schema, partition, entry
-        )
+        file, partition = plan.file, json.dumps(dict(plan.file.partition), default=str)
+        size, modified, etag = file.version.size, file.version.modified, file.version.etag
+        return cls(file.path, size, modified, etag, rows, dropped, plan.schema, partition, entry, plan.footer)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> FileRecord:
@@ -66,6 +70,7 @@ class FileRecord:
         ValueError
             If a value is missing or of another type, or the entry is no name that a ledger gives.
         """
+        row = {"footer": None, **row}
         for name, is_sound in _IS_SOUND.items():
             if not is_sound(row.get(name)):
                 raise ValueError(f"damaged: for {row.get('path')}, {name} is {row.get(name)!r:.100}")
@@ -75,6 +80,12 @@ class FileRecord:
     def version(self) -> Version:
         """The version of the file that was read."""
         return Version(self.size, self.modified, self.etag)
+
+    def is_of(self, file: InputFile) -> bool:
+        """Whether a file is as it was read: its version and, where it is to be verified, its footer."""
+        if self.version != file.version:
+            return False
+        return file.footer is None or (file.footer != "" and self.footer in (None, file.footer))
 
     @property
     def partition_keys(self) -> dict[str, Any]:
@@ -112,6 +123,7 @@ _IS_SOUND: dict[str, Callable[[object], bool]] = {
     "schema": _is_text,
     "partition": _is_partition,
     "entry": is_entry_name,
+    "footer": lambda value: value is None or _is_text(value),
 }
 
 
@@ -134,6 +146,11 @@ class Manifest:
     def n_rows(self) -> int:
         """Rows of all the files."""
         return sum(record.rows for record in self.records.values())
+
+    def former(self, paths: Iterable[str], there: Container[str]) -> dict[str, FileRecord]:
+        """The records of some files that have an entry of their own, if it is still there."""
+        alone = {records[0].path: records[0] for records in self.entries.values() if len(records) == 1}
+        return {path: alone[path] for path in paths if path in alone and alone[path].entry in there}
 
     def to_arrow(self) -> pa.Table:
         """The records, in the order of their paths."""
@@ -168,6 +185,8 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
 
 
 def _records(table: pa.Table) -> dict[str, FileRecord]:
+    if "footer" not in table.column_names:  # written before ledgers kept it
+        table = table.append_column("footer", pa.nulls(len(table), pa.string()))
     columns = table.select(_SCHEMA.names).cast(_SCHEMA)
     times = columns.column("modified").cast(pa.int64())
     rows = columns.set_column(columns.column_names.index("modified"), "modified", times).to_pylist()

@@ -27,11 +27,13 @@ def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
     """The name of the entry of a file in its present version.
 
     Where the target is a partition key, its labels are whole numbers until a folder's name is none; then
-    all of them are text, and the entries of one kind are no use for the other.
+    all of them are text, and the entries of one kind are no use for the other. Two contents of a file of
+    the same size and time have two footers, and two names, where they are verified.
     """
     if isinstance(file.partition.get(str(read_options.get("target"))), str):
         read_options = {**read_options, "labels": "text"}
-    parts = digest(file.path), digest(file.version.identity, 8), digest(read_options, 4)
+    seen = file.version.identity if file.footer is None else (*file.version.identity, file.footer)
+    parts = digest(file.path), digest(seen, 8), digest(read_options, 4)
     return f"{'-'.join(parts)}.parquet"
 
 

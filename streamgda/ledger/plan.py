@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.ledger.report import RefreshReport
-from streamgda.sources.base import InputFile
+from streamgda.sources.base import FileSource, InputFile
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RefreshPlan:
         files = (*self.missing.values(), *self.found.values())
         read = {file.path: file for file in files if file.path not in skipped}
         known = {path: file for path, file in read.items() if path in self.held}
-        changed = {path for path, file in known.items() if self.held[path].version != file.version}
+        changed = {path for path, file in known.items() if not self.held[path].is_of(file)}
         return RefreshReport(
             dry_run=dry_run,
             added=tuple(sorted(read.keys() - known.keys())),
@@ -77,6 +77,17 @@ class RefreshPlan:
             skipped=dict(sorted(skipped.items())),
             **outcome,
         )
+
+
+def listed(source: FileSource, manifest: Manifest, verify: bool) -> list[InputFile]:
+    """The files of a source; to verify them, with the footers of those that seem to be as they were."""
+    files = source.files()
+    if not verify:
+        return files
+    records = manifest.records
+    alike = [file for file in files if file.path in records and records[file.path].is_of(file)]
+    footers = dict(zip((file.path for file in alike), source.footers(alike), strict=True))
+    return [replace(file, footer=footers.get(file.path)) for file in files]
 
 
 def plan_refresh(
@@ -101,7 +112,11 @@ def plan_refresh(
         for entry, records in manifest.entries.items()
         if entry in entries and all(_is_unchanged(record, present, target) for record in records)
     }
-    reused = {path: record for path, record in manifest.records.items() if record.entry in whole}
+    reused = {
+        path: _with_footer(record, present[path])
+        for path, record in manifest.records.items()
+        if record.entry in whole
+    }
     found: dict[str, InputFile] = {}
     missing: dict[str, InputFile] = {}
     for path, file in present.items():
@@ -115,6 +130,11 @@ def plan_refresh(
 def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: str) -> bool:
     """Whether a file is there as it was read; a label from a partition key must be of the same type."""
     file = present.get(record.path)
-    if file is None or file.version != record.version:
+    if file is None or not record.is_of(file):
         return False
     return target not in file.partition or record.partition_keys.get(target) == file.partition[target]
+
+
+def _with_footer(record: FileRecord, file: InputFile) -> FileRecord:
+    """The record of an unchanged file, with its footer's digest if that is known by now."""
+    return record if file.footer is None else replace(record, footer=file.footer)

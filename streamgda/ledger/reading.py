@@ -126,8 +126,6 @@ def keep(
     """One task: write the entry of a file that has been read."""
     if isinstance(statistics, Skipped):
         return statistics
-    record = FileRecord.of(
-        plan.file, rows=statistics.n_rows, dropped=statistics.n_dropped, schema=plan.schema, entry=name
-    )
+    record = FileRecord.of(plan, rows=statistics.n_rows, dropped=statistics.n_dropped, entry=name)
     entries.write(name, statistics, [record])
     return record

@@ -104,21 +104,30 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of a source: its path in the dataset, where it lies, its version and its partition keys."""
+    """A file of a source: its path in the dataset, where it lies, its version and its partition keys.
+
+    Where the content is to be verified, `footer` is the digest of the footer that it has now, and "" if the
+    file cannot be opened.
+    """
 
     path: str
     location: str
     version: Version
     partition: Mapping[str, Any]
+    footer: str | None = None
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """What is to be read of a file, and a fingerprint of the names and types of the columns to read."""
+    """What is to be read of a file, by its footer.
+
+    `schema` is a fingerprint of the names and types of the columns to read, `footer` the footer's digest.
+    """
 
     file: InputFile
     splits: Sequence[Split]
     schema: str
+    footer: str
 
 
 class FileSource(Source):
@@ -140,6 +149,10 @@ class FileSource(Source):
     @abstractmethod
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
         """Whether a Parquet file written to a path would be one of the files from then on."""
+
+    @abstractmethod
+    def footers(self, files: Sequence[InputFile]) -> list[str]:
+        """The digest of the footer of each of some files, as it is now; "" for one that cannot be opened."""
 
     @abstractmethod
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:

@@ -19,7 +19,7 @@ from streamgda.sources.filters import filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.sources.views import without_views
-from streamgda.storage.footers import check_footer, read_tail
+from streamgda.storage.footers import check_footer, digest_of_footer, read_tail
 from streamgda.storage.versions import Version, current_version
 
 _READERS = 16
@@ -27,11 +27,12 @@ _READERS = 16
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """The parts of a file to read, and the columns and types that it stores."""
+    """The parts of a file to read, the columns and types that it stores, and the digest of its footer."""
 
     path: str
     splits: list[RowGroups]
     schema: pa.Schema
+    footer: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,18 @@ class FilePlanner:
         with ThreadPoolExecutor(_READERS) as readers:
             return list(readers.map(lambda file: self._plan(file, known.get(file.path)), fragments))
 
+    def footers(self, paths: Iterable[str]) -> list[str]:
+        """The digests of the footers that files have now; "" for one that cannot be opened."""
+        with ThreadPoolExecutor(_READERS) as readers:
+            return list(readers.map(self._footer, paths))
+
+    def _footer(self, path: str) -> str:
+        try:
+            with self.dataset.filesystem.open_input_file(path) as file:
+                return digest_of_footer(read_tail(file))
+        except OSError:
+            return ""
+
     def fingerprint(self, schema: pa.Schema) -> str:
         """A hash of the names and types of the columns that are read of a file with this schema."""
         read = [f"{field.name}: {field.type}" for field in schema if field.name in self.read_options.columns]
@@ -85,7 +98,7 @@ class FilePlanner:
         path = known.path
         version = version or current_version(self.dataset.filesystem, path)
         # A fragment keeps the footer that it once read; the file may have been rewritten since.
-        fragment = opened_fragment(known, self.dataset.filesystem)
+        fragment, footer = opened_fragment(known, self.dataset.filesystem)
         schema, metadata = fragment.physical_schema, fragment.metadata
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check(path, schema, partition)
@@ -95,7 +108,7 @@ class FilePlanner:
             RowGroups(self.read_options, path, version, {i: rows[i] for i in run}, partition)
             for run in group_into_tasks(groups, rows.__getitem__)
         ]
-        return PlannedFile(path, splits, schema)
+        return PlannedFile(path, splits, schema, footer)
 
     def _limited(
         self, path: str, fragment: ds.ParquetFileFragment, known: ds.ParquetFileFragment
@@ -173,8 +186,10 @@ def first_readable(fragments: Iterable[ds.ParquetFileFragment]) -> tuple[str, pa
     raise damaged or ValueError("the dataset has no files")
 
 
-def opened_fragment(known: ds.ParquetFileFragment, filesystem: pafs.FileSystem) -> ds.ParquetFileFragment:
-    """A fragment over the footer that a file has now, which has been read and checked.
+def opened_fragment(
+    known: ds.ParquetFileFragment, filesystem: pafs.FileSystem
+) -> tuple[ds.ParquetFileFragment, str]:
+    """A fragment over the footer that a file has now, which has been read and checked, and its digest.
 
     Raises
     ------
@@ -192,7 +207,7 @@ def opened_fragment(known: ds.ParquetFileFragment, filesystem: pafs.FileSystem) 
         )
         fragment.ensure_complete_metadata()
         check_footer(tail)
-    return fragment
+    return fragment, digest_of_footer(tail)
 
 
 def _has_views(schema: pa.Schema, names: Iterable[str]) -> bool:

@@ -265,12 +265,16 @@ class ParquetSource(FileSource, ScorableSource):
             Place.of(self._dataset.filesystem, other).is_within(place) for other in folders
         )
 
+    def footers(self, files: Sequence[InputFile]) -> list[str]:
+        """The digest of the footer of each file; no file is decoded."""
+        return self._planner.footers([file.location for file in files])
+
     def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""
         known = {fragment.path: fragment for fragment in self._planner.fragments()}
         versions = {file.location: file.version for file in files}
         planned = self._planner.plan([known[file.location] for file in files], versions)
         return [
-            FilePlan(file, plan.splits, self._planner.fingerprint(plan.schema))
+            FilePlan(file, plan.splits, self._planner.fingerprint(plan.schema), plan.footer)
             for file, plan in zip(files, planned, strict=True)
         ]

@@ -11,6 +11,7 @@ References
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,6 +76,11 @@ def read_tail(file: pa.NativeFile) -> bytes:
     if len(tail) < length <= size:
         return bytes(file.read_at(length, size - length))
     return tail[-length:]
+
+
+def digest_of_footer(tail: bytes) -> str:
+    """A hash of a footer, as `read_tail` returns it. It is in saved ledgers, so it may never change."""
+    return hashlib.blake2b(tail, digest_size=16).hexdigest()
 
 
 def check_footer(tail: bytes) -> None:
