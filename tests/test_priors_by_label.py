@@ -43,3 +43,40 @@ def test_a_class_without_a_prior_is_named_with_the_way_out(model):
         model(priors={"ant": 0.5, "bee": 0.5}).fit(X, y)
     with pytest.raises(ValueError, match="3 classes, ant, bee, cta.*give priors by label"):
         model(priors=[0.5, 0.5]).fit(X, y)
+
+
+KINDS = {
+    "float": np.array([-1.0, 0.0, 2.0]),
+    "int": np.array([-1, 0, 2]),
+    "uint8": np.array([0, 1, 200], dtype=np.uint8),
+    "str": np.array(["A", "a", "B"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("plain", [True, False], ids=["python", "numpy"])
+def test_priors_by_labels_of_any_type_are_saved(kind, plain, tmp_path):
+    labels, shares = KINDS[kind], (0.5, 0.375, 0.125)
+    priors = dict(zip(labels.tolist() if plain else labels, shares, strict=True))
+    model = QuadraticDiscriminantAnalysis(priors=priors).fit(X, labels[np.arange(90) % 3])
+    model.save(tmp_path / "model.parquet")
+    loaded = load(tmp_path / "model.parquet")
+    by_class = dict(zip(loaded.classes_.tolist(), loaded.priors_, strict=True))
+    assert by_class == dict(zip(labels.tolist(), shares, strict=True))
+    loaded.save(tmp_path / "again.parquet")
+    np.testing.assert_array_equal(load(tmp_path / "again.parquet").predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["python", "numpy"])
+def test_priors_by_bools_are_saved(plain, tmp_path):
+    keys = [False, True] if plain else [np.False_, np.True_]
+    priors = dict(zip(keys, (0.75, 0.25), strict=True))
+    model = QuadraticDiscriminantAnalysis(priors=priors).fit(X, np.arange(90) % 2 == 1)
+    model.save(tmp_path / "model.parquet")
+    np.testing.assert_array_equal(load(tmp_path / "model.parquet").priors_, [0.75, 0.25])
+
+
+def test_a_prior_is_not_that_of_a_class_in_other_letters():
+    y = np.array(["ant", "Ant", "bee"])[np.arange(90) % 3]
+    with pytest.raises(ValueError, match="none for class Ant"):
+        QuadraticDiscriminantAnalysis(priors={"ant": 0.5, "bee": 0.5}).fit(X, y)

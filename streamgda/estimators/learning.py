@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -26,6 +26,7 @@ from streamgda.estimators.incomplete import (
     reading_blocks,
     updated,
 )
+from streamgda.estimators.priors import by_texts
 from streamgda.estimators.validation import check_announced, check_batch, is_valid
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
@@ -305,7 +306,10 @@ class StatisticsLearner(BaseEstimator, ABC):
         if name not in ESTIMATORS or estimator_named(name) is not type(self):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         columns, metadata = self.statistics_.to_columns()
-        model: dict[str, Any] = {"name": name, "params": self.get_params(deep=False)}
+        params = self.get_params(deep=False)
+        if isinstance(params.get("priors"), Mapping):
+            params["priors"] = by_texts(params["priors"])
+        model: dict[str, Any] = {"name": name, "params": params}
         if self._types != FittedTypes():
             model["types"] = vars(self._types)
         tables.save(path, columns, {**metadata, "model": model}, filesystem, overwrite)

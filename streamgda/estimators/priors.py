@@ -65,16 +65,29 @@ def sum_to_one(priors: ArrayLike | Mapping[Any, float]) -> bool:
     return bool(np.isclose(_numbers(values).sum(), 1))
 
 
+def by_texts(priors: Mapping[Any, float]) -> dict[str, float]:
+    """Priors by the texts of their labels, as a saved model holds them."""
+    return {_text(label): prior for label, prior in priors.items()}
+
+
+def _text(label: Any) -> str:
+    """A label as text, whichever library made it: whole numbers are integers, as statistics hold them."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if isinstance(plain, bool):
+        return str(plain).lower()  # as in JSON
+    return str(int(plain) if isinstance(plain, float) and plain.is_integer() else plain)
+
+
 def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[Any]:
-    """The priors of these classes. In a saved model, labels of all kinds are strings.
+    """The priors of these classes. In a saved model, labels of all kinds are texts.
 
     Raises
     ------
     ValueError
         If a class has none.
     """
-    by_text = {str(label).casefold(): prior for label, prior in priors.items()}
-    found = [priors.get(label, by_text.get(str(label).casefold())) for label in classes]
+    by_text = by_texts(priors)
+    found = [priors.get(label, by_text.get(_text(label))) for label in classes]
     for label, prior in zip(classes, found, strict=True):
         if prior is None:
             raise ValueError(
