@@ -383,6 +383,22 @@ def test_bad_input(params, message):
         search.fit(X, y)
 
 
+def test_a_function_is_no_scoring():
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}, scoring=LDA().score)
+    with pytest.raises(TypeError, match="scoring is one of 'log_likelihood', .* and no function"):
+        search.fit(*rows())
+
+
+def test_a_source_that_keeps_incomplete_rows_is_refused_before_it_is_read(tmp_path):
+    X, y = rows()
+    X[3, 1] = np.nan
+    path = written(tmp_path, X, y)
+    search = StatisticsSearchCV(LDA(missing="marginal"), {"shrinkage": [0.1]})
+    with pytest.raises(ValueError, match="folds hold complete rows.* missing='drop'"):
+        search.fit(scan_parquet(path, "kind", missing="keep"))
+    assert search.fit(scan_parquet(path, "kind", missing="drop")).fold_statistics_.n_rows == len(X) - 1
+
+
 def test_a_feature_cannot_group_rows(tmp_path):
     X, y = rows()
     source = scan_parquet(written(tmp_path, X, y, groups=np.arange(len(X))), "kind")

@@ -25,8 +25,8 @@ _NOWHERE = Places()
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _LEARN_INCOMPLETE = (
-    "; or learn from what is observed, as a model does with missing='marginal', and accumulate from a source "
-    "with missing='keep'"
+    "; or learn from what is observed: fit a model with missing='marginal', or accumulate a source with "
+    "missing='keep'"
 )
 
 _POWERS = {"squares": 2, "fourth powers": 4}

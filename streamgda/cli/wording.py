@@ -20,6 +20,7 @@ _PHRASES = {
     "set_params(missing='marginal')": "--missing marginal",
     "as a source does with": "with",
     "a model's missing=": "missing=",
+    ", or accumulate a source with missing='keep'": "",
     "accumulate with": "fit or refresh with",
     "accumulate both with": "fit both with",
     "filters: ": "--filter: ",

@@ -238,8 +238,17 @@ def read_folds(
     if isinstance(X, FoldStatistics):
         return X.copy(), None, 0
     source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
+    _check_complete(source)
     kept = statistics_for_all(candidates)
     return accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress), source, 1
+
+
+def _check_complete(source: Source) -> None:
+    if source.keeps_missing:
+        raise ValueError(
+            "folds hold complete rows, so a source that keeps incomplete ones cannot be divided into them: "
+            "leave these out, with missing='drop'; or give the rows in memory to scikit-learn's GridSearchCV"
+        )
 
 
 def compare(

@@ -269,7 +269,13 @@ def scoring_names(scoring: str | Iterable[str]) -> list[str]:
     ------
     ValueError
         If one is not known, or none is asked for.
+    TypeError
+        If a function is given.
     """
+    if callable(scoring):
+        raise TypeError(
+            f"scoring is one of {', '.join(map(repr, TALLIES))}, or a list of them, and no function"
+        )
     names = [scoring] if isinstance(scoring, str) else list(scoring)
     for name in names:
         if name not in TALLIES:
