@@ -275,6 +275,7 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
     said = invoke(tmp_path, *arguments, code=1)
     assert "class new is not full rank" in " ".join(said.split())
     assert "Set --shrinkage auto, or --reg-param above 0" in said
+    assert "--model nb. The statistics are saved" in " ".join(said.split())
     assert "or use --model lda or --model nb" in said
     assert names_in(tmp_path) == ["model.statistics.parquet", "new.parquet"]
     command = said.split("such as: streamgda ")[1].split()
@@ -686,6 +687,7 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         ([*FIT, "--model", "svm"], "'svm' is not one of 'qda'"),
         ([*FIT, "--shrinkage", "2"], "none of auto, oas and a number"),
         ([*FIT, "--pooling", "2"], "none of bayes and a number"),
+        ([*FIT, "--model", "edda", "--covariance-model", "XYZ"], "none of bic, EII, VII"),
         ([*FIT, "--model", "lda", "--pooling", "bayes"], "--pooling is none of the parameters"),
         ([*FIT, "--pooling", "bayes", "--shrinkage", "oas"], "With --pooling, --shrinkage is a number"),
         ([*FIT, "--priors", "0.5,0.6"], "does not sum to 1"),
@@ -978,6 +980,7 @@ def test_search_leaves_single_rows_out(irises):
         (["--try", "qda", "--cv", "1"], "no number of folds"),
         (["--try", "qda", "--groups", "plant", "--fold", "plant"], "nothing for --groups"),
         (["--try", "qda", "--groups", "plants"], "did you mean 'plant'"),
+        (["--try", "qda", "--missing", "marginal"], "leave these out, with --missing drop"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(irises, options, message):

@@ -63,7 +63,7 @@ def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str
     try:
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:
-        raise ValueError(f"{describe(error)} {_rescue(learnt, model, out)}") from error
+        raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, model, out)}".rstrip()) from error
     saved.save(out)
     run.report({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")
 

@@ -106,6 +106,16 @@ def _share_or(*names: str) -> Callable[[click.Context, click.Parameter, str | No
     return share
 
 
+def _covariance_model(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A model of the covariances, checked here so that a mistyped one costs no read."""
+    from streamgda.gaussians.parsimonious import models
+
+    names = ("bic", *models.MODELS)
+    if value is None or value in names:
+        return value
+    raise click.BadParameter(f"{value!r} is none of {', '.join(names)}.")
+
+
 def model_options(*, otherwise: str, default: str | None = None) -> Option:
     """The options of the argument `model`; the help says what holds otherwise."""
     return bundled(
@@ -163,6 +173,7 @@ _PARAMETERS = [
     click.option(
         "--covariance-model",
         metavar="bic|NAME",
+        callback=_covariance_model,
         help="edda: what the covariances of the classes have in common, such as VEV, or bic for "
         "the best.  "
         "[default: bic]",

@@ -153,8 +153,8 @@ class Roles:
         for name in self.features:
             if name in held and name not in usable:
                 raise ValueError(
-                    f"{origin}: column {name!r} is {held[name]} and cannot be a feature; name the columns to "
-                    f"use, such as features={usable[:5]!r}"
+                    f"{origin}: column {name!r} is {held[name]} and cannot be a feature; leave it out, with "
+                    f"exclude={[name]!r}, or name the columns to use, such as features={usable[:5]!r}"
                 )
         if self.target is not None and self.target in held and label_kind(held[self.target]) is None:
             raise ValueError(
