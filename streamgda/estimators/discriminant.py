@@ -56,6 +56,7 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
 
     def _warn_once(self, state: Finalised[G]) -> None:
         """Warn of priors that do not sum to 1, unless these same priors have been warned of."""
+        super()._warn_once(state)
         if self.priors is not None and self.__dict__.get("_warned_of_priors") is not self.priors:
             self._warned_of_priors = self.priors
             if not sum_to_one(self.priors):
