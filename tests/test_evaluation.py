@@ -273,6 +273,23 @@ def test_many_classes_are_not_all_printed():
     assert "... and 10 more classes" in str(Evaluation().update(y, np.eye(30), y))
 
 
+def test_one_of_a_thing_is_in_the_singular():
+    one = Evaluation().update(["a"], np.zeros((1, 1)), ["a"])
+    assert str(one).splitlines()[0] == "1 row, 1 class"
+    y = np.arange(21)
+    printed = str(Evaluation().update(y, np.eye(21), y)).splitlines()
+    assert printed[0] == "21 rows, 21 classes"
+    assert printed[-1] == "... and 1 more class"
+
+
+def test_a_list_of_classes_that_is_cut_ends_in_an_ellipsis():
+    for n_classes, end in ((10, "8, 9"), (11, "8, 9, …")):
+        y = np.arange(n_classes)
+        evaluation = Evaluation().update(y, np.eye(n_classes), y)
+        with pytest.raises(KeyError, match=f"there are 0, 1, 2, .*{end}'?\"?$"):
+            evaluation.roc_curve(77)
+
+
 def test_an_evaluation_of_nothing():
     evaluation = Evaluation()
     assert np.isnan([evaluation.accuracy, evaluation.log_loss, evaluation.brier_score]).all()

@@ -6,6 +6,7 @@ kept sorted, so that the position of a label does not depend on when it was firs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -249,8 +250,7 @@ def position_of(label: Any, classes: Labels) -> int:
     """
     known: list[Any] = classes.tolist()
     if label not in known:
-        listed = ", ".join(map(repr, known[:10])) + (", …" if len(known) > 10 else "")
-        raise ValueError(f"{label!r} is none of the {len(known)} classes: {listed}")
+        raise ValueError(f"{label!r} is none of the {len(known)} classes: {listed(known)}")
     return known.index(label)
 
 
@@ -262,3 +262,8 @@ _CONVERSIONS = {
     "U": lambda values: values,
     "O": _from_objects,
 }
+
+
+def listed(classes: Sequence[Any]) -> str:
+    """The first ten classes in a line, and an ellipsis if there are more."""
+    return ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import calibration, metrics
 
+from streamgda.blocks.labels import listed
 from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _positions(evaluation: Evaluation, labels: Sequence[Any] | None) -> list[int
         return [1] if len(classes) == 2 else list(range(len(classes)))
     unknown = [label for label in labels if label not in classes]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is none of the classes: {', '.join(map(repr, classes[:10]))}")
+        raise ValueError(f"{unknown[0]!r} is none of the classes: {listed(classes)}")
     return [classes.index(label) for label in labels]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import listed
 from streamgda.estimators.classifier import check_rows
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread
@@ -209,10 +209,7 @@ def _check_labels(model: Model, evaluation: Evaluation) -> None:
     if not support.any():
         unknown = np.setdiff1d(evaluation.classes, model.statistics_.classes)
         raise ValueError(
-            f"no row is of a class that the model knows. It knows {_listed(model.statistics_.classes)}; "
-            f"the labels are {_listed(unknown)}. Is this the target?"
+            "no row is of a class that the model knows. "
+            f"It knows {listed(model.statistics_.classes.tolist())}; "
+            f"the labels are {listed(unknown.tolist())}. Is this the target?"
         )
-
-
-def _listed(classes: Labels) -> str:
-    return ", ".join(map(repr, classes.tolist()[:5]))

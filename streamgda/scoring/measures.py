@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, listed
 from streamgda.scoring.curves import Array, ScoreHistogram
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Measures:
     def _position(self, label: Any) -> int:
         found = np.flatnonzero(self.classes == label)
         if not len(found):
-            raise KeyError(f"there is no class {label!r}; there are {', '.join(map(str, self.classes[:10]))}")
+            raise KeyError(f"there is no class {label!r}; there are {listed(self.classes.tolist())}")
         return int(found[0])
 
     def to_frame(self) -> pd.DataFrame:
@@ -219,7 +219,7 @@ class Measures:
         more = len(frame) - _ROWS_SHOWN
         return "\n".join(
             [
-                f"{self.n_rows:,} rows{dropped}, {len(self.classes):,} classes",
+                f"{_counted(self.n_rows, 'row')}{dropped}, {_counted(len(self.classes), 'class')}",
                 "   ".join(
                     f"{name} {value:.4f}"
                     for name, value in (
@@ -230,9 +230,15 @@ class Measures:
                 ),
                 "",
                 frame.head(_ROWS_SHOWN).to_string(float_format="{:.4f}".format),
-                *([f"... and {more:,} more classes"] if more > 0 else []),
+                *([f"... and {_counted(more, 'more class')}"] if more > 0 else []),
             ]
         )
+
+
+def _counted(number: int, noun: str) -> str:
+    """A number and its noun, in the plural where it is not one."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def _ratio(part: Any, whole: Any, otherwise: float) -> Array:
