@@ -41,7 +41,10 @@ from streamgda.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
-COMMANDS = ["fit", "search", "update", "merge", "refresh", "predict", "evaluate", "inspect", "plot"]
+COMMANDS = [
+    *("fit", "search", "update", "merge", "drop-class"),
+    *("refresh", "predict", "evaluate", "inspect", "plot"),
+]
 
 
 def environment(**more):

@@ -75,11 +75,16 @@ def test_a_pass_that_fails_leaves_nothing_on_the_cluster(folder, tmp_path, clien
     until(lambda: not client.run_on_scheduler(known_tasks))
 
 
+def interrupt_once_begun(client):
+    until(lambda: client.run_on_scheduler(known_tasks))
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
 @whether_with_progress
 def test_a_pass_that_is_interrupted_leaves_nothing_on_the_cluster(folder, tmp_path, client, progress):
     slow = pafs.PyFileSystem(NotingHandler(tmp_path / "reads", delay=0.3))
     source = scan_parquet(folder, "y", filesystem=slow)
-    threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    threading.Thread(target=interrupt_once_begun, args=(client,)).start()
     with pytest.raises(KeyboardInterrupt) as raised:
         accumulate(source, scheduler=client, progress=progress)
     assert raised.value.__traceback__ is not None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-from sklearn.exceptions import ConvergenceWarning
-
 from streamgda.statistics.incomplete.reads import TOLERANCE, Reading
 
 
@@ -19,6 +17,8 @@ def note_read(line: str) -> None:
 def warn_unless_enough_reads(reading: Reading) -> None:
     """Warn if EM that reads the rows for each step stopped early."""
     if not reading.converged:
+        from sklearn.exceptions import ConvergenceWarning
+
         warnings.warn(
             f"EM has not converged in {reading.n_reads} reads of the rows: the last one changed a parameter "
             f"by {reading.change:.2g} standard deviations, more than {TOLERANCE:g}. Raise max_reads, or "
