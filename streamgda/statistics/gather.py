@@ -52,7 +52,7 @@ def gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: 
     elif features.strides[0] < features.strides[1]:
         _gather_columns(list(features.T), order, rows, workspace)
     else:
-        _gather_row_major(features, order, rows)
+        gather_row_major(features, order, rows)
 
 
 def _gather_columns(
@@ -66,7 +66,10 @@ def _gather_columns(
         column.take(order, out=row, mode="wrap")
 
 
-def _gather_row_major(features: NDArray[np.generic], order: NDArray[np.intp], rows: Array) -> None:
+def gather_row_major(
+    features: NDArray[np.generic], order: NDArray[np.intp], rows: NDArray[np.generic]
+) -> None:
+    """Copy some rows of an array in C order, in this order, into a feature-major buffer."""
     for start in range(0, len(order), _TILE_ROWS):
         tile = order[start : start + _TILE_ROWS]
         rows[:, start : start + len(tile)] = features.take(tile, axis=0, mode="wrap").T

@@ -192,6 +192,13 @@ def _by_feature(
         yield pattern, group
         return
     yield empty_pattern(n_features), without_features(group)
+    yield from feature_by_feature(pattern, group, n_features)
+
+
+def feature_by_feature(
+    pattern: Pattern, group: Labelled[Any], n_features: int
+) -> Iterator[tuple[Pattern, Labelled[Any]]]:
+    """A group that keeps squares alone as a group for each of its features."""
     for position, feature in enumerate(features_in(pattern, n_features)):
         yield single_pattern(int(feature), n_features), _of_features(group, np.array([position]))
 

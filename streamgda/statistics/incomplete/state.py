@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -15,13 +16,14 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.columns import from_columns, to_columns
+from streamgda.statistics.incomplete.grouping import groups_of
 from streamgda.statistics.incomplete.groups import Groups, of_complete, without_features
 from streamgda.statistics.incomplete.likeliest import LikeliestMoments, Plain
 from streamgda.statistics.incomplete.patterns import (
     features_in,
     lacks_features,
-    parts_by_feature,
-    parts_by_pattern,
+    observed_values,
+    seems_to_lack_features,
     with_a_feature,
 )
 from streamgda.statistics.incomplete.table import PatternTable
@@ -126,26 +128,25 @@ class IncompleteStatistics(LikeliestMoments):
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block.
 
-        If the block before lacked no value, this one is first summed up as complete rows. Only if that fails,
-        it is searched for missing values.
+        If the block before lacked no value, and a few rows of this one lack none, it is first summed up as
+        complete rows. Only if that fails, it is searched for missing values.
         """
-        if not workspace.lacked_features:
+        if not workspace.lacked_features and not seems_to_lack_features(block):
             try:
-                return self._of_groups(
-                    of_complete(self._plain._from_block(block, workspace)._labelled), block
-                )
+                return self._of_complete_block(block, workspace)
             except ValueError:
                 if not lacks_features(block):
                     raise
-        return self._from_holed_block(block, workspace)
+        observed = observed_values(block)
+        workspace.lacked_features = observed is not None
+        if observed is None:
+            return self._of_complete_block(block, workspace)
+        reduce = partial(self._reduced, workspace=workspace)
+        groups = groups_of(block, observed, self._labelled.sums, reduce, self.max_patterns)
+        return self._of_groups(groups, block)
 
-    def _from_holed_block(self, block: Block, workspace: Workspace) -> Self:
-        workspace.lacked_features = lacks_features(block)
-        has_products = self._labelled.kind.has_products
-        cut = parts_by_pattern(block, self.max_patterns) if has_products else parts_by_feature(block)
-        parts = ((pattern, part) for pattern, part in cut if len(part.codes))
-        groups = {pattern: self._reduced(part, workspace) for pattern, part in parts}
-        return self._of_groups(Groups(self._labelled.sums, block.n_features, groups), block)
+    def _of_complete_block(self, block: Block, workspace: Workspace) -> Self:
+        return self._of_groups(of_complete(self._plain._from_block(block, workspace)._labelled), block)
 
     def _of_groups(self, groups: Groups[Any], block: Block) -> Self:
         part = self._twin(groups)
