@@ -31,6 +31,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.diagnostics import little_mcar_test
+from tests.test_pooling import best_of_definition
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
@@ -286,6 +287,52 @@ def test_regularisation_is_applied_to_the_likeliest_covariances():
         ValueError, match="fourth moments, which shrinkage='auto' needs.* set shrinkage='oas'"
     ):
         QuadraticDiscriminantAnalysis(missing="marginal", shrinkage="auto").fit(X, y)
+
+
+def moments_by_em(X, y):
+    """Weights, covariances and scatter by class, with EM written down anew."""
+    weights, covariances = [], []
+    for label in np.unique(y):
+        rows = X[y == label]
+        mean, covariance = np.nanmean(rows, axis=0), np.diag(np.nanvar(rows, axis=0))
+        for _ in range(50):
+            filled, more = np.where(np.isnan(rows), mean, rows), np.zeros_like(covariance)
+            for i, row in enumerate(rows):
+                m, o = np.flatnonzero(np.isnan(row)), np.flatnonzero(~np.isnan(row))
+                slopes = np.linalg.solve(covariance[np.ix_(o, o)], covariance[np.ix_(o, m)]).T
+                filled[i, m] += slopes @ (row[o] - mean[o])
+                more[np.ix_(m, m)] += covariance[np.ix_(m, m)] - slopes @ covariance[np.ix_(o, m)]
+            mean = filled.mean(axis=0)
+            covariance = ((filled - mean).T @ (filled - mean) + more) / len(rows)
+        weights.append(float(len(rows)))
+        covariances.append(covariance)
+    return np.array(weights), np.array(covariances)
+
+
+def test_pooling_mixes_the_likeliest_covariances():
+    X, y = holed(n_rows=120, d=3, share=0.1)
+    X[y == 1] *= [1, 2, 4]
+    weights, covariances = moments_by_em(X, y)
+    scatter = weights[:, None, None] * covariances
+    total, n = weights.sum(), weights[:, None, None]
+    options = {"missing": "marginal", "store_covariance": True}
+    friedman = QuadraticDiscriminantAnalysis(pooling=0.3, **options).fit(X, y)
+    expected = (0.7 * scatter + 0.3 * scatter.sum(axis=0)) / (0.7 * n + 0.3 * total)
+    np.testing.assert_allclose(friedman.covariance_, expected, rtol=1e-5, atol=1e-6)
+    bayes = QuadraticDiscriminantAnalysis(pooling="bayes", **options).fit(X, y)
+    pooled = scatter.sum(axis=0) / total
+    c = best_of_definition(weights, [(scatter, pooled)])
+    assert bayes.prior_rows_ == pytest.approx(c, rel=1e-3)
+    np.testing.assert_allclose(bayes.covariance_, (c * pooled + scatter) / (c + n - 1), rtol=1e-3, atol=1e-4)
+
+
+def test_edda_of_classes_that_share_nothing_is_qda():
+    X, y = holed()
+    edda = GaussianDiscriminantAnalysis(covariance_model="VVV", missing="marginal").fit(X, y)
+    qda = QuadraticDiscriminantAnalysis(missing="marginal", store_covariance=True).fit(X, y)
+    np.testing.assert_allclose(edda.means_, qda.means_, rtol=1e-12)
+    np.testing.assert_allclose(edda.covariance_, qda.covariance_, rtol=1e-10)
+    np.testing.assert_allclose(edda.predict_proba(X), qda.predict_proba(X), rtol=1e-8, atol=1e-12)
 
 
 def test_the_rows_given_are_not_changed():
