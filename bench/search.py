@@ -6,7 +6,8 @@ reads twice and has fewer candidates, so that a run does not take too long; the 
 stand beside one pass for one fit, and beside one pass that evaluates one model: a row is held out once by
 each candidate, so a search by accuracy is to take at most two fits and as many evaluations as candidates.
 
-`GridSearchCV` of scikit-learn's QDA has its rows in memory, which is not counted, and the same folds. It fits
+`GridSearchCV` of scikit-learn's QDA has its rows in memory, which is not counted, and the same folds; so has
+that of dask-ml, which runs the fits on two threads. It fits
 each candidate to four fifths of the rows, five times, so it is given fewer candidates and fewer rows, and
 what is compared is the time for each candidate and row; the table says how many of both it had. It takes
 `reg_param` alone; the accuracy of scikit-learn's default scorer.
@@ -32,6 +33,7 @@ ACCURACY_OF_ONE = "streamgda: one candidate, accuracy, two reads"
 FIT = "streamgda: one fit (QDA)"
 EVALUATE = "streamgda: evaluate one model"
 PEER = "scikit-learn: GridSearchCV of QDA, in memory"
+DASK_ML = "dask-ml: GridSearchCV of the same, threads"
 
 
 def grid(candidates: int) -> dict[str, list[Any]]:
@@ -71,11 +73,12 @@ def evaluate_one(folder: Path) -> Callable[[], Any]:
     return lambda: streamgda.evaluate(model, streamgda.scan_parquet(folder, "y"), scheduler="threads")
 
 
-def grid_search(folder: Path, rows: int, candidates: int) -> Callable[[], Any]:
-    """scikit-learn's search, on the first rows in memory, with the same kind of folds."""
+def grid_search(folder: Path, rows: int, candidates: int, library: str) -> Callable[[], Any]:
+    """The search of another library, on the first rows in memory, with the same kind of folds."""
+    import importlib
+
     import pyarrow.parquet as pq
     from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-    from sklearn.model_selection import GridSearchCV
 
     from streamgda import HashedKFold
 
@@ -83,7 +86,7 @@ def grid_search(folder: Path, rows: int, candidates: int) -> Callable[[], Any]:
     y = table.column("y").to_numpy()
     X = table.drop_columns(["y"]).to_pandas().to_numpy()
     numbers = [(i + 1) / (candidates + 1) for i in range(candidates)]
-    found = GridSearchCV(
+    found = importlib.import_module(f"{library}.model_selection").GridSearchCV(
         QuadraticDiscriminantAnalysis(), {"reg_param": numbers}, cv=HashedKFold(FOLDS), refit=False
     )
     return functools.partial(found.fit, X, y)
@@ -98,7 +101,8 @@ def contenders(folder: Path, work: dict[str, tuple[int, int]]) -> list[Contender
         Contender(LIKELIHOOD, search, (folder, work[LIKELIHOOD][1], "log_likelihood")),
         Contender(ACCURACY_OF_ONE, search, (folder, 1, "accuracy")),
         Contender(ACCURACY, search, (folder, work[ACCURACY][1], "accuracy")),
-        Contender(PEER, grid_search, (folder, *work[PEER])),
+        Contender(PEER, grid_search, (folder, *work[PEER], "sklearn")),
+        Contender(DASK_ML, grid_search, (folder, *work[DASK_ML], "dask_ml")),
     ]
 
 
@@ -164,7 +168,7 @@ def main() -> None:
     ours = {FIT: 1, EVALUATE: 1, LIKELIHOOD_OF_ONE: 1, ACCURACY_OF_ONE: 1}
     ours |= {LIKELIHOOD: options.candidates, ACCURACY: options.accuracy_candidates}
     work = {name: (options.rows, candidates) for name, candidates in ours.items()}
-    work[PEER] = (peer_rows, options.peer_candidates)
+    work |= dict.fromkeys((PEER, DASK_ML), (peer_rows, options.peer_candidates))
     results = contest(contenders(folder, work), options.repeats)
     title = f"## bench.search: {size(options)}, {FOLDS} folds, {options.threads} threads"
     text = "\n\n".join([title, times_table(results, work), goals_table(results, work)])
