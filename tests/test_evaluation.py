@@ -324,7 +324,7 @@ def test_bad_input_is_refused_and_changes_nothing(arguments, message):
 
 
 def test_a_class_that_is_not_there_is_named():
-    with pytest.raises(KeyError, match="no class 'x'; there are a, b"):
+    with pytest.raises(KeyError, match="no class 'x'; there are 'a', 'b'"):
         Evaluation().update(["a", "b"], np.zeros((2, 2)), ["a", "b"]).roc_curve("x")
 
 
