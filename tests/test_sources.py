@@ -315,7 +315,7 @@ class OtherDataset(ds.Dataset):
     def schema(self):
         return self.tables[0].schema
 
-    def get_fragments(self, filter=None):  # noqa: A002
+    def get_fragments(self, **filters):
         return [OtherFragment(table) for table in self.tables]
 
     def __reduce__(self):

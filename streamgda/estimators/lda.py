@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction, check_rows, finalised, score_rows
-from streamgda.estimators.discriminant import DiscriminantAnalysis
+from streamgda.estimators.classifier import MissingAtPrediction, finalised
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
     check_kind,
@@ -29,35 +26,28 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.following import is_plain, learnt_from
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.predictive import Predictive, PredictiveClassifier
+from streamgda.estimators.projection import DiscriminantProjection
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
     shrunk,
     statistics_for,
-    total_covariance,
 )
 from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import decisions
-from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.projection import Projection
 from streamgda.gaussians.updated import begin
-from streamgda.gaussians.whitening import Spectrum, Whitening
+from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import between_covariance, pooled_covariance
+from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Added
 
 
-class LinearDiscriminantAnalysis(
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    PredictiveClassifier[SharedGaussians],
-    DiscriminantAnalysis[SharedGaussians],
-):
+class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], DiscriminantProjection):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
     The covariance is the mean of those of the classes, weighted by their shares of the rows and not by the
@@ -78,8 +68,7 @@ class LinearDiscriminantAnalysis(
         weights of a class as its number of rows; see `fit`.
     priors : array-like of shape (n_classes,) or dict, optional
         Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
-        appear. If None, the shares of the classes. If they do not
-        sum to 1, they are scaled to do so, with a warning.
+        appear. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a warning.
     n_components : int, optional
         The number of components of `transform`. None is the largest number, min(n_classes - 1, n_features).
         Classification does not depend on it.
@@ -173,9 +162,8 @@ class LinearDiscriminantAnalysis(
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PredictiveClassifier._parameter_constraints,
-        **DiscriminantAnalysis._parameter_constraints,
+        **DiscriminantProjection._parameter_constraints,
         "solver": [StrOptions({"svd", "lsqr", "eigen"})],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
     }
 
     def __init__(
@@ -277,15 +265,7 @@ class LinearDiscriminantAnalysis(
                 "Student t densities is not linear"
             )
 
-    def _check_components(self, statistics: Statistics) -> None:
-        most = _most_components(statistics)
-        if self.n_components is not None and self.n_components > most:
-            raise ValueError(
-                "n_components cannot be larger than min(n_features, n_classes - 1). "
-                f"It is {self.n_components}; the largest is {most}"
-            )
-
-    # ------------------------------------------------------------------ decisions and projection
+    # ------------------------------------------------------------------ decisions
 
     @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
@@ -307,92 +287,7 @@ class LinearDiscriminantAnalysis(
             discriminants = discriminants + scores.gaussians.common_scores(scores.rows)
         return decisions(discriminants)
 
-    @lazy_on_dask(columns=lambda model: model.get_feature_names_out())
-    def transform(self, X: ArrayLike) -> Floats:
-        """Project rows on the directions that separate the classes best.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Rows, without missing values.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_components)
-            Within the classes, components are uncorrelated and of unit variance. With solver "svd" rows are
-            taken relative to `xbar_`, with "eigen" they are not. In float32 if these rows and those fitted
-            to are.
-
-        Raises
-        ------
-        NotImplementedError
-            If the solver is "lsqr".
-        """
-        rows, scalings = check_rows(self, X, missing="raise"), self._components
-        centre = finalised(self).gaussians.centre
-        projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
-        shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd" they stay centred
-        for scores in score_rows(self, rows, missing="raise"):
-            projected[scores.positions] = multiply_rows(scores.rows - centre, scalings) + shift
-        return projected
-
-    @property
-    def _components(self) -> Array:
-        """The directions that `transform` projects on: (n_features, n_components)."""
-        return np.ascontiguousarray(self._projection.scalings[:, : self._max_components])
-
-    @property
-    def _projection(self) -> Projection:
-        if self.solver == "lsqr":
-            raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")
-        with self.statistics_.lock:
-            return finalised(self).once("projection", self._project)
-
-    def _project(self) -> Projection:
-        statistics, state = self.statistics_, finalised(self)
-        means, within = statistics.means, self._covariance(statistics)
-        spectrum = Spectrum.of(within, means, self._least_eigenvalue)
-        if self.solver == "svd":
-            return Projection.of_means(
-                means - state.gaussians.centre, state.priors, spectrum, float(self.tol)
-            )
-        return Projection.of_covariances(self._between(statistics, within), within, spectrum)
-
-    def _between(self, statistics: Statistics, within: Array) -> Array:
-        """The covariance between the classes: the total less that within them, each shrunk or estimated."""
-        if self.covariance_estimator is not None and (total := self._estimated(statistics).total) is not None:
-            return total - within
-        if self.shrinkage is not None:
-            return total_covariance(statistics, self.shrinkage) - within
-        return between_covariance(statistics)
-
-    @property
-    def _max_components(self) -> int:
-        return self.n_components or _most_components(self.statistics_)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._max_components if self.solver == "lsqr" else int(self._components.shape[1])
-
     # ------------------------------------------------------------------ fitted attributes
-
-    @property
-    def scalings_(self) -> Floats:
-        """The directions of the components; those that `transform` leaves out are last."""
-        self._check_attribute("scalings_", "svd", "eigen")
-        return self._types.of_rows(self._projection.scalings.copy())
-
-    @property
-    def explained_variance_ratio_(self) -> Array:
-        """The share of each component in the variance between the classes."""
-        self._check_attribute("explained_variance_ratio_", "svd", "eigen")
-        return self._projection.explained_variance_ratio[: self._max_components].copy()
-
-    @property
-    def xbar_(self) -> Array:
-        """Mean of the class means, weighted by the priors."""
-        self._check_attribute("xbar_", "svd")
-        return finalised(self).gaussians.centre.copy()
 
     @property
     def covariance_(self) -> Array:
@@ -423,14 +318,6 @@ class LinearDiscriminantAnalysis(
             pull = state.gaussians.whitening.precision @ centre
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
         return _between_two(coefficients), _between_two(intercepts)
-
-    def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
-        """Raise AttributeError for an attribute that there is not with this solver, as in scikit-learn."""
-        if self.solver not in solvers:
-            listed = " or ".join(f"solver={solver!r}" for solver in solvers)
-            raise AttributeError(
-                f"{type(self).__name__} with solver={self.solver!r} has no {name}; set {listed}{otherwise}"
-            )
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
@@ -498,13 +385,6 @@ class LinearDiscriminantAnalysis(
         return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
 
 
-def projected_means(model: LinearDiscriminantAnalysis) -> Array:
-    """The means of the classes, projected as `transform` projects rows: (n_classes, n_components)."""
-    scalings, centre = model._components, finalised(model).gaussians.centre
-    projected: Array = (model.means_ - centre) @ scalings
-    return projected + centre @ scalings if model.solver == "eigen" else projected
-
-
 _FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
 
 
@@ -512,11 +392,6 @@ def _mean_of_classes(statistics: Statistics, covariances: Array) -> Array:
     """The mean of covariances (K, d, d), weighted by the shares of the classes."""
     mean: Array = np.tensordot(statistics.weights / statistics.weights.sum(), covariances, axes=1)
     return mean
-
-
-def _most_components(statistics: Statistics) -> int:
-    """The largest number of components."""
-    return min(len(statistics.classes) - 1, statistics.n_features)
 
 
 def _between_two(terms: Array) -> Array:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
-from streamgda.blocks.block import Block, Missing, check_missing
+from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.labels import Labels
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
@@ -23,43 +20,28 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.incomplete import (
     complete_blocks,
     merged,
-    reading_blocks,
     updated,
 )
 from streamgda.estimators.priors import by_texts
-from streamgda.estimators.validation import check_announced, check_batch, is_valid
-from streamgda.passes.accumulate import read_into
+from streamgda.estimators.reading import StatisticsReader
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
-from streamgda.sources.conversion import as_source, is_dask
+from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.covariances import Array
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.reads import Note, Read, Reading, read_incomplete
-from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.statistics.incomplete.reads import Reading
 from streamgda.storage.paths import AnyFileSystem, Path
 
 _replacing = Lock()  # held while a model gets other statistics, so that no thread adds rows to the old ones
 
 
-class StatisticsLearner(BaseEstimator, ABC):
+class StatisticsLearner(StatisticsReader, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
-    _covariance_type: ClassVar[CovarianceType]
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"exact": ["boolean"]}
-
-    _set_by_reading: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_types")
-    _types: FittedTypes = FittedTypes()
-
-    exact: bool
     statistics_: Statistics
     n_features_in_: int
-
-    def required_statistics(self) -> dict[str, Any]:
-        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
-        return {"covariance_type": self._covariance_type}
 
     @abstractmethod
     def _compute_finalised(self, statistics: Statistics) -> Finalised[Any]:
@@ -346,54 +328,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         )
         return cls.from_statistics(statistics, **params)
 
-    # ------------------------------------------------------------------ from rows to statistics
-
-    def _blocks_of(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        missing: Missing,
-        classes: ArrayLike | None = None,
-        reset: bool,
-    ) -> Iterator[Block]:
-        check_missing(missing)
-        check_batch(X)
-        check_readable(X)
-        if self.exact:
-            check_no_rounding(X)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if reset or not is_valid(self, X):
-            X = validate_data(self, X, reset=reset, ensure_all_finite=False)
-        names = getattr(self, "feature_names_in_", None)
-        if getattr(y, "ndim", 1) != 1:
-            y = column_or_1d(y, warn=True)
-        if classes is not None:
-            check_announced(y, classes)
-        if reset:
-            self._types = FittedTypes.of(X, y)
-        names = None if names is None else tuple(names)
-        return array_blocks(X, y, sample_weight, names, missing=missing)
-
-    def _reading_of(
-        self, X: Any, y: Any, sample_weight: Any, missing: Missing, scheduler: Scheduler, progress: bool
-    ) -> Read:
-        source = as_source(X, y, sample_weight, missing=missing)
-        return partial(read_into, source, scheduler=scheduler, progress=progress)
-
-    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], max_reads: int = 1) -> Reading:
-        """Read rows in memory, in blocks that are made anew for each read."""
-        return self._read(reading_blocks(blocks), max_reads)
-
-    def _read(self, read: Read, max_reads: int = 1, note: Note | None = None) -> Reading:
-        """Read rows: once; if `max_reads` allows, again where they have too many patterns of features."""
-        kind = {"exact": self.exact, **self.required_statistics()}
-        if not self._learns_incomplete:
-            return Reading(read(empty_statistics(**kind)))
-        empty = IncompleteStatistics(max_patterns=self._max_patterns, **kind)
-        return read_incomplete(read, empty, max_reads, note)
+    # ------------------------------------------------------------------ fitted state
 
     def _set_fitted(self, reading: Reading, *, keep: bool = False) -> Self:
         """Finalise statistics and store both; with `keep`, store statistics that do not suffice too."""
@@ -415,32 +350,6 @@ class StatisticsLearner(BaseEstimator, ABC):
             self.__dict__.pop(warned, None)
         self._warn_once(finalised)
         return self
-
-    @property
-    def _learns_incomplete(self) -> bool:
-        """Whether the model learns from rows in which features are missing."""
-        return False
-
-    @property
-    def _max_patterns(self) -> int:
-        return getattr(self, "max_patterns", MAX_PATTERNS)
-
-    @property
-    def _max_reads(self) -> int:
-        return getattr(self, "max_reads", 1)
-
-    @contextmanager
-    def _kept_on_error(self) -> Iterator[None]:
-        """On an error, restore the attributes that reading the rows has set."""
-        names = self._set_by_reading
-        before = {name: self.__dict__[name] for name in names if name in self.__dict__}
-        try:
-            yield
-        except BaseException:
-            for name in names:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(before)
-            raise
 
     def _describe_features(self, statistics: Statistics) -> None:
         self.n_features_in_ = statistics.n_features

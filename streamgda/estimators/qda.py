@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -28,13 +27,8 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.following import changed_positions, is_plain
 from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
 from streamgda.estimators.predictive import Predictive
-from streamgda.estimators.shrinkage import (
-    Shrinkage,
-    class_covariances,
-    shrunk,
-    statistics_for,
-)
-from streamgda.estimators.singular import singular_class
+from streamgda.estimators.separate import separate_gaussians, whiten_classes
+from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.pooled import PooledGaussians
 from streamgda.gaussians.pooling import relative_eigenvalues
@@ -64,8 +58,7 @@ class QuadraticDiscriminantAnalysis(
         al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
     priors : array-like of shape (n_classes,) or dict, optional
         Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
-        appear. If None, the shares of the classes. If they do not
-        sum to 1, they are scaled to do so, with a warning.
+        appear. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a warning.
     reg_param : float in [0, 1], default=0.0
         After shrinkage, each covariance S is replaced by (1 - reg_param) S + reg_param I.
     store_covariance : bool, default=False
@@ -101,9 +94,8 @@ class QuadraticDiscriminantAnalysis(
         nothing is read again for it. Classes that vary in fewer directions than their rows could span, as no
         normal class does, have no say in it; where they hold most of the rows, all classes have the pooled
         covariance. So has a class of one row. One of weight below 1 counts as one row. A singular pooled
-        covariance is treated as LDA does. Pooling comes before
-        `shrinkage`, which is then a number or None: together they are Friedman's regularised discriminant
-        analysis.
+        covariance is treated as LDA does. Pooling comes before `shrinkage`, which is then a number or None:
+        together they are Friedman's regularised discriminant analysis.
     predictive : {"plugin", "student"}, default="plugin"
         The density by which rows are scored. "plugin" is the normal density with the means and covariances
         estimated. "student" takes into account that they are estimated: a Student t density, wider for
@@ -246,8 +238,7 @@ class QuadraticDiscriminantAnalysis(
         if self._is_pooled:
             return self._finalise_pooled(statistics.completed())
         whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
-        tails = np.nan_to_num(statistics.mean_tails)
-        return SeparateGaussians(_determined(statistics), whitenings, tails=tails)
+        return separate_gaussians(statistics, whitenings)
 
     def _refinalise(
         self, before: Finalised[SeparateGaussians], statistics: Statistics, added: Sequence[Added]
@@ -262,38 +253,23 @@ class QuadraticDiscriminantAnalysis(
             return None
         kept = before.gaussians.whitenings
         whitenings = [next(changed) if position < 0 else kept[position] for position in positions.tolist()]
-        is_estimated = not all(isinstance(whitening, Unestimated) for whitening in whitenings)
-        if not is_estimated:
+        if all(isinstance(whitening, Unestimated) for whitening in whitenings):
             return None
-        tails = np.nan_to_num(statistics.mean_tails)
-        return SeparateGaussians(_determined(statistics), whitenings, tails=tails)
+        return separate_gaussians(statistics, whitenings)
 
     def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
         """Whiten the covariances of the classes at these positions."""
         some = statistics.of_classes(positions)
-        means, covariances, tol = some.means, self._covariances(some), self._least_eigenvalue
-        unknown = some.undetermined
-        whitenings: list[Whitening] = [
-            _undetermined(statistics, unknown[k])
-            if k in unknown
-            else Whitening.of(covariances[k], means[[k]], tol)
-            for k in range(len(means))
-        ]
-        regularised = bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None)
-        largest_rank = np.inf if regularised else some.counts - 1  # n rows span n - 1 dimensions
-        ranks = np.minimum([whitening.rank for whitening in whitenings], largest_rank)
-        ranks[list(unknown)] = -1
-        singular = np.flatnonzero(ranks < statistics.n_features).tolist()
-        for i in singular:
-            k, rank = int(positions[i]), int(ranks[i])
-            error: Callable[[], ValueError] = partial(
-                singular_class, statistics, k, rank, tol, regularised=regularised, solver=self.solver
-            )
-            if i in unknown:
-                error = partial(_itself, unknown[i])
-            if self.singular == "raise" or len(singular) == len(statistics.counts):
-                raise error()
-            whitenings[i] = Unestimated.because(statistics.n_features, error)
+        whitenings = whiten_classes(
+            some,
+            self._covariances(some),
+            self._least_eigenvalue,
+            regularised=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
+            solver=self.solver,
+        )
+        errors = [whitening.error for whitening in whitenings if isinstance(whitening, Unestimated)]
+        if errors and (self.singular == "raise" or len(errors) == len(statistics.counts)):
+            raise errors[0]()
         return whitenings
 
     def _finalise_pooled(self, statistics: Statistics) -> PooledGaussians:
@@ -418,18 +394,3 @@ class QuadraticDiscriminantAnalysis(
         names = ("solver", "priors", "store_covariance", "tol")
         params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
         return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
-
-
-def _determined(statistics: Statistics) -> Array:
-    """The means of the classes; zeros for one that is not determined, which nothing depends on."""
-    means = statistics.means
-    means[list(statistics.undetermined)] = 0.0
-    return means
-
-
-def _undetermined(statistics: Statistics, error: ValueError) -> Unestimated:
-    return Unestimated.because(statistics.n_features, partial(_itself, error))
-
-
-def _itself(error: ValueError) -> ValueError:
-    return error

@@ -11,7 +11,8 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.lda import LinearDiscriminantAnalysis, projected_means
+from streamgda.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.estimators.projection import projected_means
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,

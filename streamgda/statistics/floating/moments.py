@@ -25,7 +25,6 @@ from streamgda.statistics.labelled import Counts
 
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a merge works on
 NOISE = 64 * 2.0**-52  # of a scatter, relative to what it is the difference of
-_SIX_DIGITS = 1e6 * 2.0**-52
 _ROUNDING = 1e-8
 _WEIGHT_ROUNDING = 1e-13
 
@@ -346,12 +345,6 @@ class Moments:
         if (np.abs(self.scatter) > most).any():
             raise ValueError(f"a correlation would exceed 1: {otherwise}")
 
-    def has_lost_digits(self, whole: Moments, counts: Counts) -> NDArray[np.bool_]:
-        """Which variances have fewer than six correct digits after a part was taken out of the whole."""
-        is_lost: NDArray[np.bool_] = self.diagonal < _SIX_DIGITS * whole.diagonal
-        varies = (counts > 1)[:, None]
-        return is_lost & (varies.any() if self.kind.is_pooled else varies)
-
     # ------------------------------------------------------------------ moments compare
 
     def close(self, other: Moments, rtol: float) -> bool:
@@ -372,6 +365,12 @@ class Moments:
         offsets = (self.means - anchor) + self.tails
         shift = self.weights / self.weights.sum() @ offsets
         return anchor + shift, self.weights @ (offsets - shift) ** 2
+
+    def total_variance(self) -> Array:
+        """The variance of each feature over the rows of all classes together: (d,)."""
+        _, between = self.between_classes()
+        total: Array = (self.diagonal.sum(axis=0) + between) / self.weights.sum()
+        return total
 
 
 def as_slice(places: Indices) -> Rows:

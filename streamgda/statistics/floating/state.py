@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -18,6 +17,7 @@ from streamgda.statistics.derivation import Derivation
 from streamgda.statistics.floating import derivation
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
+from streamgda.statistics.floating.digits import check_squares, warn_of_lost_digits
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
@@ -25,7 +25,6 @@ from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, check_feature_names, check_same_names
 
 _NO_WEIGHT = 1e-200
-_LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 
 
 class ClassStatistics(Statistics):
@@ -168,40 +167,22 @@ class ClassStatistics(Statistics):
             If a class (for "tied", the whole) has no more weight than `ddof` takes away, or a feature is so
             small that its squares are no numbers of all digits.
         """
-        self._check_not_too_small()
+        if self.n_rows:
+            check_squares(self._moments, self._names)
         freedom = self._moments.kind.freedom(self._moments.weights, ddof)
         if not (freedom > 0).all():
             raise ValueError(f"a covariance with ddof={ddof} needs more weight than there is in {self!r}")
         return self._moments.scatter / freedom
 
-    def _check_not_too_small(self) -> None:
-        if not self.n_rows:
-            return
-        largest = np.abs(self._moments.means).max(axis=0)
-        variances = self.total_variance()
-        is_small = (variances < _LEAST_SQUARE) & (largest < _LEAST_SQUARE**0.5)
-        for j in np.flatnonzero(is_small & ((largest > 0) | (variances > 0))):
-            name = repr(self._names[j]) if self._names else j
-            raise ValueError(
-                f"feature {name} is too small: float64 does not hold all digits of its squares. "
-                "Multiply it by a power of ten first"
-            )
-
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
-        mean, _ = self._between_classes()
-        return mean
+        self._check_has_rows()
+        return self._moments.between_classes()[0]
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        _, between = self._between_classes()
-        within = self._moments.diagonal.sum(axis=0)
-        total: Array = (within + between) / self._moments.weights.sum()
-        return total
-
-    def _between_classes(self) -> tuple[Array, Array]:
         self._check_has_rows()
-        return self._moments.between_classes()
+        return self._moments.total_variance()
 
     # ------------------------------------------------------------------ rows go in
 
@@ -373,25 +354,8 @@ class ClassStatistics(Statistics):
         """
         rest = super().__sub__(other)
         if rest is not NotImplemented:
-            rest._warn_of_lost_digits(self)
+            warn_of_lost_digits(rest._labelled, self._labelled, self._names)
         return rest
-
-    def _warn_of_lost_digits(self, whole: Self) -> None:
-        kept = np.flatnonzero(np.isin(whole._labelled.classes, self._labelled.classes))
-        lost = self._moments.has_lost_digits(whole._moments.take(kept), self._labelled.counts)
-        if not self.n_rows or not lost.any():
-            return
-        k, feature = np.argwhere(lost)[0]
-        name = repr(self._names[feature]) if self._names else feature
-        owner = "the classes" if self._moments.kind.is_pooled else f"class {self._labelled.classes[k]!s}"
-        more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
-        warnings.warn(
-            f"{owner}: of feature {name}{more} the variance that is left has fewer than six correct digits, "
-            "since the rows taken out vary so much more. Take rows out of an ExactClassStatistics, or "
-            "accumulate the remaining rows anew",
-            RuntimeWarning,
-            stacklevel=3,
-        )
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.

@@ -13,6 +13,7 @@ from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, Indices
 from streamgda.statistics.exact.state import ExactClassStatistics
+from streamgda.statistics.floating.digits import warn_of_lost_digits
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.columns import from_columns, to_columns
@@ -266,17 +267,11 @@ class IncompleteStatistics(LikeliestMoments):
         """
         rest = super().__sub__(self._as_incomplete(other) if isinstance(other, Statistics) else other)
         if rest is not NotImplemented and not self.exact:
-            self._warn_of_lost_digits(rest)
+            for pattern, group in rest._labelled.groups.items():
+                features = features_in(pattern, self.n_features)
+                names = tuple(self._names[j] if self._names else str(j) for j in features)
+                warn_of_lost_digits(group, self._labelled.groups[pattern], names)
         return rest
-
-    def _warn_of_lost_digits(self, rest: Self) -> None:
-        for pattern, group in rest._labelled.groups.items():
-            left, whole = (self._plain._twin(g) for g in (group, self._labelled.groups[pattern]))
-            assert isinstance(left, ClassStatistics)
-            assert isinstance(whole, ClassStatistics)
-            features = features_in(pattern, self.n_features)
-            left._names = tuple(self._names[j] if self._names else str(j) for j in features)
-            left._warn_of_lost_digits(whole)
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place; see `ClassStatistics.decay`.

@@ -1,0 +1,114 @@
+"""How a model reads rows: arrays in blocks, sources in passes, more than once where EM needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar
+
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
+from streamgda.blocks.block import Block, Missing, check_missing
+from streamgda.estimators.dtypes import FittedTypes
+from streamgda.estimators.incomplete import reading_blocks
+from streamgda.estimators.validation import check_announced, check_batch, is_valid
+from streamgda.passes.accumulate import read_into
+from streamgda.passes.schedulers import Scheduler
+from streamgda.sources.conversion import as_source
+from streamgda.statistics.covariances import CovarianceType
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.incomplete.reads import Note, Read, Reading, read_incomplete
+from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+
+
+class StatisticsReader(BaseEstimator):
+    """An estimator that reads rows into the statistics that it requires."""
+
+    _covariance_type: ClassVar[CovarianceType]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"exact": ["boolean"]}
+
+    _set_by_reading: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_types")
+    _types: FittedTypes = FittedTypes()
+
+    exact: bool
+
+    def required_statistics(self) -> dict[str, Any]:
+        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
+        return {"covariance_type": self._covariance_type}
+
+    def _blocks_of(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        missing: Missing,
+        classes: ArrayLike | None = None,
+        reset: bool,
+    ) -> Iterator[Block]:
+        check_missing(missing)
+        check_batch(X)
+        check_readable(X)
+        if self.exact:
+            check_no_rounding(X)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if reset or not is_valid(self, X):
+            X = validate_data(self, X, reset=reset, ensure_all_finite=False)
+        names = getattr(self, "feature_names_in_", None)
+        if getattr(y, "ndim", 1) != 1:
+            y = column_or_1d(y, warn=True)
+        if classes is not None:
+            check_announced(y, classes)
+        if reset:
+            self._types = FittedTypes.of(X, y)
+        names = None if names is None else tuple(names)
+        return array_blocks(X, y, sample_weight, names, missing=missing)
+
+    def _reading_of(
+        self, X: Any, y: Any, sample_weight: Any, missing: Missing, scheduler: Scheduler, progress: bool
+    ) -> Read:
+        source = as_source(X, y, sample_weight, missing=missing)
+        return partial(read_into, source, scheduler=scheduler, progress=progress)
+
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], max_reads: int = 1) -> Reading:
+        """Read rows in memory, in blocks that are made anew for each read."""
+        return self._read(reading_blocks(blocks), max_reads)
+
+    def _read(self, read: Read, max_reads: int = 1, note: Note | None = None) -> Reading:
+        """Read rows: once; if `max_reads` allows, again where they have too many patterns of features."""
+        kind = {"exact": self.exact, **self.required_statistics()}
+        if not self._learns_incomplete:
+            return Reading(read(empty_statistics(**kind)))
+        empty = IncompleteStatistics(max_patterns=self._max_patterns, **kind)
+        return read_incomplete(read, empty, max_reads, note)
+
+    @property
+    def _learns_incomplete(self) -> bool:
+        """Whether the model learns from rows in which features are missing."""
+        return False
+
+    @property
+    def _max_patterns(self) -> int:
+        return getattr(self, "max_patterns", MAX_PATTERNS)
+
+    @property
+    def _max_reads(self) -> int:
+        return getattr(self, "max_reads", 1)
+
+    @contextmanager
+    def _kept_on_error(self) -> Iterator[None]:
+        """On an error, restore the attributes that reading the rows has set."""
+        names = self._set_by_reading
+        before = {name: self.__dict__[name] for name in names if name in self.__dict__}
+        try:
+            yield
+        except BaseException:
+            for name in names:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise

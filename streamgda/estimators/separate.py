@@ -1,0 +1,45 @@
+"""Densities of classes that each have a covariance of their own, which some classes may not determine."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from streamgda.estimators.singular import singular_class
+from streamgda.gaussians.densities import SeparateGaussians
+from streamgda.gaussians.whitening import Unestimated, Whitening
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array
+
+
+def whiten_classes(
+    statistics: Statistics, covariances: Array, tol: float, *, regularised: bool, solver: str
+) -> list[Whitening]:
+    """Whiten the covariance of each class; `Unestimated` stands for that of a class without one."""
+    means, undetermined = statistics.means, statistics.undetermined
+    n_features = statistics.n_features
+    largest_ranks = np.where(regularised, n_features, statistics.counts - 1)  # n rows span n - 1 dimensions
+
+    def whiten(k: int) -> Whitening:
+        if k in undetermined:
+            return Unestimated.because(n_features, partial(_itself, undetermined[k]))
+        whitening = Whitening.of(covariances[k], means[[k]], tol)
+        rank = min(whitening.rank, int(largest_ranks[k]))
+        if rank == n_features:
+            return whitening
+        error = partial(singular_class, statistics, k, rank, tol, regularised=regularised, solver=solver)
+        return Unestimated.because(n_features, error)
+
+    return [whiten(k) for k in range(len(means))]
+
+
+def separate_gaussians(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGaussians:
+    """The densities of all classes. The mean of an undetermined class is 0; nothing depends on it."""
+    means = statistics.means
+    means[list(statistics.undetermined)] = 0.0
+    return SeparateGaussians(means, whitenings, tails=np.nan_to_num(statistics.mean_tails))
+
+
+def _itself(error: ValueError) -> ValueError:
+    return error
