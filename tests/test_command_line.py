@@ -422,6 +422,21 @@ def test_a_model_of_some_files_of_a_ledger(days, iris):
     assert said.splitlines()[-1] == "folded 2 entries into one"
 
 
+def test_the_age_of_a_file_comes_from_its_partition(days, monkeypatch):
+    for day in "12":
+        (days / "days" / f"day=2026-01-3{int(day) - 1}").mkdir()
+        (days / "days" / f"{day}.parquet").rename(
+            days / "days" / f"day=2026-01-3{int(day) - 1}" / "a.parquet"
+        )
+    aged = [*REFRESH, "--out", "model.parquet", "--half-life", "1", "--age"]
+    invoke(days, *aged, "day")
+    weights = streamgda.load(days / "model.parquet").statistics_.weights
+    assert weights.sum() == pytest.approx(80 / 2 + 70)
+    monkeypatch.chdir(days)
+    said = CliRunner().invoke(main, [*aged, "year,month"]).stderr
+    assert "--age: day=2026-01-30/a.parquet has no partition key 'year'; its keys: 'day'" in said
+
+
 def test_drift_has_an_exit_code_of_its_own_and_saves_no_model(days, iris):
     invoke(days, *REFRESH, "--out", "model.parquet")
     before = (days / "model.parquet").read_bytes()
@@ -714,7 +729,8 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         (["predict", "model.parquet", "days", "--out", "-"], "as Parquet files into a folder"),
         (["refresh", "ledger", "days", "--target", "kind", "--model", "lda"], "--model needs --out"),
         (["refresh", "ledger", "days", "--target", "kind", "--since", "2026-01-01"],
-         "--where, --since and --half-life are for the model that --out saves"),
+         "--where, --since, --half-life and --age are for the model that --out saves"),
+        ([*REFRESH, "--out", "m.parquet", "--age", "day"], "which counts with --half-life alone"),
         (["refresh", "ledger", "days", "--target", "kind", "--out", "m", "--since", "June"],
          "'June' is no date such as 2026-01-31"),
         (["predict", "model.parquet", "days", "--out", "m", "--columns", "labels"], "'labels' is none of"),

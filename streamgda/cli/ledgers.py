@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.models import ModelOptions
-from streamgda.cli.options import Option, bundled
+from streamgda.cli.options import Option, bundled, split_names
 
 if TYPE_CHECKING:
     from streamgda import StatisticsLedger
@@ -115,12 +115,13 @@ class Choice:
     where: str | None
     since: datetime | None
     half_life: float | None
+    age: list[str] | None
 
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of `StatisticsLedger.statistics`."""
         days = None if self.half_life is None else timedelta(days=self.half_life)
-        return {"where": self.where, "since": self.since, "half_life": days}
+        return {"where": self.where, "since": self.since, "half_life": days, "age": self.age}
 
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
@@ -139,6 +140,13 @@ choice_options = bundled(
             type=click.FloatRange(0, 1e6, min_open=True),
             metavar="DAYS",
             help="Let the weight of a file halve in so many days.  [default: age does not count]",
+        ),
+        click.option(
+            "--age",
+            metavar="KEY,...",
+            callback=split_names,
+            help="With --half-life: the partition key that dates a file, such as day; or year,month,day.  "
+            "[default: when it was modified]",
         ),
     ],
 )

@@ -108,7 +108,9 @@ def _check_usage(model: ModelOptions, choice: Choice, out: str | None) -> ModelO
     if out is None and model.model is not None:
         raise bad_usage("--model needs --out, the file to save the model in.")
     if out is None and choice:
-        raise bad_usage("--where, --since and --half-life are for the model that --out saves.")
+        raise bad_usage("--where, --since, --half-life and --age are for the model that --out saves.")
+    if choice.age and choice.half_life is None:
+        raise bad_usage("--age says how old a file is, which counts with --half-life alone.")
     if out is not None:
         model = model.or_default()
     model.check()

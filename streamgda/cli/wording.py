@@ -24,6 +24,7 @@ _PHRASES = {
     "accumulate with": "fit or refresh with",
     "accumulate both with": "fit both with",
     "filters: ": "--filter: ",
+    "age: ": "--age: ",
     "Set reg_param": "Set --reg-param",
     "Raise reg_param": "Raise --reg-param",
     "or reg_param": "or --reg-param",

@@ -41,6 +41,8 @@ From the bottom up:
     Read files and write their entries, on any scheduler.
 `merging`
     Merge entries, few at a time in memory.
+`ages`
+    How old entries are, by the time of their files or by given dates.
 `selection`
     Choose entries by path, partition or time.
 `comparison`

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamgda.blocks.folds import FoldRule
+from streamgda.ledger.ages import Age
 from streamgda.ledger.comparison import compare
 from streamgda.ledger.folder import LedgerFolder
 from streamgda.ledger.manifest import FileRecord, Manifest, check_reads_alike
@@ -19,7 +20,7 @@ from streamgda.ledger.names import fold_name
 from streamgda.ledger.plan import RefreshPlan, listed, plan_refresh
 from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
-from streamgda.ledger.selection import FileFilter, ages, select, to_table
+from streamgda.ledger.selection import Choice, FileFilter, select, to_table
 from streamgda.ledger.states import State, total_of
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
@@ -254,6 +255,7 @@ class StatisticsLedger:
         where: FileFilter = None,
         half_life: timedelta | None = None,
         since: datetime | None = None,
+        age: Age = None,
     ) -> Statistics:
         """The merged statistics of all the files held, or of some of them.
 
@@ -266,9 +268,13 @@ class StatisticsLedger:
         half_life : timedelta, optional
             The time in which the weight of a row halves. Its age is that of its file, counted from the newest
             of the chosen files; priors, means and covariances depend on the differences alone. A file that
-            is dated in the future counts as modified now.
+            is dated in the future counts as new.
         since : datetime, optional
             Only files modified at or after this time count.
+        age : str, sequence of str, or mapping of str to date, optional
+            With `half_life`, what dates a file in place of its modification: a partition key such as "day",
+            with values like 2026-01-31; several, such as ``["year", "month", "day"]``; or the date of each
+            path in `files`.
 
         Returns
         -------
@@ -278,9 +284,10 @@ class StatisticsLedger:
         Raises
         ------
         ValueError
-            If nothing is held, no file is chosen, or only some of the files that were folded into one entry.
+            If nothing is held, no file is chosen, only some of the files that were folded into one entry are,
+            or the age of a file is not known.
         """
-        return total_of(self._merged(where, half_life, since))
+        return total_of(self._merged(Choice(where, half_life, since, age)))
 
     def fold_statistics(
         self,
@@ -288,6 +295,7 @@ class StatisticsLedger:
         where: FileFilter = None,
         half_life: timedelta | None = None,
         since: datetime | None = None,
+        age: Age = None,
     ) -> FoldStatistics:
         """The merged statistics of each fold, for `StatisticsSearchCV.fit`, which then reads nothing.
 
@@ -306,21 +314,21 @@ class StatisticsLedger:
         >>> search.fit(ledger.fold_statistics()).best_params_
         {'var_smoothing': 1e-09}
         """
-        state = self._merged(where, half_life, since)
+        state = self._merged(Choice(where, half_life, since, age))
         if not isinstance(state, FoldStatistics):
             raise ValueError(f"{self!r} keeps no folds: make it with folds=5")
         return state
 
-    def _merged(self, where: FileFilter, half_life: timedelta | None, since: datetime | None) -> State:
+    def _merged(self, choice: Choice) -> State:
         manifest = self._existing_manifest()
         self._check_folds(manifest)
         try:
-            return self._selected(manifest, where, half_life, since)
+            return self._selected(manifest, choice)
         except FileNotFoundError:
             newer = self._existing_manifest()
             if newer == manifest:
                 raise
-            return self._selected(newer, where, half_life, since)  # a refresh has ended meanwhile
+            return self._selected(newer, choice)  # a refresh has ended meanwhile
 
     def _check_folds(self, manifest: Manifest) -> None:
         """Raise ValueError if the ledger was filled with another number of folds."""
@@ -328,18 +336,11 @@ class StatisticsLedger:
         if held != self.folds:
             raise ValueError(f"the ledger in {self.path} has folds={held}; open it so, not with {self.folds}")
 
-    def _selected(
-        self, manifest: Manifest, where: FileFilter, half_life: timedelta | None, since: datetime | None
-    ) -> State:
-        chosen = select(manifest, where, since)
+    def _selected(self, manifest: Manifest, choice: Choice) -> State:
+        chosen = choice.entries(manifest)
         if not chosen:
             raise ValueError(f"{self!r} holds no file that is chosen, of {len(manifest.records)} in all")
-        if half_life is None:
-            return merged(self._folder.entries, list(chosen), self._empty)
-        if not half_life > timedelta(0):
-            raise ValueError(f"a half-life is longer than nothing; got {half_life}")
-        weights = [0.5 ** (age / half_life) for age in ages(chosen)]
-        return merged(self._folder.entries, list(chosen), self._empty, weights)
+        return merged(self._folder.entries, list(chosen), self._empty, choice.weights(chosen))
 
     def _existing_manifest(self) -> Manifest:
         manifest = self._folder.read_manifest()

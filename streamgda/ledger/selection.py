@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from streamgda.ledger.ages import Age, ages, modified, nanoseconds
 from streamgda.ledger.manifest import FileRecord, Manifest
 
 FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 """A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which files count, and what by their age; the arguments of `StatisticsLedger.statistics`."""
+
+    where: FileFilter = None
+    half_life: timedelta | None = None
+    since: datetime | None = None
+    age: Age = None
+
+    def __post_init__(self) -> None:
+        """Raise an error for a half-life that is no time, and for an age that is given without one."""
+        if self.half_life is None:
+            if self.age is not None:
+                raise ValueError("age says how old a file is, which counts with half_life alone; give both")
+            return
+        if not isinstance(self.half_life, timedelta):
+            raise TypeError(f"a half-life is a timedelta, such as timedelta(days=30); got {self.half_life!r}")
+        if self.half_life <= timedelta(0):
+            raise ValueError(f"a half-life is longer than nothing; got {self.half_life}")
+
+    def entries(self, manifest: Manifest) -> dict[str, list[FileRecord]]:
+        """The entries of the chosen files; see `select`."""
+        return select(manifest, self.where, self.since)
+
+    def weights(self, entries: Mapping[str, list[FileRecord]]) -> list[float] | None:
+        """What the rows of each entry count by their age; None if all count alike."""
+        if self.half_life is None:
+            return None
+        return [0.5 ** (age / self.half_life) for age in ages(entries, self.age)]
 
 
 def to_table(manifest: Manifest) -> pa.Table:
@@ -58,9 +91,9 @@ def select(
     """
     meant = set(_paths(manifest, where))
     if since is not None:
-        meant = {path for path in meant if _modified(manifest.records[path]) >= _nanoseconds(since)}
+        meant = {path for path in meant if modified(manifest.records[path]) >= nanoseconds(since)}
     if before is not None:
-        meant = {path for path in meant if _modified(manifest.records[path]) < _nanoseconds(before)}
+        meant = {path for path in meant if modified(manifest.records[path]) < nanoseconds(before)}
     chosen = {}
     for entry, records in manifest.entries.items():
         inside = [record.path for record in records if record.path in meant]
@@ -88,37 +121,3 @@ def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
             f"where: {where!r} is neither a pattern for paths nor a filter over the columns of files: {error}"
         ) from error
     return paths
-
-
-def ages(entries: Mapping[str, list[FileRecord]]) -> Iterator[timedelta]:
-    """How much older each entry is than the newest; 0 for one that is dated in the future.
-
-    The age of such a file is not known. It must not make all the others seem old.
-
-    Raises
-    ------
-    ValueError
-        If an entry holds files of different age, or the time of a file is not known.
-    """
-    now = _nanoseconds(datetime.now(tz=UTC))
-    times = {entry: {min(_modified(record), now) for record in held} for entry, held in entries.items()}
-    newest = max(time for times_of_entry in times.values() for time in times_of_entry)
-    for entry, times_of_entry in times.items():
-        if len(times_of_entry) > 1:
-            raise ValueError(
-                f"{entries[entry][0].path} and {len(entries[entry]) - 1} other files of different age have "
-                "been folded into one entry, and cannot be weighed by their age"
-            )
-        yield timedelta(microseconds=(newest - min(times_of_entry)) / 1000)
-
-
-def _modified(record: FileRecord) -> int:
-    if record.modified is None:
-        raise ValueError(f"{record.path}: its filesystem does not tell when a file was modified")
-    return record.modified
-
-
-def _nanoseconds(time: datetime) -> int:
-    if not isinstance(time, datetime):
-        raise TypeError(f"a time is needed, such as datetime(2026, 1, 31, tzinfo=UTC); got {time!r}")
-    return round(time.timestamp() * 1e6) * 1000
