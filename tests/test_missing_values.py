@@ -136,7 +136,7 @@ def test_units_change_no_marginal(model, training):
 
 
 def test_a_marginal_that_rounding_makes_singular_is_judged_by_its_spectrum():
-    regular = Whitening(np.ones((3, 3)), tol=0.0, matrix=np.eye(3), log_pdet=0.0)
+    regular = Whitening(np.ones((3, 3)), least_eigenvalue=0.0, matrix=np.eye(3), log_pdet=0.0)
     marginal = regular.marginal(np.array([True, False, True]), np.zeros((1, 2)))
     assert marginal.rank == 1
     np.testing.assert_allclose(marginal.matrix.T @ marginal.covariance @ marginal.matrix, [[1.0]])

@@ -77,6 +77,11 @@ class Block:
         """How many features a row has."""
         return self.features.shape[1] if isinstance(self.features, np.ndarray) else len(self.features)
 
+    @property
+    def row_weights(self) -> NDArray[np.float64]:
+        """The weight of each row: (n_rows,)."""
+        return np.ones(len(self.codes)) if self.weights is None else self.weights
+
     def feature_name(self, index: int) -> str:
         """What to call a feature in an error."""
         return repr(self.feature_names[index]) if self.feature_names else str(index)

@@ -104,7 +104,7 @@ def box_m(statistics: Statistics, *, tol: float = 1e-4) -> BoxM:
     return BoxM(statistic, chi2, df, float(chdtrc(df, max(chi2, 0.0))), by_class, pooled)
 
 
-def _log_determinants(statistics: Statistics, least: float) -> Array:
+def _log_determinants(statistics: Statistics, least_eigenvalue: float) -> Array:
     """Ln |S| of the unbiased covariance of each class.
 
     Raises
@@ -114,14 +114,14 @@ def _log_determinants(statistics: Statistics, least: float) -> Array:
     """
     found = []
     for k, (covariance, weight) in enumerate(zip(statistics.covariance(), statistics.weights, strict=True)):
-        whitening = Whitening.of(covariance, statistics.means[[k]], least)
+        whitening = Whitening.of(covariance, statistics.means[[k]], least_eigenvalue)
         rank = min(whitening.rank, int(statistics.counts[k]) - 1)
         if rank < statistics.n_features or weight <= statistics.n_features:
             raise np.linalg.LinAlgError(
                 f"class {statistics.classes[k]!s}: the covariance has rank {rank} of "
                 f"{statistics.n_features}, from {statistics.counts[k]} rows; "
-                f"{singular_features(statistics, k, least)}. Leave the class or features out, or bring more "
-                "rows"
+                f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
+                "bring more rows"
             )
         found.append(whitening.log_pdet + statistics.n_features * np.log(weight / (weight - 1)))
     return np.array(found)

@@ -21,7 +21,7 @@ def check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> No
         )
 
 
-def whitening_within(statistics: Statistics, tol: float) -> Whitening:
+def whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whitening:
     """The whitening of the covariance within the classes.
 
     Raises
@@ -30,7 +30,7 @@ def whitening_within(statistics: Statistics, tol: float) -> Whitening:
         If it is singular; the message names the features.
     """
     covariance, n_features = pooled_covariance(statistics), statistics.n_features
-    whitening = Whitening.of(covariance, statistics.means, tol)
+    whitening = Whitening.of(covariance, statistics.means, least_eigenvalue)
     freedom = float(statistics.weights.sum()) - len(statistics.classes)
     if freedom < n_features:
         raise np.linalg.LinAlgError(
@@ -40,6 +40,7 @@ def whitening_within(statistics: Statistics, tol: float) -> Whitening:
     if whitening.rank < n_features:
         raise np.linalg.LinAlgError(
             f"the covariance within the classes has rank {whitening.rank} of {n_features}: "
-            f"{deficient_features(statistics, covariance, tol)}. Leave them out with statistics.select"
+            f"{deficient_features(statistics, covariance, least_eigenvalue)}. Leave them out with "
+            "statistics.select"
         )
     return whitening

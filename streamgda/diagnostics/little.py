@@ -107,7 +107,7 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
 
 
 def _of_class(
-    k: int, groups: list[Group], means: tuple[Array, Array], covariance: Array, least: float
+    k: int, groups: list[Group], means: tuple[Array, Array], covariance: Array, least_eigenvalue: float
 ) -> tuple[float, int]:
     """χ² and degrees of freedom of one class."""
     chi2, df = 0.0, -int((np.diag(covariance) > 0).sum())
@@ -119,7 +119,9 @@ def _of_class(
         offsets = (moments.means[rows] - centres[[k]][:, features]) + (
             moments.tails[rows] - tails[[k]][:, features]
         )
-        whitening = Whitening.of(covariance[np.ix_(features, features)], moments.means[rows], least)
+        whitening = Whitening.of(
+            covariance[np.ix_(features, features)], moments.means[rows], least_eigenvalue
+        )
         chi2 += float(moments.weights[rows[0]] * ((offsets @ whitening.matrix) ** 2).sum())
         df += whitening.rank
     return chi2, df

@@ -108,6 +108,18 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """The parameter `priors`, or else the share of each class in the total weight."""
         return class_priors(self.priors, statistics, renormalise=self._renormalises_priors)
 
+    # ------------------------------------------------------------------ fitted attributes
+
+    @property
+    def priors_(self) -> Array:
+        """Prior probabilities of the classes."""
+        return finalised(self).priors.copy()
+
+    @property
+    def means_(self) -> Array:
+        """Means of the classes."""
+        return self.statistics_.means
+
     # ------------------------------------------------------------------ learning from incomplete rows
 
     @property
@@ -135,7 +147,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     @property
     def _priors_of_peer(self) -> Any:
         """The parameter `priors` as scikit-learn takes it."""
-        return finalised(self).priors.copy() if isinstance(self.priors, dict) else self.priors
+        return self.priors_ if isinstance(self.priors, dict) else self.priors
 
     # ------------------------------------------------------------------ prediction
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from streamgda.blocks.block import Block
-from streamgda.estimators.classifier import G, finalised
+from streamgda.estimators.classifier import G
 from streamgda.estimators.estimates import CovarianceEstimates
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -20,7 +20,6 @@ from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.priors import sum_to_one
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
 from streamgda.statistics.incomplete.reads import Reading
 
 
@@ -61,16 +60,6 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
             self._warned_of_priors = self.priors
             if not sum_to_one(self.priors):
                 warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=6)
-
-    @property
-    def priors_(self) -> Array:
-        """Prior probabilities of the classes."""
-        return finalised(self).priors.copy()
-
-    @property
-    def means_(self) -> Array:
-        """Means of the classes."""
-        return self.statistics_.means
 
     # ------------------------------------------------------------------ covariance_estimator
 

@@ -170,8 +170,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         self, names: tuple[str, ...], statistics: Statistics
     ) -> tuple[dict[str, ParsimoniousGaussians], dict[str, str]]:
         """The densities of each model, and what the statistics lack for the others."""
-        least = float(self.tol) ** 2
-        determined, failures = Determined(statistics, least), {}
+        least_eigenvalue = float(self.tol) ** 2
+        determined, failures = Determined(statistics, least_eigenvalue), {}
         moments = statistics.means, statistics.scatter, statistics.weights
         fitted = {}
         for name in names:
@@ -179,7 +179,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
             if fault is None and len(names) > 1:
                 fault = _takes_long(name, *statistics.means.shape)
             if fault is None:
-                fitted[name] = ParsimoniousGaussians.of(name, *moments, least)
+                fitted[name] = ParsimoniousGaussians.of(name, *moments, least_eigenvalue)
                 fault = fitted[name].fault
             if fault is not None:
                 fitted.pop(name, None)
@@ -208,16 +208,6 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     def failures_(self) -> dict[str, str]:
         """What the rows lack for each model that was left out."""
         return dict(finalised(self).gaussians.failures)
-
-    @property
-    def priors_(self) -> Array:
-        """Prior probabilities of the classes."""
-        return finalised(self).priors.copy()
-
-    @property
-    def means_(self) -> Array:
-        """Means of the classes."""
-        return self.statistics_.means
 
     @property
     def covariance_(self) -> list[Array]:

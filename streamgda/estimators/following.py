@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.gaussians.updated import Learnt
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
 from streamgda.statistics.revisions import Added
 
 _PLAIN: dict[str, Any] = {
@@ -44,7 +42,7 @@ def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[
     blocks = [update.rows for update in added if update.rows is not None]
     if len(blocks) < len(added) or len(before.classes) < len(statistics.counts):
         return None
-    weights = np.concatenate([_weights(block) for block in blocks])
+    weights = np.concatenate([block.row_weights for block in blocks])
     positions = [np.searchsorted(before.classes, block.classes)[block.codes] for block in blocks]
     classes, codes = np.unique(np.concatenate(positions), return_inverse=True)
     some, rows = statistics.of_classes(classes), np.vstack([block.features for block in blocks])
@@ -60,10 +58,6 @@ def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[
         total=total,
         centre=centre + weights @ (rows - centre) / total,
     )
-
-
-def _weights(block: Block) -> Array:
-    return np.ones(len(block.codes)) if block.weights is None else block.weights
 
 
 def changed_positions(before: Finalised[Any], classes: Labels, added: Sequence[Added]) -> NDArray[np.intp]:

@@ -69,10 +69,12 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
         Names of the features, if the data had any.
     class_count_ : ndarray of shape (n_classes,)
         The weight of each class.
-    class_prior_ : ndarray of shape (n_classes,)
+    priors_, class_prior_ : ndarray of shape (n_classes,)
         Prior probabilities.
-    theta_, var_ : ndarray of shape (n_classes, n_features)
-        Mean, and smoothed variance, of each feature in each class.
+    means_, theta_ : ndarray of shape (n_classes, n_features)
+        Mean of each feature in each class.
+    var_ : ndarray of shape (n_classes, n_features)
+        Smoothed variance of each feature in each class.
     epsilon_ : float
         The value added to each variance.
     pooling_ : ndarray of shape (n_classes,)
@@ -170,12 +172,12 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
     @property
     def class_prior_(self) -> Array:
         """Prior probabilities of the classes."""
-        return finalised(self).priors.copy()
+        return self.priors_
 
     @property
     def theta_(self) -> Array:
         """Mean of each feature in each class."""
-        return self.statistics_.means
+        return self.means_
 
     @property
     def var_(self) -> Array:

@@ -13,7 +13,7 @@ from streamgda.statistics.deficient import constant_in_class, deficient_features
 
 
 def singular_class(
-    statistics: Statistics, k: int, rank: int, tol: float, *, regularised: bool, solver: str
+    statistics: Statistics, k: int, rank: int, least_eigenvalue: float, *, regularised: bool, solver: str
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features, and what helps.
 
@@ -24,8 +24,9 @@ def singular_class(
     return np.linalg.LinAlgError(
         f"{_as_in_scikit_learn(statistics, k, solver)} "
         f"It has rank {rank} of {statistics.n_features}, from {n_rows} rows; "
-        f"{singular_features(statistics, k, tol)}. {_remedy(n_rows, n_varying, regularised)}, leave out "
-        "constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or GaussianNB"
+        f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, regularised)}, "
+        "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
+        "GaussianNB"
     )
 
 
@@ -62,7 +63,7 @@ def warn_of_rank(model: Any, within: Whitening | None) -> None:
     model._warned_rank = within.rank
     if warned != within.rank:
         statistics = model.statistics_
-        features = deficient_features(statistics, within.covariance, within.tol)
+        features = deficient_features(statistics, within.covariance, within.least_eigenvalue)
         warnings.warn(
             f"the covariance within the classes has rank {within.rank} of {statistics.n_features}: "
             f"{features}. The model works in the range of the covariance",

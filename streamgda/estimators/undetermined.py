@@ -27,12 +27,12 @@ class Determined:
     ----------
     statistics : ClassStatistics or ExactClassStatistics
         Of covariance type "full".
-    tol : float
+    least_eigenvalue : float
         The eigenvalue of a correlation matrix up to which it counts as zero.
     """
 
     statistics: Statistics
-    tol: float
+    least_eigenvalue: float
 
     def fault(self, model: str) -> str | None:
         """What is missing for a model, of a class or of them all, and the remedy; None if nothing is."""
@@ -52,15 +52,15 @@ class Determined:
             return (
                 f"class {self.statistics.classes[k]!s}: the covariance has rank {self._ranks[k]} of "
                 f"{self.statistics.n_features}, from {self.statistics.counts[k]} rows; "
-                f"{singular_features(self.statistics, k, self.tol)}. {REMEDIES}"
+                f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {REMEDIES}"
             )
         return None
 
     def _constant_in_one(self) -> str | None:
         for k in np.flatnonzero(~self._varies.all(axis=1))[:1].tolist():
             return (
-                f"class {self.statistics.classes[k]!s}: {singular_features(self.statistics, k, self.tol)}. "
-                f"{REMEDIES}"
+                f"class {self.statistics.classes[k]!s}: "
+                f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {REMEDIES}"
             )
         return None
 
@@ -79,11 +79,13 @@ class Determined:
         n_features = self.statistics.n_features
         if int((self.statistics.counts - 1).sum()) < n_features:
             return f"too few rows for {n_features} features. Bring more rows, or name EEI or EII"
-        rank = Whitening.of(pooled_covariance(self.statistics), self.statistics.means, self.tol).rank
+        rank = Whitening.of(
+            pooled_covariance(self.statistics), self.statistics.means, self.least_eigenvalue
+        ).rank
         return None if rank == n_features else self._deficient()
 
     def _deficient(self) -> str:
-        found = deficient_features(self.statistics, pooled_covariance(self.statistics), self.tol)
+        found = deficient_features(self.statistics, pooled_covariance(self.statistics), self.least_eigenvalue)
         return f"within the classes, {found}. Leave them out, or name EII, or use LinearDiscriminantAnalysis"
 
     @cached_property
@@ -98,5 +100,5 @@ class Determined:
     def _ranks(self) -> NDArray[np.int64]:
         """The rank of the covariance of each class, of which n rows span n − 1 dimensions at most."""
         covariances, means = self.statistics.covariance(), self.statistics.means
-        ranks = [Whitening.of(c, means[[k]], self.tol).rank for k, c in enumerate(covariances)]
+        ranks = [Whitening.of(c, means[[k]], self.least_eigenvalue).rank for k, c in enumerate(covariances)]
         return np.minimum(ranks, self.statistics.counts - 1)

@@ -12,6 +12,8 @@ from scipy.special import chdtrc
 
 from streamgda.gaussians.whitening import Array, Observed
 
+LOG_2PI = float(np.log(2 * np.pi))
+
 
 class Densities(ABC):
     """The densities of K classes of d features.

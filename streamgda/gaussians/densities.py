@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from streamgda.gaussians.base import Gaussians
+from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
-_LOG_2PI = float(np.log(2 * np.pi))
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
 _LEAST_TAIL = 1e-12  # standard deviations; what is less changes no score by more than its own rounding
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
@@ -46,7 +45,7 @@ class SeparateGaussians(Gaussians):
 
     @cached_property
     def log_normalisers(self) -> Array:
-        return np.array([w.rank * _LOG_2PI + w.log_pdet for w in self.whitenings])
+        return np.array([w.rank * LOG_2PI + w.log_pdet for w in self.whitenings])
 
     @property
     def ranks(self) -> NDArray[np.int64]:
@@ -133,7 +132,7 @@ class SharedGaussians(Gaussians):
 
     @cached_property
     def log_normalisers(self) -> Array:
-        normaliser = self.whitening.rank * _LOG_2PI + self.whitening.log_pdet
+        normaliser = self.whitening.rank * LOG_2PI + self.whitening.log_pdet
         return np.full(len(self.means), normaliser)
 
     @property
@@ -279,7 +278,7 @@ class DiagonalGaussians(Gaussians):
 
     @cached_property
     def log_normalisers(self) -> Array:
-        normalisers: Array = np.log(self.variances).sum(axis=1) + self.means.shape[1] * _LOG_2PI
+        normalisers: Array = np.log(self.variances).sum(axis=1) + self.means.shape[1] * LOG_2PI
         return normalisers
 
     @property

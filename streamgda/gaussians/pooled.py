@@ -46,11 +46,13 @@ def _whitening(covariance: Array, common: Whitening) -> Whitening:
     """The whitening of a covariance that has the range of another, common one."""
     if 0 < common.rank == len(covariance):
         try:
-            return TriangularWhitening.of_regular(covariance, common.tol)
+            return TriangularWhitening.of_regular(covariance, common.least_eigenvalue)
         except np.linalg.LinAlgError:  # singular in float64
             pass
     relative = common.matrix.T @ covariance @ common.matrix
     values, vectors = scipy.linalg.eigh(relative, check_finite=False)
     values = np.maximum(values, len(values) * np.finfo(np.float64).eps * values.max(initial=0.0))
     matrix = common.matrix @ (vectors / np.sqrt(values))
-    return Whitening(covariance, common.tol, matrix, common.log_pdet + float(np.log(values).sum()))
+    return Whitening(
+        covariance, common.least_eigenvalue, matrix, common.log_pdet + float(np.log(values).sum())
+    )

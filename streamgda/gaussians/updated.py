@@ -259,7 +259,7 @@ class UpdatedGaussians(SharedGaussians):
         last = self.factor.whitening
         grown = last.colorizer @ np.vstack(self.change.vectors).T
         covariance = (last.covariance + grown @ grown.T) * (self.factor.total / self.change.total)
-        return Whitening.of(covariance, self.means, last.tol)
+        return Whitening.of(covariance, self.means, last.least_eigenvalue)
 
     @property
     def ranks(self) -> NDArray[np.int64]:

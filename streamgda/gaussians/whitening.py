@@ -38,9 +38,9 @@ def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
     return constant
 
 
-def largest_zero(n_features: int, tol: float) -> float:
-    """The eigenvalue of a correlation matrix up to which it counts as zero: `tol`, or rounding error."""
-    return max(tol, n_features * _EPS)
+def largest_zero(n_features: int, least_eigenvalue: float) -> float:
+    """The eigenvalue of a correlation matrix up to which it counts as zero: that given, or rounding error."""
+    return max(least_eigenvalue, n_features * _EPS)
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class Spectrum:
     kept: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, covariance: Array, means: Array, tol: float) -> Self:
+    def of(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Self:
         """The spectrum of a covariance (d, d) of rows whose classes have these means (K, d)."""
         variances = np.diag(covariance)
         varying = np.flatnonzero(~constant_features(variances, means))
         scale = np.sqrt(variances[varying])
         correlations = covariance[np.ix_(varying, varying)] / np.outer(scale, scale)
         values, vectors = scipy.linalg.eigh(correlations, check_finite=False)
-        kept = values > largest_zero(len(values), tol)
+        kept = values > largest_zero(len(values), least_eigenvalue)
         return cls(varying, scale, values, vectors, kept)
 
     @property
@@ -92,8 +92,9 @@ class Whitening:
     ----------
     covariance : ndarray of shape (d, d)
         Σ itself.
-    tol : float
-        The eigenvalue of the correlation matrix up to which a direction counts as singular.
+    least_eigenvalue : float
+        The eigenvalue of the correlation matrix up to which a direction counts as singular: the square of the
+        estimators' `tol`.
     matrix : ndarray of shape (d, r)
         W with Wᵀ Σ W = I, where r is the rank of Σ.
     log_pdet : float
@@ -101,39 +102,39 @@ class Whitening:
     """
 
     covariance: Array
-    tol: float
+    least_eigenvalue: float
     matrix: Array
     log_pdet: float
 
     @classmethod
-    def of(cls, covariance: Array, means: Array, tol: float) -> Whitening:
+    def of(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Whitening:
         """Whiten a covariance (d, d) of rows whose classes have these means (K, d).
 
-        Eigenvalues of the correlation matrix up to `tol` count as zero, and so do the variances of
-        `constant_features`.
+        Eigenvalues of the correlation matrix up to `least_eigenvalue` count as zero, and so do the variances
+        of `constant_features`.
         """
-        regular = TriangularWhitening.proven(covariance, means, tol)
-        return regular or cls.from_spectrum(covariance, means, tol)
+        regular = TriangularWhitening.proven(covariance, means, least_eigenvalue)
+        return regular or cls.from_spectrum(covariance, means, least_eigenvalue)
 
     @classmethod
-    def from_spectrum(cls, covariance: Array, means: Array, tol: float) -> Whitening:
+    def from_spectrum(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Whitening:
         """Whiten a covariance of any rank; the arguments are those of `of`."""
-        spectrum = Spectrum.of(covariance, means, tol)
+        spectrum = Spectrum.of(covariance, means, least_eigenvalue)
         varying, scale, kept = spectrum.varying, spectrum.scale, spectrum.kept
         roots, vectors = np.sqrt(spectrum.values[kept]), spectrum.vectors[:, kept]
         matrix = np.zeros((len(covariance), len(roots)))
         matrix[varying] = vectors / roots / scale[:, None]
-        return Whitening(covariance, tol, matrix, _log_pdet(vectors * roots, scale))
+        return Whitening(covariance, least_eigenvalue, matrix, _log_pdet(vectors * roots, scale))
 
     def marginal(self, observed: Observed, means: Array) -> Whitening:
         """The whitening of the observed features, whose means are given: (K, d')."""
         covariance = self.covariance[np.ix_(observed, observed)]
         if 0 < len(covariance) and self.rank == len(self.covariance):
             try:
-                return TriangularWhitening.of_regular(covariance, self.tol)
+                return TriangularWhitening.of_regular(covariance, self.least_eigenvalue)
             except np.linalg.LinAlgError:  # singular in float64
                 pass
-        return Whitening.of(covariance, means, self.tol)
+        return Whitening.of(covariance, means, self.least_eigenvalue)
 
     @property
     def rank(self) -> int:
@@ -183,20 +184,20 @@ class TriangularWhitening(Whitening):
 
     Attributes
     ----------
-    least : float
+    lower_bound : float
         A lower bound of the smallest eigenvalue λ of the correlation matrix R = L Lᵀ, but for rounding:
         1 / λ is at most the trace of R⁻¹, which is ‖L⁻¹‖².
     """
 
-    least: float
+    lower_bound: float
 
     @classmethod
-    def proven(cls, covariance: Array, means: Array, tol: float) -> Self | None:
+    def proven(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Self | None:
         """Whiten a covariance (d, d) if it is certain that its rank is full; see `Whitening.of`."""
         if not len(covariance) or constant_features(np.diag(covariance), means).any():
             return None
         try:
-            whitening = cls.of_regular(covariance, tol)
+            whitening = cls.of_regular(covariance, least_eigenvalue)
         except np.linalg.LinAlgError:
             return None
         return whitening if whitening.is_certain() else None
@@ -209,10 +210,10 @@ class TriangularWhitening(Whitening):
         """
         n_features = len(self.covariance)
         rounding = n_features**2 * _EPS
-        return self.least > 2 * growth * (largest_zero(n_features, self.tol) + rounding)
+        return self.lower_bound > 2 * growth * (largest_zero(n_features, self.least_eigenvalue) + rounding)
 
     @classmethod
-    def of_regular(cls, covariance: Array, tol: float) -> Self:
+    def of_regular(cls, covariance: Array, least_eigenvalue: float) -> Self:
         """Whiten a covariance (d, d) that is known to be regular, without computing its spectrum.
 
         Each principal submatrix of a regular covariance is regular: none of its eigenvalues lies below the
@@ -228,8 +229,8 @@ class TriangularWhitening(Whitening):
         factor = scipy.linalg.cholesky(correlations, lower=True, overwrite_a=True, check_finite=False)
         inverse, _ = dtrtri(factor, lower=True)
         log_pdet = float(2 * np.log(np.diag(factor) * scale).sum())
-        least = float(1 / np.linalg.norm(inverse) ** 2)
-        return cls(covariance, tol, inverse.T / scale[:, None], log_pdet, least)
+        lower_bound = float(1 / np.linalg.norm(inverse) ** 2)
+        return cls(covariance, least_eigenvalue, inverse.T / scale[:, None], log_pdet, lower_bound)
 
     @property
     def triangle(self) -> Array:

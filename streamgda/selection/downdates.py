@@ -18,13 +18,13 @@ from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.gaussians.base import LOG_2PI
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 Codes = NDArray[np.intp]
 
-_LOG_2PI = float(np.log(2 * np.pi))
 _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 64 * _EPS  # relative to what was subtracted
 
@@ -155,7 +155,7 @@ class DiscriminantDowndate(Downdate):
         self._shrinkage = float(estimator.shrinkage or 0.0)
         self._ridge = 0.0 if is_linear else float(estimator.reg_param)
         self._is_plain = not (self._shrinkage or self._ridge)
-        self._least = float(estimator._least_eigenvalue)
+        self._least = float(estimator.tol) ** 2
         self._check_counts(statistics)
         self._bases = [self._basis(covariance, j) for j, covariance in enumerate(self._pooled(statistics))]
 
@@ -211,7 +211,7 @@ class DiscriminantDowndate(Downdate):
         squared = np.vecdot(from_mean / values, from_mean)
         squared += gamma * np.vecdot(reduced, from_mean) ** 2 / slack
         log_determinant = np.log(values).sum(axis=1) + np.log(slack) + basis.log_determinant
-        log_density: Array = -0.5 * (squared + log_determinant + len(basis.values) * _LOG_2PI)
+        log_density: Array = -0.5 * (squared + log_determinant + len(basis.values) * LOG_2PI)
         return log_density
 
     def _values(self, basis: _Basis, left: _Left, deviations: Array, j: int) -> Array:
@@ -266,7 +266,7 @@ class DiagonalDowndate(Downdate):
             from_mean[truth == j] *= left.ratio[truth == j, None]
             variances = self._left_variances(j, left, deviations) + smoothing[:, None]
             self._check(np.asarray(variances > 0).all(axis=1), truth)
-            terms = from_mean**2 / variances + np.log(variances) + _LOG_2PI
+            terms = from_mean**2 / variances + np.log(variances) + LOG_2PI
             result[:, j] -= 0.5 * terms.sum(axis=1)
         return result
 

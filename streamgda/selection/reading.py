@@ -164,7 +164,7 @@ def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores
 def _score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Block) -> None:
     """Score rows of one fold by all its models, some rows at a time."""
     truth = np.searchsorted(models.classes, block.classes)[block.codes]
-    weights = np.ones(len(truth)) if block.weights is None else block.weights.astype(np.float64)
+    weights = block.row_weights
     size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(models.classes)))
     for start in range(0, len(truth), size):
         piece = slice(start, min(start + size, len(truth)))

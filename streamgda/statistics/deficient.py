@@ -17,23 +17,23 @@ def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:
     return np.flatnonzero(constant_features(variances, statistics.means[[k]]))
 
 
-def singular_features(statistics: Statistics, k: int, tol: float) -> str:
+def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -> str:
     """Describe the features that make the covariance of a class (at position k) singular, or its few rows."""
     constant = constant_in_class(statistics, k)
     findings = [f"constant in it: {named(statistics, constant)}"] if len(constant) else []
     if statistics.n_features - len(constant) >= statistics.counts[k]:
         findings.append("it has no more rows than features that vary")
     else:
-        spectrum = Spectrum.of(statistics.covariance()[k], statistics.means[[k]], tol)
+        spectrum = Spectrum.of(statistics.covariance()[k], statistics.means[[k]], least_eigenvalue)
         if len(spectrum.collinear):
             findings.append(f"collinear in it: {named(statistics, spectrum.collinear)}")
     return "; ".join(findings)
 
 
-def deficient_features(statistics: Statistics, covariance: Array, tol: float) -> str:
+def deficient_features(statistics: Statistics, covariance: Array, least_eigenvalue: float) -> str:
     """Describe the features that make the covariance (d, d) within the classes singular."""
     constant = np.flatnonzero(constant_features(np.diag(covariance), statistics.means))
-    collinear = Spectrum.of(covariance, statistics.means, tol).collinear
+    collinear = Spectrum.of(covariance, statistics.means, least_eigenvalue).collinear
     found = [("constant", constant), ("collinear", collinear)]
     return "features are " + " or ".join(
         f"{what} ({named(statistics, features)})" for what, features in found if len(features)

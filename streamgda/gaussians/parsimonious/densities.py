@@ -39,12 +39,13 @@ class ParsimoniousGaussians(SeparateGaussians):
 
     @classmethod
     def of(
-        cls, model: str, means: Array, scatter: Array, weights: Array, tol: float
+        cls, model: str, means: Array, scatter: Array, weights: Array, least_eigenvalue: float
     ) -> ParsimoniousGaussians:
         """The most likely densities of a model, given means (K, d), scatters (K, d, d) and weights (K,)."""
         fitted = fit(model, scatter, weights)
         whitenings = [
-            Whitening.of(covariance, means[[k]], tol) for k, covariance in enumerate(fitted.covariances)
+            Whitening.of(covariance, means[[k]], least_eigenvalue)
+            for k, covariance in enumerate(fitted.covariances)
         ]
         return cls(means, whitenings, model, fitted)
 

@@ -20,11 +20,10 @@ from typing import Self
 import numpy as np
 from scipy.linalg import cho_solve, cholesky
 
+from streamgda.gaussians.base import LOG_2PI
 from streamgda.statistics.covariances import Array, Indices
 
 _SINGULAR = 1e-12  # an eigenvalue of a covariance of features at unit variance that counts as zero
-
-_LOG_2PI = float(np.log(2 * np.pi))
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def _completed_scatter(case: Cases, conditional: Conditional, d: int) -> Array:
 def _log_likelihood(case: Cases, offsets: Array, conditional: Conditional) -> float:
     weight, precision = case.weights.sum(), conditional.precision
     squares = (precision * case.scatter).sum() + case.weights @ ((offsets @ precision) * offsets).sum(axis=1)
-    return float(-(weight * (len(case.features) * _LOG_2PI + conditional.log_det) + squares) / 2)
+    return float(-(weight * (len(case.features) * LOG_2PI + conditional.log_det) + squares) / 2)
 
 
 def _factor(covariance: Array) -> Array | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
+from streamgda.gaussians.base import LOG_2PI
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType
 from streamgda.statistics.floating.moments import two_sum
 from streamgda.statistics.floating.state import ClassStatistics
@@ -22,7 +23,6 @@ from streamgda.statistics.incomplete.em import Normal
 
 _LEAST_EIGENVALUE = 1e-10  # of a covariance of features at unit variance
 _ELEMENTS_AT_A_TIME = 1 << 20
-_LOG_2PI = float(np.log(2 * np.pi))
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class ExpectedRows:
         """Fill in what is missing, in place; return what is to be added to the scatter of the classes."""
         given, places = self.given, np.searchsorted(self.given.classes, block.classes)
         residual = given.kind.zeros(len(places), rows.shape[1])
-        weights = np.ones(len(rows)) if block.weights is None else block.weights
+        weights = block.row_weights
         pooled = given.kind.is_pooled
         for code in range(1 if pooled else len(places)):
             chosen = np.arange(len(rows)) if pooled else np.flatnonzero(block.codes == code)
@@ -227,7 +227,7 @@ class _Completing:
                 residual += np.bincount(
                     cells, (inverses * weights[some, None, None]).ravel(), minlength=d * d
                 )
-        self.log_likelihood -= float(weights @ ((d - n_missing) * _LOG_2PI + log_dets + squares)) / 2
+        self.log_likelihood -= float(weights @ ((d - n_missing) * LOG_2PI + log_dets + squares)) / 2
         return residual.reshape(d, d)
 
 
