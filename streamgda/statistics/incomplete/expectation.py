@@ -228,7 +228,8 @@ class _Completing:
                     cells, (inverses * weights[some, None, None]).ravel(), minlength=d * d
                 )
         self.log_likelihood -= float(weights @ ((d - n_missing) * LOG_2PI + log_dets + squares)) / 2
-        return residual.reshape(d, d)
+        matrix = residual.reshape(d, d)
+        return (matrix + matrix.T) / 2  # inverses are not symmetric to the last bit, and states are
 
 
 def _precision(covariance: Array) -> tuple[Array, float]:

@@ -44,7 +44,8 @@ def _extend(normal: Normal, known: Indices, cases: Sequence[Cases], n_classes: i
     normal.means[:, new] = means[:, conditional.missing] + gaps @ conditional.coefficients.T
     across = conditional.coefficients @ normal.covariance[np.ix_(known, known)]
     normal.covariance[np.ix_(new, known)], normal.covariance[np.ix_(known, new)] = across, across.T
-    normal.covariance[np.ix_(new, new)] = conditional.residual + across @ conditional.coefficients.T
+    within = conditional.residual + across @ conditional.coefficients.T
+    normal.covariance[np.ix_(new, new)] = (within + within.T) / 2
     return features
 
 
