@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord
 from streamgda.ledger.states import State
-from streamgda.passes.accumulate import accumulate_splits, fan_in_of, plan_pass
+from streamgda.passes.accumulate import accumulate_splits, plan_pass
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
@@ -84,10 +84,10 @@ def _plan_of_file(
     path = plan.file.path
     groups = list(group_into_tasks(plan.splits, n_rows_of)) or [[]]
     if on_error == "raise":
-        read = plan_pass(groups, empty, fan_in_of(source))
+        read = plan_pass(groups, empty)
     else:
         fold, merge = partial(_fold_or_skip, path), partial(_merge_or_skip, path)
-        read = plan_fold(groups, fold, empty, fan_in_of(source), merge)
+        read = plan_fold(groups, fold, empty, merge)
     root = delayed(keep, pure=False)(read.root, entries, name, replace(plan, splits=()))
     return Plan(root, read.parts, read.rows, empty)
 

@@ -12,7 +12,7 @@ from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
-from streamgda.passes.plan import FAN_IN, Plan, State, n_rows_of, plan_fold
+from streamgda.passes.plan import Plan, State, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, client_of, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from streamgda.blocks.block import Block
-
-_FAN_IN_OF_WIDE_STATES = 2
-
-_WIDE = 90  # features; the full state of 90 of them takes over 64 KB per class, and 5 MB for 90 classes
 
 
 def accumulate(
@@ -184,7 +180,7 @@ def read_into(source: Source, empty: S, scheduler: Scheduler = None, progress: b
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
     merge = add if client_of(scheduler) else iadd  # on a cluster, what a merge is of may be asked for again
-    plan = plan_pass(groups, empty, fan_in_of(source), merge)
+    plan = plan_pass(groups, empty, merge)
     state: S = compute_plan(plan, scheduler, progress)
     if not state.n_rows:
         raise ValueError(
@@ -201,22 +197,13 @@ def _check_source(source: object) -> None:
         )
 
 
-def fan_in_of(source: Source) -> int:
-    """How many states one task merges: fewer where states may be large.
-
-    Dask runs depth first, so about `fan_in` states wait per level of the tree, however many splits there are.
-    """
-    return _FAN_IN_OF_WIDE_STATES if (source.n_features or 0) >= _WIDE else FAN_IN
-
-
 def plan_pass(
     groups: Sequence[Sequence[Split | Delayed]],
     empty: Accumulating,
-    fan_in: int,
     merge: Callable[[Any, Any], Any] = add,
 ) -> Plan:
     """The graph of a pass whose states are statistics like `empty`."""
-    return plan_fold(groups, accumulate_splits, empty, fan_in, merge)
+    return plan_fold(groups, accumulate_splits, empty, merge)
 
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:

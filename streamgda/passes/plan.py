@@ -60,13 +60,12 @@ def plan_fold(
     groups: Sequence[Sequence[Split | Delayed]],
     fold: Callable[[Sequence[Any], Any], State],
     shared: Any,
-    fan_in: int = FAN_IN,
     merge: Callable[[Any, Any], Any] = add,
 ) -> Plan:
     """The graph of a pass; it depends on the groups alone, and not on the scheduler.
 
-    Consecutive states are merged two by two, each as soon as it is computed. So at each level of the tree one
-    state grows, and few wait.
+    Consecutive states are merged two by two, each as soon as it is computed: eight of them to one at each
+    level of the tree. So at each level one state grows, and few wait.
 
     Parameters
     ----------
@@ -76,8 +75,6 @@ def plan_fold(
         The task that reads: from a group, in order, and `shared` to a state.
     shared : object
         What every reading task needs, such as a model.
-    fan_in : int, default=8
-        How many states become one at each level of the tree.
     merge : callable, default=operator.add
         The task that makes one state of two, in order.
     """
@@ -88,7 +85,7 @@ def plan_fold(
     parts = [_part(group, fold, common) for group in groups]
     level = parts
     while len(level) > 1:
-        level = [reduce(merged, level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
+        level = [reduce(merged, level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
     return Plan(level[0], parts, [total(map(n_rows_of, group)) for group in groups], shared)
 
 
