@@ -5,6 +5,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -176,10 +177,10 @@ def test_what_cannot_be_judged_is_refused(folder):
         evaluate(fitted, source, Y)
     with pytest.raises(ValueError, match="the target y is None"):
         evaluate(fitted, X)
-    with pytest.raises(ValueError, match=r"features=\['u', 'v'\]"):
-        evaluate(fitted, scan_parquet(folder, "y"))
-    with pytest.raises(ValueError, match="feature 'v' where the model was fitted to 'u'"):
-        evaluate(fitted, scan_parquet(folder, "y", features=["v", "u"]))
+    with pytest.raises(ValueError, match="does not have feature 'v' of the model; scan it with features="):
+        evaluate(fitted, scan_parquet(folder, "y", features=["u", "w"]))
+    with pytest.raises(ValueError, match="Zarr.* has 2 features, the model was fitted to 1"):
+        evaluate(GaussianNB().fit(X[["u"]], Y), list(sources(folder))[-1])
     with pytest.raises(ValueError, match=r"no target is named"):
         evaluate(fitted, scan_parquet(folder, features=["u", "v"]))
     with pytest.raises(ValueError, match=r"no row is of a class .* knows 'ant', .* labels are 'x'"):
@@ -195,6 +196,37 @@ def test_classes_that_are_not_all_listed_end_in_an_ellipsis():
     fitted = GaussianNB().fit(X, y)
     with pytest.raises(ValueError, match=r"It knows 0, 1, 2, .*, 9, …; the labels are 99\."):
         evaluate(fitted, X, np.full(24, 99))
+
+
+def test_columns_of_a_source_are_matched_by_name(folder):
+    """In any order, among others, from any kind of source that knows names."""
+    fitted = GaussianNB().fit(X, Y)
+    expected = evaluate(fitted, X, Y)
+    frame = X.assign(y=Y, w=WEIGHTS)[["w", "v", "y", "u"]]
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    ds.write_dataset(table, folder / "arrow", format="arrow")
+    for source in (
+        scan_parquet(folder, "y"),
+        scan_parquet(folder, "y", features=["v", "u"]),
+        scan_arrow(table, "y"),
+        scan_arrow(ds.dataset(folder / "arrow", format="arrow"), "y"),
+        scan_arrow(ds.dataset(table), "y"),
+        scan_arrow(frame, "y", features=["v", "u"]),
+        scan_dask(dd.from_pandas(frame, npartitions=3), "y"),
+        scan_dask(dd.from_pandas(frame, npartitions=3), "y", exclude=["w"]),
+    ):
+        agree(evaluate(fitted, source), expected)
+        assert source.feature_names != ("u", "v")
+    with pytest.raises(ValueError, match=r"or another order; give it those of \['u', 'v'\]"):
+        evaluate(fitted, scan_dask(dd.from_pandas(X[["v", "u"]], 3), dd.from_pandas(frame["y"], 3)))
+
+
+def test_a_reader_whose_columns_were_matched_is_spent():
+    table = pa.Table.from_pandas(X.assign(y=Y)[["v", "y", "u"]], preserve_index=False)
+    fitted, source = GaussianNB().fit(X, Y), scan_arrow(table.to_reader(), "y")
+    agree(evaluate(fitted, source), evaluate(fitted, X, Y))
+    with pytest.raises(ValueError, match="this stream has been read and is spent"):
+        evaluate(fitted, source)
 
 
 # ---------------------------------------------------------------------- test, then train

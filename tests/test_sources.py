@@ -202,6 +202,26 @@ class TabularContract(SourceContract):
             with pytest.raises(ValueError, match=message):
                 self.scan(table, tmp_path / "bad", **options)
 
+    @pytest.mark.parametrize("name", ["id", "user_id", "Id", "PassengerId", "rowid", "__index_level_0__"])
+    def test_an_identifier_that_is_a_feature_by_default_is_mentioned(self, tmp_path, name):
+        table = rows().drop_columns("w").append_column(name, pa.array(np.arange(N)))
+        with pytest.warns(UserWarning, match=f"so is '{name}', .*exclude=.'{name}'.") as warned:
+            source = self.scan(table, tmp_path, features=None)
+        assert len(warned) == 1
+        assert Path(warned[0].filename) == Path(__file__)  # where the user has called
+        assert source.feature_names == ("u", "v", name)
+        assert self.scan(table, tmp_path, features=["u", name]).feature_names == ("u", name)
+        assert self.scan(table, tmp_path, features=None, exclude=[name]).feature_names == ("u", "v")
+
+    @pytest.mark.parametrize("name", ["width", "acid", "SOLID", "grid", "ids", "index_of_refraction", "mid"])
+    def test_other_columns_are_features_without_a_word(self, tmp_path, name):
+        table = rows().drop_columns("w").append_column(name, pa.array(np.arange(N)))
+        assert name in self.scan(table, tmp_path, features=None).feature_names
+
+    def test_measures_that_are_called_an_index_are_no_identifiers(self, tmp_path):
+        table = rows().drop_columns("w").append_column("index", pa.array(np.arange(N) / 2))
+        assert "index" in self.scan(table, tmp_path, features=None).feature_names
+
     def test_features_are_named(self, tmp_path):
         assert self.scan(rows(), tmp_path).feature_names == ("u", "v")
         assert accumulate(self.scan(rows(), tmp_path)).feature_names == ("u", "v")

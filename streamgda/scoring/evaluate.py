@@ -19,9 +19,9 @@ from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (
     Model,
-    check_features,
     check_model,
     features_of,
+    matched,
     pieces_of,
     score_piece,
 )
@@ -50,8 +50,8 @@ def evaluate(
     model : estimator
         Fitted.
     source : source, array-like of shape (n_rows, n_features), dask array or DataFrame
-        Rows; or a source, such as `scan_parquet` returns, which has its own target and weights. Of a dask
-        DataFrame, the columns that are the features of the model are read, by name.
+        Rows; or a source, such as `scan_parquet` returns, which has its own target and weights. Of a source
+        or a dask DataFrame, the columns that are the features of the model are read, by name.
     y : array-like of shape (n_rows,), dask array or Series, optional
         Labels; for a dask DataFrame also the name of its column of labels. Not given with a source.
     sample_weight : array-like of shape (n_rows,), dask array or Series, optional
@@ -87,8 +87,7 @@ def evaluate(
     """
     check_model(model)
     if isinstance(source, Source) or is_dask(source):
-        source = as_source(source, y, sample_weight, features=features_of(model))
-        check_features(model, source)
+        source = matched(model, as_source(source, y, sample_weight, features=features_of(model)))
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.splits(), n_rows_of))
         if not groups:

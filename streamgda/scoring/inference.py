@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -70,21 +70,33 @@ def check_model(model: Any) -> None:
     finalised(model, anew=True)  # cache it before several threads need it, with the bits of every worker
 
 
-def check_features(model: Model, source: Source) -> None:
-    """Raise ValueError if the features of a source are not those of a model, in the same order."""
-    ours = getattr(model, "feature_names_in_", None)
-    theirs = source.feature_names
-    if source.n_features is not None and source.n_features != model.n_features_in_:
+S = TypeVar("S", bound=Source)
+
+
+def matched(model: Model, source: S) -> S:
+    """The source with the features of the model, in its order; matched by name where both know names.
+
+    Raises
+    ------
+    ValueError
+        If a feature is missing, or there are more or fewer where there are no names.
+    """
+    ours, theirs = features_of(model), source.feature_names
+    if ours is None or theirs is None:
+        _check_number(model, source)
+        return source
+    for name in ours:
+        if name not in theirs:
+            raise ValueError(
+                f"{source!r} does not have feature {name!r} of the model; scan it with "
+                "features=list(model.feature_names_in_)"
+            )
+    return source if list(theirs) == ours else source.with_features(ours)
+
+
+def _check_number(model: Model, source: Source) -> None:
+    if source.n_features not in {None, model.n_features_in_}:
         raise ValueError(
             f"{source!r} has {source.n_features} features, the model was fitted to {model.n_features_in_}; "
             "name them where it is scanned"
-            + ("" if ours is None else f", such as features={[str(name) for name in ours[:5]]}")
         )
-    if ours is None or theirs is None:
-        return
-    for here, there in zip(theirs, ours, strict=True):
-        if here != there:
-            raise ValueError(
-                f"{source!r} has feature {here!r} where the model was fitted to {there!r}; scan it with "
-                "features=list(model.feature_names_in_)"
-            )

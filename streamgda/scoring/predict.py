@@ -16,7 +16,7 @@ from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.scoring.columns import PredictionColumns
-from streamgda.scoring.inference import Model, check_features, check_model, features_of
+from streamgda.scoring.inference import Model, check_model, features_of, matched
 from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
 from streamgda.scoring.outputs.parquet import ParquetOutput
@@ -80,8 +80,8 @@ def predict_dataset(
     model : estimator
         Fitted.
     source : source, path, URL, glob or list of them, dask DataFrame or dask array
-        Made by `scan_parquet` or `scan_zarr`, with or without a target. Of a path or a DataFrame, the columns
-        that are the features of the model are read; of a path that ends in ".zarr", the array "X".
+        Made by `scan_parquet` or `scan_zarr`, with or without a target. The columns that are the features of
+        the model are read, by name; of a path that ends in ".zarr", the array "X".
     out : path or URL, optional
         Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
         is created if it does not exist, and must hold nothing but predictions. Not given with a Dask
@@ -148,8 +148,7 @@ def predict_dataset(
         return lazy_predictions(predicted, source, kept)
     if out is None:
         raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
-    source = _as_scorable(model, source)
-    check_features(model, source)
+    source = matched(model, _as_scorable(model, source))
     scheduler = scheduler_for(source, scheduler)
     splits, types = source.to_score(kept)
     if not splits:

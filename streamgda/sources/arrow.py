@@ -13,6 +13,7 @@ from streamgda.blocks.block import Missing
 from streamgda.sources.arrow_source import ArrowSource
 from streamgda.sources.base import Source
 from streamgda.sources.datasets import DatasetSource
+from streamgda.sources.identifiers import warn_of_identifiers
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.roles import Roles, besides_index
 from streamgda.sources.streams import ReaderSource, Stream, StreamSource
@@ -96,6 +97,7 @@ def scan_arrow(
         exclude=exclude,
     )
     roles.check_types(data.schema, "the data")
+    warn_of_identifiers(roles, data.schema, "the data", features, stacklevel=2)
     return kind(data, roles)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from streamgda.sources.base import Source
@@ -34,8 +36,15 @@ class ArrowSource(Source, Generic[D]):
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""
+        return self._with_roles(self._roles.with_groups(column, self._data.schema.names, "the data"))
+
+    def with_features(self, names: Sequence[str]) -> Self:
+        """The same source with some of its features, in this order."""
+        return self._with_roles(replace(self._roles, features=tuple(names)))
+
+    def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
-        twin._roles = self._roles.with_groups(column, self._data.schema.names, "the data")
+        twin._roles, twin.feature_names = roles, roles.features
         return twin
 
     def __repr__(self) -> str:

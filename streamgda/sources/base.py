@@ -93,6 +93,16 @@ class Source(ABC):
         """
         raise TypeError(f"{self!r} has no columns beside the features, the target and the weight")
 
+    def with_features(self, names: Sequence[str]) -> Self:
+        """The same source with some of its features, in this order.
+
+        Raises
+        ------
+        ValueError
+            If the source cannot choose among its features.
+        """
+        raise ValueError(f"{self!r} has other features, or another order; give it those of {list(names[:5])}")
+
     @abstractmethod
     def splits(self) -> Sequence[Split | Delayed]:
         """The parts of the source, in order: a pure function of the data, whoever reads them.

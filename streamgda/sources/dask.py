@@ -17,6 +17,7 @@ from streamgda.blocks.block import Block, Missing, check_missing
 from streamgda.blocks.places import Places
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batch
+from streamgda.sources.identifiers import warn_of_identifiers
 from streamgda.sources.roles import Roles
 
 
@@ -93,7 +94,7 @@ class DaskSource(Source):
     partitions: list[Delayed]
     feature_names: tuple[str, ...] | None = None
     n_features: int | None = None
-    regroup: Callable[[str], DaskSource] | None = None
+    scan_again: Callable[..., DaskSource] | None = None
     keeps_missing: bool = False
 
     def __repr__(self) -> str:
@@ -101,11 +102,17 @@ class DaskSource(Source):
 
     def with_groups(self, column: str) -> DaskSource:
         """The same source, which also reads a column of the data frame that groups the rows."""
-        if self.regroup is None:
+        if self.scan_again is None:
             raise TypeError(
                 f"{self!r} has no columns to group the rows by; scan a data frame whose target is named"
             )
-        return self.regroup(column)
+        return self.scan_again(groups=column)
+
+    def with_features(self, names: Sequence[str]) -> DaskSource:
+        """The same source with some of its features, in this order."""
+        if self.scan_again is None:
+            return super().with_features(names)
+        return self.scan_again(features=names)
 
     def splits(self) -> list[Delayed]:
         """The partitions, each of which becomes a split when it is computed."""
@@ -197,16 +204,19 @@ def _named_columns(
     )
     if groups is not None:
         roles = roles.with_groups(groups, names, "the data frame")
+    chosen: dict[str, Any] = {"target": target, "features": roles.features, "weight": weight, "groups": groups}
+    scan_again = partial(_named_columns, frame, exclude=(), missing=missing, **chosen)
     kept = list(roles.columns)
     roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow
-    roles.check_types(_known_types(frame[kept]._meta_nonempty), "the data frame")
+    types = _known_types(frame[kept]._meta_nonempty)
+    roles.check_types(types, "the data frame")
+    warn_of_identifiers(roles, types, "the data frame", features, stacklevel=3)
     partitions = [
         delayed(partial(FramePartition, index=i, roles=roles))(part)
         for i, part in enumerate(frame[kept].to_delayed())
     ]
-    regroup = partial(_named_columns, frame, target, features, exclude, weight, missing)
     description, n_features = f"frame, target {target!r}", len(roles.features)
-    return DaskSource(description, partitions, roles.features, n_features, regroup, missing == "keep")
+    return DaskSource(description, partitions, roles.features, n_features, scan_again, missing == "keep")
 
 
 def _known_types(frame: Any) -> pa.Schema:

@@ -22,6 +22,7 @@ from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.errors import decoding
 from streamgda.sources.filters import Filter
 from streamgda.sources.footers import FilePlanner, first_readable, unified_types
+from streamgda.sources.identifiers import warn_of_identifiers
 from streamgda.sources.roles import Roles, besides_index, check_known
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.sources.views import dataset_without_views
@@ -170,6 +171,7 @@ class ParquetSource(FileSource, ScorableSource):
         self._read_options = ReadOptions(dataset.filesystem, roles, chosen, root=root)
         self._planner = FilePlanner(dataset, stored, self._read_options, whole=find is not None)
         roles.check_types(stored, first)
+        warn_of_identifiers(roles, stored, first, features, stacklevel=3)
 
     def __repr__(self) -> str:
         files = self._dataset.files
@@ -215,8 +217,15 @@ class ParquetSource(FileSource, ScorableSource):
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column, or partition key, that groups the rows."""
         known, file = self._dataset.schema.names, self._dataset.files[0]
-        roles = self._read_options.roles.with_groups(column, known, file)
+        return self._with_roles(self._read_options.roles.with_groups(column, known, file))
+
+    def with_features(self, names: Sequence[str]) -> Self:
+        """The same source with some of its features, in this order."""
+        return self._with_roles(replace(self._read_options.roles, features=tuple(names)))
+
+    def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
+        twin.feature_names = roles.features
         twin._read_options = replace(self._read_options, roles=roles)
         twin._planner = replace(self._planner, read_options=twin._read_options)
         return twin

@@ -84,7 +84,7 @@ class ReaderSource(ArrowSource[pa.RecordBatchReader]):
 
     def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
         super().__init__(data, roles)
-        self._spent = False
+        self._unread = iter([data])  # shared by all that are made of this source
 
     def splits(self) -> list[StreamSplit]:
         """One, once.
@@ -94,13 +94,13 @@ class ReaderSource(ArrowSource[pa.RecordBatchReader]):
         ValueError
             The second time.
         """
-        if self._spent:
+        reader = next(self._unread, None)
+        if reader is None:
             raise ValueError(
                 "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
                 "a dataset or what the reader was made from to read it again"
             )
-        self._spent = True
-        return [StreamSplit(lambda names: self._data, self._roles)]
+        return [StreamSplit(lambda names: reader, self._roles)]
 
 
 @dataclass(frozen=True)
