@@ -146,6 +146,16 @@ def test_excluded_columns_are_no_features(made, tmp_path):
         assert message in run(made, "fit", *arguments, "--out", out, code=code)
 
 
+def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(made)
+    fit = ["fit", "days", "--target", "kind", "--out", str(tmp_path / "model.parquet")]
+    said = CliRunner().invoke(main, fit).stderr
+    assert said.startswith("Warning: days/1.parquet: by default all columns are features, and so is 'id', which")
+    assert said.endswith("Leave it out, with --exclude id, or name the features to use\n")
+    assert CliRunner().invoke(main, [*fit, "--exclude", "id"]).stderr == ""
+    assert CliRunner().invoke(main, [*fit, "--quiet"]).stderr == ""
+
+
 def test_a_model_forgets_a_mistyped_class(made, iris, tmp_path):
     model, out = tmp_path / "model.parquet", tmp_path / "out.parquet"
     typed = iris.assign(kind=iris["kind"].mask(iris["id"] == 3, "setsoa"))
@@ -655,7 +665,8 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["predict", "model.parquet", "days", "--keep", "none", "--out", "{out}"], "no column 'none'"),
         (["evaluate", "model.parquet", "days", "--target", "id"], "labels of different kinds"),
         (["evaluate", "digits.parquet", "days", "--target", "id"], "'kind' is large_string and cannot be a"),
-        (["update", "digits.parquet", "iris.parquet", "--target", "kind"], "states of 64 and 5 features"),
+        (["update", "digits.parquet", "iris.parquet", "--target", "kind", "--features", NAMES],
+         "states of 64 and 4 features"),
         (["merge", "none.parquet", "--out", "{out}"], "there is no file none.parquet"),
         (["merge", "model.parquet", "--model", "nb", "--priors", "1", "--out", "{out}"], "3 classes"),
         (["inspect", "days"], "days is a folder, but no ledger"),
@@ -770,13 +781,13 @@ def test_what_is_no_model_is_not_overwritten(made, tmp_path):
 
 def test_nothing_is_written_where_it_would_be_read_as_data(made, tmp_path):
     for command in (
-        ["fit", "days", "--target", "kind", "--out", "days/model.parquet"],
+        ["fit", "days", "--target", "kind", "--features", NAMES, "--out", "days/model.parquet"],
         ["predict", "model.parquet", "days", "--out", "days/scored"],
-        ["refresh", "days/ledger", "days", "--target", "kind"],
+        ["refresh", "days/ledger", "days", "--target", "kind", "--features", NAMES],
     ):
         assert "would be" in invoke(made, *command, code=1)
     assert "folder of other things" in invoke(
-        made, "refresh", "digits.zarr", "days", "--target", "kind", code=1
+        made, "refresh", "digits.zarr", "days", "--target", "kind", "--features", NAMES, code=1
     )
     assert names_in(made / "days") == ["1.parquet", "2.parquet"]
 

@@ -164,7 +164,7 @@ def test_windows_and_decayed_states():
 @pytest.mark.parametrize(
     ("derive", "message"),
     [
-        (lambda s: s.select(["d"]), "no feature 'd'; the features are a, b, c"),
+        (lambda s: s.select(["d"]), "no feature 'd'; the features are 'a', 'b', 'c'"),
         (lambda s: s.select([0, 0]), "each once"),
         (lambda s: s.select([]), "names, positions or a mask|at least one"),
         (lambda s: s.select([3]), "no feature 3 among 3"),

@@ -80,7 +80,7 @@ def _encode_typed(values: Labels) -> tuple[Labels, Codes]:
         if span <= _LOOKUP_SPAN:
             return _encode_by_lookup(values, span)
     classes, codes = np.unique(values, return_inverse=True)
-    return classes, codes.astype(code_dtype(len(classes)))
+    return trimmed(classes), codes.astype(code_dtype(len(classes)))
 
 
 def _encode_by_lookup(values: NDArray[np.int64], span: int) -> tuple[Labels, Codes]:
@@ -110,7 +110,7 @@ def as_labels(labels: ArrayLike) -> Labels:
     values = _one_dimensional(labels)
     if _missing(values) is not None:
         raise ValueError("a label is missing (null or NaN)")
-    return _typed(values)
+    return trimmed(_typed(values))
 
 
 def _one_dimensional(labels: ArrayLike) -> NDArray[Any]:
@@ -205,13 +205,21 @@ def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
         )
 
 
+def trimmed(classes: Labels) -> Labels:
+    """Strings at the width of the longest of them; other labels as they are."""
+    if classes.dtype.kind != "U":
+        return classes
+    width = max(int(np.strings.str_len(classes).max(initial=0)), 1)
+    return classes.astype(f"U{width}", copy=False)
+
+
 def drop_unused(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
     """Drop the classes that no code refers to, and renumber the others."""
     used = np.bincount(codes, minlength=len(classes)) > 0
     if used.all():
         return classes, codes
     renumbered = (np.cumsum(used) - 1).astype(code_dtype(len(classes)))
-    return classes[used], renumbered[codes]
+    return trimmed(classes[used]), renumbered[codes]
 
 
 def union(ours: Labels, theirs: Labels) -> Labels:
@@ -264,6 +272,12 @@ _CONVERSIONS = {
 }
 
 
-def listed(classes: Sequence[Any]) -> str:
-    """The first ten classes in a line, and an ellipsis if there are more."""
-    return ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")
+def listed(values: Sequence[Any], most: int = 10) -> str:
+    """The first few labels or names in a line, and an ellipsis if there are more."""
+    return ", ".join(map(repr, values[:most])) + (", …" if len(values) > most else "")
+
+
+def named(label: Any) -> str:
+    """A label in a message; in quotes where it could not be seen without, as "" and " a"."""
+    text = str(label)
+    return text if text and text == text.strip() else repr(text)

@@ -11,6 +11,7 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.labels import named
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
 from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
@@ -135,8 +136,8 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
             k, feature = np.argwhere(~(variances > 0))[0]
             name = repr(statistics.feature_names[feature]) if statistics.feature_names else feature
             raise ValueError(
-                f"class {statistics.classes[k]!s}: feature {name} is constant in it, and var_smoothing adds "
-                "nothing; leave the feature out, or set var_smoothing above 0"
+                f"class {named(statistics.classes[k])}: feature {name} is constant in it, and var_smoothing "
+                "adds nothing; leave the feature out, or set var_smoothing above 0"
             )
         return DiagonalGaussians(statistics.means, variances, tails=statistics.mean_tails, pooling=pooling)
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
+from streamgda.blocks.labels import named
 from streamgda.estimators.classifier import G
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -82,7 +83,7 @@ class PredictiveClassifier(GenerativeClassifier[G]):
             label, error = new[0]
             more = f" (and {len(new) - 1} more classes)" if len(new) > 1 else ""
             warnings.warn(
-                f"class {label!s}{more} gets no posterior until it can be estimated. {error()}; "
+                f"class {named(label)}{more} gets no posterior until it can be estimated. {error()}; "
                 f"statistics_.drop_class({label!r}) forgets it",
                 stacklevel=6,
             )

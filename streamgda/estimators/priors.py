@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streamgda.blocks.labels import listed, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
@@ -46,7 +47,7 @@ def class_priors(priors: Priors, statistics: Statistics, *, renormalise: bool) -
     if given.shape != classes.shape:
         raise ValueError(
             "Number of priors must match number of classes. There are "
-            f"{len(classes)} classes, {', '.join(map(str, classes[:10]))}; priors have shape {given.shape}. "
+            f"{len(classes)} classes, {listed(classes.tolist())}; priors have shape {given.shape}. "
             "Where classes may appear later, give priors by label, as a dict; statistics_.drop_class(label) "
             "forgets a class"
         )
@@ -91,8 +92,8 @@ def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[Any
     for label, prior in zip(classes, found, strict=True):
         if prior is None:
             raise ValueError(
-                f"priors has none for class {label!s}, which has appeared: add it, or forget the class by "
-                f"statistics_.drop_class({label!r})"
+                f"priors has none for class {named(label)}, which has appeared: add it, or forget the class "
+                f"by statistics_.drop_class({label!r})"
             )
     return found
 

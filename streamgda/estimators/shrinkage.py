@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from streamgda.blocks.labels import named
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
@@ -183,7 +184,7 @@ def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Arr
         mean_squares = fourth[k] / weight / units / units
         if (np.diag(mean_squares)[~constant] < _LEAST_KURTOSIS).any():
             raise ValueError(
-                f"class {statistics.classes[k]!s}: deviations are so small that their fourth powers are "
+                f"class {named(statistics.classes[k])}: deviations are so small that their fourth powers are "
                 "below float64. Multiply the features by a power of ten first"
             )
         share = ledoit_wolf(correlations, mean_squares, weight)

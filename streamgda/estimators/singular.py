@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.blocks.labels import named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
@@ -34,13 +35,13 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     """What scikit-learn's QDA says of a class, word for word."""
     label, n_rows, n_features = statistics.classes[k], int(statistics.counts[k]), statistics.n_features
     if n_rows == 1:
-        return f"y has only 1 sample in class {label!s}, covariance is ill defined."
-    said = f"The covariance matrix of class {label!s} is not full rank."
+        return f"y has only 1 sample in class {named(label)}, covariance is ill defined."
+    said = f"The covariance matrix of class {named(label)} is not full rank."
     if solver == "svd" and n_rows <= n_features:
         return (
             f"{said} When using `solver='svd'` the number of samples in each class should be more than the "
-            f"number of features, but class {label!s} has {n_rows} samples and {n_features} features. Try "
-            "using `solver='eigen'` and setting the parameter `shrinkage` for regularization."
+            f"number of features, but class {named(label)} has {n_rows} samples and {n_features} features. "
+            "Try using `solver='eigen'` and setting the parameter `shrinkage` for regularization."
         )
     parameter = "shrinkage" if solver == "eigen" else "reg_param"
     return f"{said} Increase the value of `{parameter}` to reduce the collinearity."
@@ -49,7 +50,7 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
 def too_few_rows(statistics: Statistics, k: int) -> np.linalg.LinAlgError:
     """The error for a class (at position k) whose rows are too few for a Student t density."""
     return np.linalg.LinAlgError(
-        f"class {statistics.classes[k]!s}: {int(statistics.counts[k])} rows (of weight "
+        f"class {named(statistics.classes[k])}: {int(statistics.counts[k])} rows (of weight "
         f"{statistics.weights[k]:g}) leave no degrees of freedom for a Student t density; bring more rows, "
         "or set pooling='bayes' or predictive='plugin'"
     )

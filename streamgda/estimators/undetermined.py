@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.labels import named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -50,7 +51,7 @@ class Determined:
     def _singular_class(self) -> str | None:
         for k in np.flatnonzero(self._ranks < self.statistics.n_features)[:1].tolist():
             return (
-                f"class {self.statistics.classes[k]!s}: the covariance has rank {self._ranks[k]} of "
+                f"class {named(self.statistics.classes[k])}: the covariance has rank {self._ranks[k]} of "
                 f"{self.statistics.n_features}, from {self.statistics.counts[k]} rows; "
                 f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {REMEDIES}"
             )
@@ -59,7 +60,7 @@ class Determined:
     def _constant_in_one(self) -> str | None:
         for k in np.flatnonzero(~self._varies.all(axis=1))[:1].tolist():
             return (
-                f"class {self.statistics.classes[k]!s}: "
+                f"class {named(self.statistics.classes[k])}: "
                 f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {REMEDIES}"
             )
         return None
@@ -67,8 +68,9 @@ class Determined:
     def _class_without_variance(self) -> str | None:
         for k in np.flatnonzero(~self._varies.any(axis=1))[:1].tolist():
             return (
-                f"class {self.statistics.classes[k]!s}: no feature varies in its {self.statistics.counts[k]} "
-                "rows. Bring more rows of it, or name a model of equal volume (EEE, EEI, EII)"
+                f"class {named(self.statistics.classes[k])}: no feature varies in its "
+                f"{self.statistics.counts[k]} rows. Bring more rows of it, or name a model of equal "
+                "volume (EEE, EEI, EII)"
             )
         return None
 

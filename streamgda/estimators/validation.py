@@ -62,7 +62,7 @@ def check_two_classes(statistics: Statistics) -> None:
     """Raise ValueError for statistics of fewer than two classes."""
     classes = statistics.classes
     if len(classes) < 2:
-        seen = f"only 1 class: {classes[0]!s}" if len(classes) else "none"
+        seen = f"only 1 class: {labels.named(classes[0])}" if len(classes) else "none"
         raise ValueError(
             f"The number of classes has to be greater than one. Got {len(classes)} class. "
             f"A classifier needs rows of at least two classes; the data has {seen}"

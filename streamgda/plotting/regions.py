@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, listed
 from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
@@ -326,7 +326,7 @@ def _feature(estimator: GaussianClassifier[Any], feature: int | str) -> int:
     if isinstance(feature, str):
         names = list(getattr(estimator, "feature_names_in_", []))
         if feature not in names:
-            known = ", ".join(map(repr, names[:10])) or "none that is named"
+            known = listed(names) or "none that is named"
             raise ValueError(f"the model has no feature {feature!r}; it has {known}")
         return names.index(feature)
     if not -n_features <= feature < n_features:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import checked_weights
-from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.labels import Codes, Labels, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import N_BINS, Array, bins_of
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
@@ -208,7 +208,7 @@ class Evaluation(Measures):
 
 def _check_each_once(classes: Labels) -> None:
     for twice in classes[1:][classes[1:] == classes[:-1]].tolist():
-        raise ValueError(f"class {twice!s} stands twice in classes")
+        raise ValueError(f"class {named(twice)} stands twice in classes")
 
 
 def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.blocks.labels import named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.passes.schedulers import Scheduler
@@ -97,7 +98,7 @@ class Trials:
     def _check_classes(self, training: Statistics) -> None:
         lacking = np.setdiff1d(self._classes, training.classes)
         if len(lacking):
-            raise ValueError(f"the part to learn from lacks class {lacking[0]!s}")
+            raise ValueError(f"the part to learn from lacks class {named(lacking[0])}")
 
     def add_left_out(self, candidate: Candidate) -> Trial:
         """Score each row by the candidate fitted to all the others."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.labels import named
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -73,7 +74,7 @@ class Downdate(ABC):
         self._share = float(getattr(estimator, "pooling", None) or 0.0)
         single = np.flatnonzero(statistics.counts < 2)
         if len(single):
-            raise ValueError(f"class {self.classes[single[0]]!s} has one row, without which it is gone")
+            raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
 
     @abstractmethod
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
@@ -117,8 +118,8 @@ class Downdate(ABC):
         if not is_left.all():
             row = int(np.argmin(is_left))
             raise ValueError(
-                f"row {row} of class {self.classes[truth[row]]!s}: without it, a covariance is singular, so "
-                "leaving it out has no score; regularise, or bring more rows"
+                f"row {row} of class {named(self.classes[truth[row]])}: without it, a covariance is "
+                "singular, so leaving it out has no score; regularise, or bring more rows"
             )
 
 
@@ -165,8 +166,8 @@ class DiscriminantDowndate(Downdate):
             return
         for k in np.flatnonzero(statistics.counts - 2 < statistics.n_features):
             raise ValueError(
-                f"class {self.classes[k]!s}: without one of its {statistics.counts[k]} rows, the covariance "
-                f"is singular for {statistics.n_features} features; regularise, or bring more rows"
+                f"class {named(self.classes[k])}: without one of its {statistics.counts[k]} rows, the "
+                f"covariance is singular for {statistics.n_features} features; regularise, or bring more rows"
             )
 
     def _pooled(self, statistics: Statistics) -> list[Array]:
@@ -183,7 +184,7 @@ class DiscriminantDowndate(Downdate):
         if self._is_plain:
             whitening = Whitening.of(covariance, means, self._least)
             if self._share != 1 and whitening.rank < len(covariance):
-                raise ValueError(f"class {self.classes[j]!s}: the covariance is singular; regularise")
+                raise ValueError(f"class {named(self.classes[j])}: the covariance is singular; regularise")
             return _Basis(whitening.matrix, np.ones(whitening.rank), whitening.log_pdet)
         values, vectors = np.linalg.eigh(covariance)
         return _Basis(vectors, np.maximum(values, 0.0), 0.0)

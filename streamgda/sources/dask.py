@@ -204,7 +204,12 @@ def _named_columns(
     )
     if groups is not None:
         roles = roles.with_groups(groups, names, "the data frame")
-    chosen: dict[str, Any] = {"target": target, "features": roles.features, "weight": weight, "groups": groups}
+    chosen: dict[str, Any] = {
+        "target": target,
+        "features": roles.features,
+        "weight": weight,
+        "groups": groups,
+    }
     scan_again = partial(_named_columns, frame, exclude=(), missing=missing, **chosen)
     kept = list(roles.columns)
     roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from streamgda.blocks.labels import listed
 from streamgda.sources.roles import Roles
 
 _IDENTIFIER = re.compile(
@@ -44,9 +45,9 @@ def warn_of_identifiers(
     integers = {field.name for field in schema if pa.types.is_integer(field.type)}
     found = [name for name in roles.features if name in integers and is_identifier(name)]
     if found:
-        which = ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else "")
         warnings.warn(
-            f"{origin}: by default all columns are features, and so is {which}, which by its name identifies "
-            f"rows or groups of them. Leave it out, with exclude={found}, or name the features to use",
+            f"{origin}: by default all columns are features, and so is {listed(found, 5)}, which by its name "
+            f"identifies rows or groups of them. Leave it out, with exclude={found}, or name the "
+            "features to use",
             stacklevel=stacklevel + 1,
         )

@@ -13,6 +13,7 @@ from typing import Self
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
+from streamgda.blocks.labels import listed
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
@@ -185,6 +186,5 @@ def check_known(name: str, known: Collection[str], origin: str) -> None:
         return
     folded = {str(other).casefold(): other for other in known}
     close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
-    listed = ", ".join(map(repr, list(known)[:20]))
-    hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed}"
+    hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
     raise ValueError(f"{origin}: there is no column {name!r}; {hint}")

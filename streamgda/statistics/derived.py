@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, named
 from streamgda.statistics.covariances import Array, CovarianceType, Indices, kind_named
 from streamgda.statistics.derivation import Derivation, relabelled
 from streamgda.statistics.labelled import Labelled
@@ -72,7 +72,9 @@ class Derived(Stateful, ABC):
         with self._lock:
             k = labels.position_of(label, self._labelled.classes)
             if self._labelled.kind.is_pooled:
-                raise ValueError(f"{self!r} holds one scatter of all classes, so class {label!s} stays in it")
+                raise ValueError(
+                    f"{self!r} holds one scatter of all classes, so class {named(label)} stays in it"
+                )
             self._set_labelled(self._labelled.take(np.delete(np.arange(len(self._labelled.classes)), k)))
         return self
 

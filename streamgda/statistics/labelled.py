@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, named
 from streamgda.statistics.covariances import CovarianceKind, Indices
 
 Counts = NDArray[np.int64]
@@ -117,7 +117,7 @@ class Labelled(Generic[S]):
             return self
         if not len(kept):
             return self.empty(self.sums, self.n_features)
-        return type(self)(self.classes[kept], self.counts[kept], self.sums.take(kept))
+        return type(self)(labels.trimmed(self.classes[kept]), self.counts[kept], self.sums.take(kept))
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
         """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
@@ -177,7 +177,7 @@ class Labelled(Generic[S]):
         """
         unseen = np.setdiff1d(labels.union(self.classes, other.classes), self.classes)
         if len(unseen):
-            raise ValueError(f"class {unseen[0]!s} cannot be removed: the state never saw it")
+            raise ValueError(f"class {named(unseen[0])} cannot be removed: the state never saw it")
         removed = other._reindexed(self.classes, self.n_features)
         counts = self.counts - removed.counts
         self._check_weights(removed, counts)
@@ -189,7 +189,7 @@ class Labelled(Generic[S]):
     def _check_weights(self, removed: Labelled[S], counts: Counts) -> None:
         for k in np.flatnonzero((counts < 0) | self.sums.overdrawn(removed.sums, counts)).tolist():
             raise ValueError(
-                f"class {self.classes[k]!s}: cannot remove {removed.counts[k]} rows of weight "
+                f"class {named(self.classes[k])}: cannot remove {removed.counts[k]} rows of weight "
                 f"{removed.sums.weight_text(k)} from {self.counts[k]} rows of weight "
                 f"{self.sums.weight_text(k)}"
             )

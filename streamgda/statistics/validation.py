@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamgda.blocks.labels import listed
+
 Columns = Mapping[str, NDArray[Any]]
 
 _TOO_MANY = 2.0**63  # which int64 does not hold
@@ -110,5 +112,5 @@ def _position_of_feature(name: Any, names: tuple[str, ...] | None) -> int:
     if names is None:
         raise ValueError(f"the features have no names, so {name!r} is unknown; give positions")
     if name not in names:
-        raise ValueError(f"there is no feature {name!r}; the features are {', '.join(names[:10])}")
+        raise ValueError(f"there is no feature {name!r}; the features are {listed(names)}")
     return names.index(name)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, named
 from streamgda.statistics.covariances import CovarianceKind
 from streamgda.statistics.exact.numbers import ExactArray, PythonIntegers
 from streamgda.statistics.exact.sums import Sums
@@ -144,7 +144,7 @@ def _labelled(classes: Labels, counts: NDArray[Any], sums: Sums) -> Labelled[Sum
         raise ValueError("there must be one count for each class, and each class once")
     counts, weights = as_counts(counts), sums.weights.fractions()
     for k in np.flatnonzero(~((counts > 0) & (weights >= counts).astype(bool))):
-        raise ValueError(f"class {classes[k]!s} has count {counts[k]} and weight {weights[k]}")
+        raise ValueError(f"class {named(classes[k])} has count {counts[k]} and weight {weights[k]}")
     if any(weight.denominator != 1 for weight in weights):
         raise ValueError("the weights of exact statistics are whole numbers")
     if not len(classes):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, named
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import NOISE, Moments
@@ -98,7 +98,7 @@ def _numbers(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray
 def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
     for name, values in (("count", counts), ("weight", weights)):
         for k in np.flatnonzero(~(values > 0)):
-            raise ValueError(f"class {classes[k]!s} has {name} {values[k]:g}")
+            raise ValueError(f"class {named(classes[k])} has {name} {values[k]:g}")
 
 
 def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
@@ -199,7 +199,7 @@ def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None
         raise ValueError("weights must be finite")
     empty = (counts <= 0) | ~(weights > 0)
     if empty.any():
-        raise ValueError(f"class {classes[empty][0]!s} has no rows")
+        raise ValueError(f"class {named(classes[empty][0])} has no rows")
 
 
 def _check_shapes(kind: CovarianceKind, n_classes: int, **arrays: Array) -> None:

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.labels import named
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.labelled import Labelled
 
@@ -35,7 +36,7 @@ def warn_of_lost_digits(
     if not rest.counts.sum() or not lost.any():
         return
     k, feature = np.argwhere(lost)[0]
-    owner = "the classes" if rest.sums.kind.is_pooled else f"class {rest.classes[k]!s}"
+    owner = "the classes" if rest.sums.kind.is_pooled else f"class {named(rest.classes[k])}"
     more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
     warnings.warn(
         f"{owner}: of feature {_name(int(feature), names)}{more} the variance that is left has fewer than "

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.labels import named
 from streamgda.statistics.covariances import Indices
 
 _MOST_NAMES = 5  # of features or pairs in a message
@@ -48,7 +49,7 @@ class Undetermined:
 
     def error(self, name_of: Callable[[int], str]) -> ValueError:
         """The error that names the class, its features and the remedies."""
-        rows = "no row" if self.label is None else f"class {self.label!s}: no row"
+        rows = "no row" if self.label is None else f"class {named(self.label)}: no row"
         if len(self.unseen):
             names = _listed([name_of(j) for j in self.unseen], "features")
             return ValueError(
