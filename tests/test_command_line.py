@@ -146,11 +146,13 @@ def test_excluded_columns_are_no_features(made, tmp_path):
         assert message in run(made, "fit", *arguments, "--out", out, code=code)
 
 
+@pytest.mark.filterwarnings("default")
 def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell(made, tmp_path, monkeypatch):
     monkeypatch.chdir(made)
     fit = ["fit", "days", "--target", "kind", "--out", str(tmp_path / "model.parquet")]
     said = CliRunner().invoke(main, fit).stderr
-    assert said.startswith("Warning: days/1.parquet: by default all columns are features, and so is 'id', which")
+    assert said.startswith("Warning: /")
+    assert "days/1.parquet: by default all columns are features, and so is 'id', which" in said
     assert said.endswith("Leave it out, with --exclude id, or name the features to use\n")
     assert CliRunner().invoke(main, [*fit, "--exclude", "id"]).stderr == ""
     assert CliRunner().invoke(main, [*fit, "--quiet"]).stderr == ""
