@@ -31,7 +31,7 @@ class Contender:
         What the table calls it.
     prepare : callable
         Module-level function of `arguments` that does all that is not timed, and returns the
-        function without arguments that is.
+        function without arguments that is. If it has an attribute `close`, that is called in the end.
     arguments : tuple
         Its arguments.
     """
@@ -103,6 +103,7 @@ def _serve(contender: Contender, connection: Connection) -> None:
     while connection.recv() == "run":
         connection.send(_run_once(run))
     connection.send(_memory("VmHWM") - at_start)
+    getattr(run, "close", lambda: None)()
 
 
 def _run_once(run: Callable[[], Any]) -> float:

@@ -45,16 +45,26 @@ def plain_loop(folder: Path) -> Callable[[], Any]:
     return run
 
 
-def cluster_pass(folder: Path, processes: int) -> Callable[[], Any]:
-    """A pass on worker processes."""
-    from distributed import Client, LocalCluster
+class ClusterPass:
+    """A pass on worker processes, which are there until `close`."""
 
-    from streamgda import accumulate, scan_parquet
+    def __init__(self, folder: Path, processes: int) -> None:
+        from distributed import Client, LocalCluster
 
-    limit_threads(1)  # each worker has one; together they have as many as the others
-    cluster = LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=":0")
-    client = Client(cluster)
-    return lambda: accumulate(scan_parquet(folder, "y"), scheduler=client)
+        limit_threads(1)  # each worker has one; together they have as many as the others
+        self.folder = folder
+        self.cluster = LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=":0")
+        self.client = Client(self.cluster)
+
+    def __call__(self) -> Any:
+        from streamgda import accumulate, scan_parquet
+
+        return accumulate(scan_parquet(self.folder, "y"), scheduler=self.client)
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self.client.close()
+        self.cluster.close()
 
 
 def zarr_pass(folder: Path) -> Callable[[], Any]:
@@ -149,7 +159,7 @@ def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
         Contender(LOOP, plain_loop, (folder,)),
         Contender(SYNCHRONOUS, parquet_pass, (folder, "full", "synchronous")),
         Contender(THREADS, parquet_pass, (folder, "full", "threads")),
-        Contender(CLUSTER, cluster_pass, (folder, threads)),
+        Contender(CLUSTER, ClusterPass, (folder, threads)),
         *(Contender(ZARR_READ[size], zarr_read, (group, threads)) for size, group in groups.items()),
         *(Contender(ZARR[size], zarr_pass, (group,)) for size, group in groups.items()),
         Contender(DIAG, parquet_pass, (folder, "diag", "threads")),

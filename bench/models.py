@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -71,6 +71,12 @@ class Split:
     X_test: np.ndarray
     y_test: np.ndarray
 
+    @classmethod
+    def of(cls, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Self:
+        """Rows to learn from, and those of the rows held out whose class is among them."""
+        is_learnt = np.isin(y_test, y)
+        return cls(X, y, X_test[is_learnt], y_test[is_learnt])
+
     def part(self, share: float, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """A random share of the rows to learn from, at least two of each class."""
         order = random.permutation(len(self.y))
@@ -96,13 +102,13 @@ def splits(draws: int, most: int) -> Iterator[tuple[str, list[Split]]]:
     folder = os.environ.get("STREAMGDA_DATA")
     if folder:
         X, y = _table(Path(folder) / "letter.parquet", "letter")
-        yield "letter", [Split(X[:16_000][:most], y[:16_000][:most], X[16_000:], y[16_000:])] * draws
+        yield "letter", [Split.of(X[:16_000][:most], y[:16_000][:most], X[16_000:], y[16_000:])] * draws
         learn, test = (_table(Path(folder) / f"shuttle_{part}.parquet", "class") for part in ("trn", "tst"))
-        yield "shuttle", [Split(learn[0][:most], learn[1][:most], *test)] * draws
+        yield "shuttle", [Split.of(learn[0][:most], learn[1][:most], *test)] * draws
         X, y = _table(Path(folder) / "covtype.parquet", "cover_type")
         rows = random.permutation(len(y))
         learn_rows, test_rows = rows[:most], rows[most:][:50_000]
-        yield "covtype", [Split(X[learn_rows], y[learn_rows], X[test_rows], y[test_rows])] * draws
+        yield "covtype", [Split.of(X[learn_rows], y[learn_rows], X[test_rows], y[test_rows])] * draws
 
 
 def _halved(X: np.ndarray, y: np.ndarray, random: np.random.Generator) -> Split:
