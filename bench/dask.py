@@ -57,6 +57,7 @@ class ClusterPass:
         self.client = Client(self.cluster)
 
     def __call__(self) -> Any:
+        """One pass."""
         from streamgda import accumulate, scan_parquet
 
         return accumulate(scan_parquet(self.folder, "y"), scheduler=self.client)
