@@ -114,7 +114,8 @@ def test_a_filter_takes_columns_by_name_and_not_by_position(path):
 
 
 @pytest.mark.parametrize(
-    "filters", ["u > 1", [("u",)], 5, [("u", "~", 1)], [], [("u", "in", 5)], pc.field("u") + 1]
+    "filters",
+    ["u > 1", [("u",)], [("id", "=", 1 << 64)], 5, [("u", "~", 1)], [], [("u", "in", 5)], pc.field("u") + 1],
 )
 def test_what_is_no_filter_is_refused(path, filters):
     with pytest.raises(ValueError, match="^filters: "):

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_wine
 
@@ -115,4 +117,20 @@ def test_a_damaged_entry_is_named(folder):
     (folder / "_ledger" / "total.parquet").unlink(missing_ok=True)
     pd.DataFrame({"fold": [0]}).to_parquet(entry)
     with pytest.raises(ValueError, match=entry.name):
+        ledger.fold_statistics()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("document", "a"), ("document", "[]"), ("table", b"a"), ("fold", None), ("fold", 3), ("fold", 1)],
+)
+def test_an_entry_that_was_edited_is_named(folder, column, value):
+    ledger = StatisticsLedger(folder / "_ledger", folds=3)
+    ledger.refresh(wines(folder))
+    entry = next((folder / "_ledger" / "entries").iterdir())
+    table = pq.read_table(entry)
+    position = table.column_names.index(column)
+    edited = pa.array([value, *table[column].to_pylist()[1:]], table.schema.field(column).type)
+    pq.write_table(table.set_column(position, column, edited), entry)
+    with pytest.raises(ValueError, match=f"{entry.name} (holds no statistics of folds|is damaged)"):
         ledger.fold_statistics()

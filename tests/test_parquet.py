@@ -430,6 +430,23 @@ def test_nothing_there(tmp_path):
         accumulate(scan_parquet(tmp_path, "y"))
 
 
+@pytest.mark.parametrize(
+    "encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "RLE_DICTIONARY"]
+)
+def test_text_labels_in_every_encoding(tmp_path, encoding):
+    labels = np.array(["ant", "bee", ""])[Y]
+    stored = {"column_encoding": {"y": encoding}} if encoding != "RLE_DICTIONARY" else {}
+    pq.write_table(
+        pa.table({"u": U, "s": pa.array([{"y": 1}] * N), "y": labels}),
+        tmp_path / "1.parquet",
+        use_dictionary=not stored,
+        row_group_size=300,
+        **stored,
+    )
+    state = accumulate(scan_parquet(tmp_path, "y", features=["u"]))
+    assert state.allclose(expected(features=["u"], labels=labels), rtol=1e-12)
+
+
 @pytest.mark.parametrize("damage", ["truncated", "no footer", "scrambled pages", "empty"])
 @pytest.mark.parametrize("name", ["0.parquet", "z.parquet"])
 def test_a_damaged_file_is_named(folder, damage, name):
@@ -594,6 +611,20 @@ def test_a_partition_without_a_key_has_no_labels(null_partition):
     assert (state.n_rows, state.n_dropped) == (500, 500)
     with pytest.raises(ValueError, match="1.parquet, row group 0, row 0 has no label"):
         accumulate(scan_parquet(null_partition, "part", features=["u"]))
+
+
+def test_a_key_that_no_partition_has_is_null(tmp_path):
+    """The first night of a dataset may have rows without a key alone."""
+    (tmp_path / "part=__HIVE_DEFAULT_PARTITION__" / "day=1").mkdir(parents=True)
+    pq.write_table(TABLE, tmp_path / "part=__HIVE_DEFAULT_PARTITION__" / "day=1" / "1.parquet")
+    source = scan_parquet(tmp_path, "y", features=["u", "v"])
+    assert accumulate(source).n_rows == N
+    predict_dataset(GaussianNB().fit(source), source, tmp_path / "_out", keep=["part", "day"])
+    kept = pq.read_table(tmp_path / "_out", columns=["part", "day"])
+    assert kept.schema.types == [pa.string(), pa.int32()]
+    assert kept["part"].null_count == N
+    with pytest.raises(ValueError, match=f"no rows that count \\({N} dropped"):
+        accumulate(scan_parquet(tmp_path, "part", features=["u"], missing="drop"))
 
 
 def test_a_filter_on_a_partition_without_a_key(null_partition):

@@ -436,6 +436,7 @@ def packed(matrix, times=3):
         ({"model": "GaussianNB"}, {}, "a model that this version"),
         ({"model": {"name": "GaussianNB", "params": {"nosuch": 1}}}, {}, "this is no GaussianNB"),
         ({"model": {"name": "GaussianNB", "params": {"var_smoothing": "1"}}}, {}, "var_smoothing"),
+        ({"model": {"name": "GaussianNB", "params": {}, "types": {"labels": "1" * 9999}}}, {}, "are unknown"),
         ({"model": {"name": "GaussianNB", "params": {}}}, {}, "are not what its parameters ask for"),
         ({}, {"label": ["ant", "ant", "bee"]}, "a label stands twice"),
         ({}, {"label": ["ant", None, "bee"]}, "column 'label' holds a null"),

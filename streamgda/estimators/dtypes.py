@@ -13,6 +13,8 @@ from streamgda.statistics.covariances import Array
 
 Floats = NDArray[np.floating[Any]]
 
+_NUMBERS = [np.dtype(code).name for code in np.typecodes["AllInteger"] + np.typecodes["Float"]]
+
 
 @dataclass(frozen=True)
 class FittedTypes:
@@ -33,7 +35,7 @@ class FittedTypes:
 
     def __post_init__(self) -> None:
         """Raise ValueError for types that no rows or labels have; a file may name any."""
-        if self.rows not in ("float32", "float64") or np.dtype(self.labels).kind not in "iuf":
+        if self.rows not in ("float32", "float64") or self.labels not in _NUMBERS:
             raise ValueError(f"rows of type {self.rows!r} and labels of type {self.labels!r} are unknown")
 
     @classmethod

@@ -77,11 +77,18 @@ class EntryFolder:
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
         try:
             table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, self._at(name))
+            held = _records_of(metadata)
         except ValueError as error:
             raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
         del content  # by now it is decoded
         # Its pages carry checksums, and it was checked when it was written.
-        return state_of(table, {**metadata, "definite": False}, self._at(name), empty)
+        state = state_of(table, {**metadata, "definite": False}, self._at(name), empty)
+        if state.n_rows != (rows := sum(record.rows for record in held)):
+            raise ValueError(
+                f"{self._at(name)} is damaged: it holds {state.n_rows:,} rows, and lists files of {rows:,}; "
+                "delete the file, and refresh the ledger"
+            )
+        return state
 
     def records(self, files: Mapping[str, InputFile]) -> tuple[list[FileRecord], dict[str, InputFile]]:
         """The records in some entries of one file each, and the files whose entries are torn.
@@ -127,14 +134,23 @@ class EntryFolder:
 
 
 def _record_of(file: InputFile, name: str, metadata: Metadata) -> FileRecord:
-    match metadata.get("holdings"):
-        case [dict(row)]:
-            record = FileRecord.from_row(row)
+    match _records_of(metadata):
+        case [record]:
+            pass
         case _:
-            raise ValueError("no entry of a ledger")
+            raise ValueError("no entry of one file")
     if (record.path, record.version, record.entry) != (file.path, file.version, name):
         raise ValueError(f"the entry of another file, {record.path}")
     return record
+
+
+def _records_of(metadata: Metadata) -> list[FileRecord]:
+    """The records of the files that an entry holds; its metadata may be damaged or forged."""
+    match metadata.get("holdings"):
+        case [*rows] if all(isinstance(row, dict) for row in rows):
+            return [FileRecord.from_row(row) for row in rows]
+        case _:
+            raise ValueError("no entry of a ledger")
 
 
 @dataclass(frozen=True)

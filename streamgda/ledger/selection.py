@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from streamgda.ledger.ages import Age, ages, modified, nanoseconds
 from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.storage.filesystems import one_line
 
 FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 """A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""
@@ -116,8 +117,9 @@ def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
     try:
         expression = where if isinstance(where, pc.Expression) else pq.filters_to_expression(where)
         paths: list[str] = to_table(manifest).filter(expression).column("path").to_pylist()
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise ValueError(
-            f"where: {where!r} is neither a pattern for paths nor a filter over the columns of files: {error}"
+            f"where: {where!r} is neither a pattern for paths nor a filter over the columns of files: "
+            f"{one_line(error)}"
         ) from error
     return paths

@@ -7,6 +7,7 @@ and their table as an Arrow stream.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +17,10 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.saved import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.saved import state_of as statistics_of
+from streamgda.statistics.validation import as_count
 from streamgda.storage.columns import to_arrow
 from streamgda.storage.documents import Metadata
+from streamgda.storage.filesystems import one_line
 
 State = Statistics | FoldStatistics
 
@@ -77,16 +80,22 @@ def state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> St
     if not isinstance(empty, FoldStatistics):
         return statistics_of(table, metadata, path)
     try:
-        rule = FoldRule(**metadata["rule"])
-        states = {
-            fold: statistics_of(_read(content), {**json.loads(document), "definite": False}, path)
-            for fold, document, content in zip(*(table.column(i).to_pylist() for i in _COLUMNS), strict=True)
-        }
-    except (KeyError, TypeError, pa.ArrowException) as error:
-        raise ValueError(f"{path} holds no statistics of folds: {error}") from error
+        rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
+        parts = dict(_parts(table))
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise ValueError(f"{path} holds no statistics of folds: {one_line(error)}") from error
     if rule != empty.rule:
         raise ValueError(f"{path} holds folds by {rule}, and not by {empty.rule}")
-    return FoldStatistics.of(empty, states, int(metadata["n_dropped"]))
+    if unknown := parts.keys() - range(rule.n_folds or 0):
+        raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
+    states = {fold: statistics_of(*part, path) for fold, part in parts.items()}
+    return FoldStatistics.of(empty, states, n_dropped)
+
+
+def _parts(table: pa.Table) -> Iterator[tuple[int, tuple[pa.Table, dict[str, Any]]]]:
+    """Yield each fold, with the table and the metadata of its statistics."""
+    for fold, document, content in zip(*(table.column(i).to_pylist() for i in _COLUMNS), strict=True):
+        yield fold, (_read(content), {**json.loads(document), "definite": False})
 
 
 _COLUMNS = ("fold", "document", "table")

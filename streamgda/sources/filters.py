@@ -46,7 +46,7 @@ class Filter:
         try:
             expression = filters if isinstance(filters, ds.Expression) else pq.filters_to_expression(filters)
             schema.empty_table().filter(expression)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"filters: {error}") from error
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
             raise ValueError(f"filters: columns go by name, not by position, as they do in {expression}")

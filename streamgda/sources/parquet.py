@@ -110,9 +110,10 @@ def _dataset(found: FoundFiles) -> ds.FileSystemDataset:
     first, stored = first_readable(_FORMAT.make_fragment(path, found.filesystem) for path in found.paths)
     options = ds.FileSystemFactoryOptions(partition_base_dir=found.folder)
     options.partitioning_factory = ds.HivePartitioning.discover()
-    paths = [first, *(path for path in found.paths if path != first)]
+    others = [path for path in found.paths if path != first]
+    named = [f"{found.folder}/{key}={_ANY_TEXT}/{_ANY_TEXT}" for key in _keys_without_values(found)]
     with decoding(first):
-        factory = ds.FileSystemDatasetFactory(found.filesystem, paths, _FORMAT, options)
+        factory = ds.FileSystemDatasetFactory(found.filesystem, [first, *others, *named], _FORMAT, options)
         *_, keys = factory.inspect_schemas()
         beside = pa.schema([key for key in keys if key.name not in stored.names])
         return ds.dataset(
@@ -125,7 +126,25 @@ def _dataset(found: FoundFiles) -> ds.FileSystemDataset:
         )
 
 
+def _keys_without_values(found: FoundFiles) -> set[str]:
+    """The hive keys that are null in all the paths. Arrow infers no type for them; they become text."""
+    if not any(_NULL in path for path in found.paths):
+        return set()
+    folders = {
+        name.partition("=")[::2]
+        for path in found.paths
+        for name in path.removeprefix(found.folder).split("/")[:-1]
+    }
+    return {key for key, value in folders if value == _NULL} - {
+        key for key, value in folders if value != _NULL
+    }
+
+
 _FORMAT = ds.ParquetFileFormat()
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_ANY_TEXT = "text"
 
 
 class ParquetSource(FileSource, ScorableSource):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -116,19 +116,24 @@ class RowGroups(ScorableSplit):
             file = self.read_options.filesystem.open_input_file(self.path)
         with file:
             with decoding(self.path):
-                parquet = pq.ParquetFile(
-                    file,
-                    read_dictionary=self._labels_alone,
-                    buffer_size=read_buffer(len(self.read_options.columns)),
-                    pre_buffer=False,
-                    page_checksum_verification=True,
-                )
+                parquet = self._opened(file, self._labels_alone)
+                if _has_deltas(parquet.metadata, self.rows_of_group, self._labels_alone):
+                    parquet = self._opened(file, [])  # Arrow decodes no dictionary from these
             before = _RowsBefore(parquet.metadata)
             for run in self._runs():
                 name = self.path.removeprefix(self.read_options.root).lstrip("/")
                 places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
                 yield from self._batches_of_run(parquet, run, places)
         self._check_unchanged()
+
+    def _opened(self, file: pa.NativeFile, as_dictionary: list[str]) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            file,
+            read_dictionary=as_dictionary,
+            buffer_size=read_buffer(len(self.read_options.columns)),
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
 
     @property
     def _labels_alone(self) -> list[str]:
@@ -205,6 +210,15 @@ class RowGroups(ScorableSplit):
         kept = left.column(position).to_numpy()
         batches = left.drop_columns([position]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
+
+
+def _has_deltas(metadata: pq.FileMetaData, groups: Iterable[int], columns: list[str]) -> bool:
+    """Whether strings of some columns are stored by their differences or lengths in some row groups."""
+    schema = metadata.schema
+    named = [i for i, name in enumerate(schema.names) if name in columns and schema.column(i).path == name]
+    texts = [i for i in named if schema.column(i).physical_type == "BYTE_ARRAY"]
+    chunks = (metadata.row_group(group).column(i) for i in texts for group in groups)
+    return any(encoding.startswith("DELTA") for chunk in chunks for encoding in chunk.encodings)
 
 
 class _RowsBefore:
