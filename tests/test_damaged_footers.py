@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import accumulate, scan_parquet
+from streamgda.storage import column_chunks
+from streamgda.storage.footers import FooterCheck, read_tail
 
 RNG = np.random.default_rng(0)
 TABLE = pa.table({"x": RNG.normal(size=40), "s": [f"n{i}" for i in range(40)], "k": RNG.integers(0, 2, 40)})
@@ -61,3 +63,54 @@ def test_a_flipped_bit_in_a_footer_is_an_error_or_changes_nothing(path, filters,
     # A filter must trust the least and largest value of a row group, which a bit may change.
     assert len(wrong) <= (0 if filters is None else len(bits) / 1000)
     assert damaged > len(bits) / 10
+
+
+def footers_of_a_dataset(n_files):
+    """The footers of files with columns of many types, which differ in their numbers and strings."""
+    for seed in range(n_files):
+        rng = np.random.default_rng(seed)
+        columns = {f"x{j}": rng.normal(size=40) for j in range(3)}
+        columns["s"] = ["n" * int(n) for n in rng.integers(1, 30, 40)]
+        columns["nested"] = [{"a": [1.0] * int(n), "b": None} for n in rng.integers(0, 3, 40)]
+        columns["blank"] = pa.nulls(40, pa.float32())
+        content = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns), content, row_group_size=20)
+        yield read_tail(pa.BufferReader(content.getvalue()))
+
+
+def verdict(check, footer):
+    try:
+        check(footer)
+    except ValueError as error:
+        return str(error)
+    return "sound"
+
+
+def test_a_footer_is_judged_alike_whatever_footers_were_read_before():
+    *others, footer = footers_of_a_dataset(12)
+    practised = FooterCheck()
+    for other in others:
+        practised(other)
+    verdicts = set()
+    for bit in range(0, 8 * (len(footer) - 8), 23):
+        flipped = bytearray(footer)
+        flipped[bit // 8] ^= 1 << bit % 8
+        expected = verdict(FooterCheck(), bytes(flipped))
+        assert verdict(practised, bytes(flipped)) == expected, bit
+        verdicts.add(expected)
+    assert len(verdicts) > 4
+
+
+def test_chunks_laid_out_like_others_are_not_read_field_by_field(monkeypatch):
+    *others, footer = footers_of_a_dataset(12)
+    check = FooterCheck()
+    for other in others:
+        check(other)
+    read, read_struct = [], column_chunks.read_struct
+    monkeypatch.setattr(
+        column_chunks, "read_struct", lambda *given: read.append(given) or read_struct(*given)
+    )
+    check(footer)
+    assert not read
+    FooterCheck()(footer)
+    assert len(read) == 2 * 7  # row groups, columns

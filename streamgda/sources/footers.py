@@ -19,7 +19,7 @@ from streamgda.sources.filters import filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.sources.views import without_views
-from streamgda.storage.footers import check_footer, digest_of_footer, read_tail
+from streamgda.storage.footers import FooterCheck, digest_of_footer, read_tail
 from streamgda.storage.versions import Version, current_version
 
 _READERS = 16
@@ -73,9 +73,9 @@ class FilePlanner:
         versions : mapping of str to Version, optional
             The versions in which they are to be read, by path; the present ones by default.
         """
-        known = versions or {}
+        known, check = versions or {}, FooterCheck()
         with ThreadPoolExecutor(_READERS) as readers:
-            return list(readers.map(lambda file: self._plan(file, known.get(file.path)), fragments))
+            return list(readers.map(lambda file: self._plan(file, known.get(file.path), check), fragments))
 
     def footers(self, paths: Iterable[str]) -> list[str]:
         """The digests of the footers that files have now; "" for one that cannot be opened."""
@@ -94,11 +94,13 @@ class FilePlanner:
         read = [f"{field.name}: {field.type}" for field in schema if field.name in self.read_options.columns]
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
-    def _plan(self, known: ds.ParquetFileFragment, version: Version | None) -> PlannedFile:
+    def _plan(
+        self, known: ds.ParquetFileFragment, version: Version | None, check: FooterCheck
+    ) -> PlannedFile:
         path = known.path
         version = version or current_version(self.dataset.filesystem, path)
         # A fragment keeps the footer that it once read; the file may have been rewritten since.
-        fragment, footer = opened_fragment(known, self.dataset.filesystem)
+        fragment, footer = opened_fragment(known, self.dataset.filesystem, check)
         schema, metadata = fragment.physical_schema, fragment.metadata
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check(path, schema, partition)
@@ -187,7 +189,7 @@ def first_readable(fragments: Iterable[ds.ParquetFileFragment]) -> tuple[str, pa
 
 
 def opened_fragment(
-    known: ds.ParquetFileFragment, filesystem: pafs.FileSystem
+    known: ds.ParquetFileFragment, filesystem: pafs.FileSystem, check: FooterCheck
 ) -> tuple[ds.ParquetFileFragment, str]:
     """A fragment over the footer that a file has now, which has been read and checked, and its digest.
 
@@ -206,7 +208,7 @@ def opened_fragment(
             pa.py_buffer(tail), partition_expression=known.partition_expression
         )
         fragment.ensure_complete_metadata()
-        check_footer(tail)
+        check(tail)
     return fragment, digest_of_footer(tail)
 
 

@@ -12,37 +12,29 @@ References
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
-from streamgda.storage.thrift import BINARY, INT32, INT64, LIST, STRUCT, Struct, read_struct
+from streamgda.storage.column_chunks import METADATA, N_BYTES, N_VALUES, PATH, STRINGS, ChunkReader, Form
+from streamgda.storage.thrift import INT32, INT64, LIST, Field, Reader, Struct, read_list, read_struct
 
-_SCHEMA, _ROW_GROUPS = (2, LIST), (4, LIST)  # fields of a footer,
+_SCHEMA, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = ((i, LIST) for i in (2, 4, 5, 7))  # fields of a footer,
 
 # of a column in its schema, or of a group of columns,
 _TYPE, _WIDTH, _REPETITION, _N_CHILDREN = (1, INT32), (2, INT32), (3, INT32), (5, INT32)
 
 _CHUNKS, _N_ROWS = (1, LIST), (3, INT64)  # of a row group,
 
-_METADATA, _ENCRYPTED = (3, STRUCT), (8, STRUCT)  # of a chunk,
-
-# of its metadata, where its type is once more,
-_PATH, _N_VALUES, _N_BYTES, _N_STORED = (3, LIST), (5, INT64), (6, INT64), (7, INT64)
-_DATA, _DICTIONARY, _STATISTICS, _SIZES = (9, INT64), (11, INT64), (12, STRUCT), (16, STRUCT)
-
-# and of its statistics: least and largest values, and the numbers of values by level.
-_BOUNDS = (1, BINARY), (2, BINARY), (5, BINARY), (6, BINARY)
-_N_CHARACTERS, _N_REPEATED, _N_DEFINED = (1, INT64), (2, LIST), (3, LIST)
-
 _OPTIONAL, _REPEATED = 1, 2  # kinds of repetition
 
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # bytes of a value, by its type
-
-_STRINGS = 6  # the type of byte arrays
 
 _TAIL = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 
@@ -83,32 +75,61 @@ def digest_of_footer(tail: bytes) -> str:
     return hashlib.blake2b(tail, digest_size=16).hexdigest()
 
 
-def check_footer(tail: bytes) -> None:
-    """Check that each row group has a chunk for each column, of its type and in a place of its own.
+class FooterCheck:
+    """Checks the footers of the files of a dataset, which are much alike: what is equal is read once."""
 
-    What is encrypted is passed over.
+    def __init__(self) -> None:
+        self._chunks = ChunkReader()
+        rows = partial(read_struct, readers={_CHUNKS: self._chunks.read_all})
+        self._readers: dict[Field, Reader] = {
+            _SCHEMA: _Repeated(_read_leaves),
+            _ROW_GROUPS: partial(read_list, reader=rows),
+            _KEY_VALUES: _Repeated(read_list),
+            _COLUMN_ORDERS: _Repeated(read_list),
+        }
 
-    Parameters
-    ----------
-    tail : bytes
-        As `read_tail` returns it.
+    def __call__(self, tail: bytes) -> None:
+        """Check that each row group has a chunk for each column, of its type and in a place of its own.
 
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        If the footer is damaged; it is a ValueError.
-    """
-    if tail.endswith(b"PARE"):
-        return
-    with _reading():
-        footer, _ = read_struct(tail)
-        leaves = list(_leaves(iter(footer[_SCHEMA])))
-        places = sorted(place for group in footer[_ROW_GROUPS] for place in _places(group, leaves))
-    if any(stop > start for (_, stop), (start, _) in pairwise(places)):
-        raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
+        What is encrypted is passed over.
+
+        Parameters
+        ----------
+        tail : bytes
+            As `read_tail` returns it.
+
+        Raises
+        ------
+        pyarrow.ArrowInvalid
+            If the footer is damaged; it is a ValueError.
+        """
+        if tail.endswith(b"PARE"):
+            return
+        with _reading():
+            footer, _ = read_struct(tail, readers=self._readers)
+            leaves = footer[_SCHEMA]
+            places = sorted(place for group in footer[_ROW_GROUPS] for place in _places(group, leaves))
+        if any(stop > start for (_, stop), (start, _) in pairwise(places)):
+            raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
 
 
-@dataclass(frozen=True)
+class _Repeated:
+    """Reads a list that is mostly the same as the last time."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._last: tuple[bytes, Any] | None = None
+
+    def __call__(self, content: bytes, at: int) -> tuple[Any, int]:
+        last = self._last
+        if last is not None and content.startswith(last[0], at):
+            return last[1], at + len(last[0])
+        value, end = self._read(content, at)
+        self._last = content[at:end], value
+        return value, end
+
+
+@dataclass(frozen=True, eq=False)
 class _Leaf:
     """A column of the schema: its type, and how often it is repeated and optional with what it is in."""
 
@@ -116,6 +137,11 @@ class _Leaf:
     width: int | None
     repeated: int
     defined: int
+
+
+def _read_leaves(content: bytes, at: int) -> tuple[list[_Leaf], int]:
+    elements, at = read_list(content, at)
+    return list(_leaves(iter(elements))), at
 
 
 def _leaves(elements: Iterator[Struct], repeated: int = 0, defined: int = 0) -> Iterator[_Leaf]:
@@ -133,31 +159,30 @@ def _leaves(elements: Iterator[Struct], repeated: int = 0, defined: int = 0) -> 
 
 def _places(group: Struct, leaves: Sequence[_Leaf]) -> Iterator[tuple[int, int]]:
     """Where the chunks of a row group begin and end."""
+    n_rows = group[_N_ROWS]
     if len(group[_CHUNKS]) != len(leaves):
         raise pa.ArrowInvalid("the footer is damaged: a row group has more or fewer columns than the file")
     for chunk, leaf in zip(group[_CHUNKS], leaves, strict=True):
-        if _ENCRYPTED in chunk:
+        if chunk is None:  # encrypted
             continue
-        metadata = chunk[_METADATA]
-        if metadata[_TYPE] != leaf.kind:
+        form, n_values, n_stored, start = chunk
+        if form.kind != leaf.kind:
             raise pa.ArrowInvalid("the footer is damaged: a column has two types")
-        if not leaf.repeated and metadata[_N_VALUES] != group[_N_ROWS]:
+        if not leaf.repeated and n_values != n_rows:
             raise pa.ArrowInvalid("the footer is damaged: a column has more or fewer rows than its row group")
-        if not _has_sound_statistics(metadata, leaf):
+        if not _has_sound_statistics(form, leaf):
             raise pa.ArrowInvalid("the footer is damaged: its statistics are not of the type of their column")
-        start = metadata.get(_DICTIONARY) or metadata[_DATA]
-        if metadata[_N_STORED] > 0 and start > 0:
-            yield start, start + metadata[_N_STORED]
+        if n_stored > 0 and start > 0:
+            yield start, start + n_stored
 
 
-def _has_sound_statistics(metadata: Struct, leaf: _Leaf) -> bool:
-    bounds, sizes = metadata.get(_STATISTICS, {}), metadata.get(_SIZES, {})
-    widths = {len(bounds[i]) for i in _BOUNDS if i in bounds}
+@lru_cache
+def _has_sound_statistics(form: Form, leaf: _Leaf) -> bool:
     return (
-        (leaf.kind == _STRINGS or widths <= {0, leaf.width})
-        and (leaf.kind == _STRINGS or _N_CHARACTERS not in sizes)
-        and len(sizes.get(_N_REPEATED, ())) in (0, leaf.repeated + 1)
-        and len(sizes.get(_N_DEFINED, ())) in (0, leaf.defined + 1)
+        (leaf.kind == STRINGS or form.widths <= {0, leaf.width})
+        and (leaf.kind == STRINGS or not form.counts_characters)
+        and form.n_repeated in (0, leaf.repeated + 1)
+        and form.n_defined in (0, leaf.defined + 1)
     )
 
 
@@ -173,13 +198,13 @@ def chunks(file: pa.NativeFile) -> Iterator[Chunk]:
         footer, _ = read_struct(read_tail(file))
         for group in footer[_ROW_GROUPS]:
             for chunk in group[_CHUNKS]:
-                metadata = chunk[_METADATA]
-                yield Chunk(metadata[_PATH][0].decode(), metadata[_N_VALUES], metadata[_N_BYTES])
+                metadata = chunk[METADATA]
+                yield Chunk(metadata[PATH][0].decode(), metadata[N_VALUES], metadata[N_BYTES])
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
     try:
         yield
-    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+    except (LookupError, TypeError, AttributeError, RuntimeError, re.error) as error:
         raise pa.ArrowInvalid("the footer is damaged") from error

@@ -7,17 +7,29 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
-Struct: TypeAlias = dict[tuple[int, int], Any]
+Field: TypeAlias = tuple[int, int]
+"""The number of a field, and its type."""
+
+Struct: TypeAlias = dict[Field, Any]
 """The fields of a struct, by their numbers and types: readers pass over a field of another type."""
+
+Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+"""Reads a value at a position; returns it, and the position behind it."""
 
 TRUE, FALSE, BYTE, INT16, INT32, INT64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(1, 13)
 
 
-def read_struct(content: bytes, at: int = 0) -> tuple[Struct, int]:
-    """The fields of a struct, and the position behind it.
+_NO_READERS: Mapping[Field, Reader] = MappingProxyType({})
+
+
+def read_struct(
+    content: bytes, at: int = 0, readers: Mapping[Field, Reader] = _NO_READERS
+) -> tuple[Struct, int]:
+    """The fields of a struct, and the position behind it; some lists and structs by readers of their own.
 
     The common types are read here, in one loop: a footer has some forty fields for each column of a row
     group.
@@ -35,15 +47,17 @@ def read_struct(content: bytes, at: int = 0) -> tuple[Struct, int]:
         if header >> 4:
             number += header >> 4
         else:
-            number, at = _integer(content, at)
+            number, at = read_integer(content, at)
         if kind <= FALSE:
             fields[number, kind] = kind == TRUE
         elif BYTE < kind <= INT64:
             value = content[at]
             at += 1
             if value > 127:
-                value, at = _unsigned(content, at - 1)
+                value, at = read_unsigned(content, at - 1)
             fields[number, kind] = (value >> 1) ^ -(value & 1)
+        elif (number, kind) in readers:
+            fields[number, kind], at = readers[number, kind](content, at)
         elif kind == STRUCT:
             fields[number, kind], at = read_struct(content, at)
         else:
@@ -51,16 +65,23 @@ def read_struct(content: bytes, at: int = 0) -> tuple[Struct, int]:
     return fields, at + 1
 
 
-def _list(content: bytes, at: int) -> tuple[list[Any], int]:
-    size, kind = content[at] >> 4, content[at] & 15
-    at += 1
-    if size == 15:
-        size, at = _unsigned(content, at)
-    read, values = _READERS[kind], []
+def read_list(content: bytes, at: int, reader: Reader | None = None) -> tuple[list[Any], int]:
+    """The elements of a list, and the position behind it; its structs by a reader of their own, if given."""
+    size, kind, at = read_list_header(content, at)
+    read, values = reader if reader and kind == STRUCT else _READERS[kind], []
     for _ in range(size):
         value, at = read(content, at)
         values.append(value)
     return values, at
+
+
+def read_list_header(content: bytes, at: int) -> tuple[int, int, int]:
+    """The number of elements of a list, their type, and the position of the first."""
+    size, kind = content[at] >> 4, content[at] & 15
+    at += 1
+    if size == 15:
+        size, at = read_unsigned(content, at)
+    return size, kind, at
 
 
 def _byte(content: bytes, at: int) -> tuple[int, int]:
@@ -72,11 +93,11 @@ def _double(content: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _binary(content: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _unsigned(content, at)
+    size, at = read_unsigned(content, at)
     return content[at : at + size], at + size
 
 
-def _unsigned(content: bytes, at: int) -> tuple[int, int]:
+def read_unsigned(content: bytes, at: int) -> tuple[int, int]:
     """A number in groups of seven bits, the lowest first."""
     value = shift = 0
     while (byte := content[at]) > 127:
@@ -84,17 +105,17 @@ def _unsigned(content: bytes, at: int) -> tuple[int, int]:
     return value | byte << shift, at + 1
 
 
-def _integer(content: bytes, at: int) -> tuple[int, int]:
+def read_integer(content: bytes, at: int) -> tuple[int, int]:
     """A signed number; 0, −1, 1, −2 are written as 0, 1, 2, 3."""
-    value, at = _unsigned(content, at)
+    value, at = read_unsigned(content, at)
     return (value >> 1) ^ -(value & 1), at
 
 
-_READERS: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
+_READERS: dict[int, Reader] = {
     **dict.fromkeys((TRUE, FALSE, BYTE), _byte),  # in a list, bools are bytes
-    **dict.fromkeys((INT16, INT32, INT64), _integer),
+    **dict.fromkeys((INT16, INT32, INT64), read_integer),
     DOUBLE: _double,
     BINARY: _binary,
-    **dict.fromkeys((LIST, SET), _list),
+    **dict.fromkeys((LIST, SET), read_list),
     STRUCT: read_struct,
 }
