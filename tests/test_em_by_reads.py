@@ -1,16 +1,26 @@
 """Models that learn from rows with too many patterns to keep, by reading them once for each step of EM."""
 
+import copy
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from sklearn.exceptions import ConvergenceWarning
 
 import streamgda
 from streamgda import (
+    GaussianNB,
     IncompleteStatistics,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    accumulate,
+    scan_arrow,
     scan_parquet,
 )
+from streamgda.cli.main import main
 from tests.test_learning_incomplete_rows import folder, holed, log_likelihood
 
 __all__ = ["folder"]  # a fixture
@@ -36,7 +46,7 @@ def test_reading_once_a_step_leads_where_the_patterns_lead(model):
 
 def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
     from streamgda.blocks.arrays import array_blocks
-    from streamgda.statistics.incomplete.reads import read_incomplete
+    from streamgda.statistics.incomplete.reads import Steps, read_incomplete
 
     X, y = holed(200, d=3)
     means, likelihoods = [], []
@@ -49,7 +59,7 @@ def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
             likelihoods.append(state.log_likelihood)
         return state
 
-    read_incomplete(read, IncompleteStatistics(max_patterns=2), 6)
+    read_incomplete(read, IncompleteStatistics(max_patterns=2), Steps(6))
     assert len(likelihoods) == 5
     for (centres, tails, covariances), found in zip(means, likelihoods, strict=True):
         assert found == pytest.approx(log_likelihood(X, y, centres + tails, covariances), rel=1e-12)
@@ -59,7 +69,7 @@ def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
 def test_too_few_reads_are_a_warning_that_says_what_to_do():
     X, y = holed()
     with pytest.warns(
-        ConvergenceWarning, match="not converged in 2 reads .* Raise max_reads, or max_patterns"
+        ConvergenceWarning, match="not converged in 2 reads .* Raise max_reads or em_tol, or max_p"
     ):
         model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=2, max_reads=2).fit(X, y)
     assert (model.n_reads_, model.converged_) == (2, False)
@@ -89,3 +99,115 @@ def test_a_model_learnt_by_several_reads_is_read_back_to_the_last_bit(model, tmp
     loaded = streamgda.load(tmp_path / "model.parquet")
     assert loaded.statistics_ == model.statistics_
     assert loaded.predict_proba(X).tolist() == model.predict_proba(X).tolist()
+
+
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_a_smaller_tolerance_comes_as_close_to_the_maximum_as_asked(model):
+    X, y = holed(1500, d=3, seed=5)
+    X[:, 2] = X[:, 0] + 0.05 * X[:, 2]  # nearly collinear: EM is slow
+    by_pattern = model(missing="marginal").fit(X, y).predict_proba(X)
+    gaps = []
+    for tolerance in (5e-3, 1e-5, 1e-7):
+        options = {"max_patterns": 2, "max_reads": 3000, "em_tol": tolerance}
+        by_reads = model(missing="marginal", **options).fit(X, y)
+        assert by_reads.converged_
+        gaps.append(np.abs(by_reads.predict_proba(X) - by_pattern).max())
+    assert gaps[0] > 0.01
+    assert gaps[1] < 1e-3
+    assert gaps[2] < 1e-5
+
+
+def test_a_model_saved_without_a_tolerance_has_the_default():
+    model = streamgda.load(Path(__file__).parent / "data" / "format-2-incomplete.parquet")
+    assert (model.em_tol, model.max_reads) == (5e-3, 10)
+
+
+def test_fourth_moments_are_refused_at_the_first_incomplete_row(folder):
+    model = LinearDiscriminantAnalysis(missing="marginal", shrinkage="auto", solver="eigen", max_patterns=3)
+    X, y = holed(3000)
+    with pytest.raises(ValueError, match=r"row 0: feature \d is NaN .* so else set shrinkage='oas'"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match=r"0.parquet, row group 0, row 0: .* so else set shrinkage='oas'"):
+        model.fit(scan_parquet(folder, "y"))
+    complete = np.nan_to_num(X)
+    plain = LinearDiscriminantAnalysis(shrinkage="auto", solver="eigen").fit(complete, y)
+    assert model.fit(complete, y).statistics_ == plain.statistics_
+
+
+# ---------------------------------------------------------------------- what is kept of reads
+
+
+def test_the_first_read_is_kept_if_the_second_shows_what_is_not_determined():
+    X, y = holed(500)
+    X[::2, 0] = X[1::2, 3] = np.nan
+    source = scan_arrow(pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y}), "y", missing="keep")
+    for model in (LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis):
+        fitted = model(missing="marginal", max_patterns=2)
+        with pytest.raises(ValueError, match="no row has both 'x0' and 'x3', .* is kept in statistics_"):
+            fitted.fit(source)
+        assert fitted.statistics_.allclose(accumulate(source, "diag"))
+        naive = GaussianNB.from_statistics(fitted.statistics_)
+        direct = GaussianNB(missing="marginal").fit(source)
+        frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(4)])
+        np.testing.assert_allclose(naive.predict_proba(frame), direct.predict_proba(frame), rtol=1e-12)
+        for use in (fitted.predict, lambda rows, fitted=fitted: fitted.partial_fit(rows, y)):
+            with pytest.raises(ValueError, match="holds each feature by itself, .* GaussianNB.from_stat"):
+                use(frame)
+
+
+def test_what_some_reads_have_given_is_kept_if_a_later_one_fails():
+    X, y = holed(500)
+    reads = []
+
+    table = pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y})
+    source = scan_arrow(table, "y", missing="keep")
+
+    class Failing(type(source)):
+        def splits(self):
+            reads.append(1)
+            if len(reads) == 4:
+                raise OSError("the disk is gone")
+            return super().splits()
+
+    failing = copy.copy(source)
+    failing.__class__ = Failing
+    options = {"missing": "marginal", "max_patterns": 2}
+    model = QuadraticDiscriminantAnalysis(**options)
+    with pytest.raises(OSError, match="the disk is gone") as error:
+        model.fit(failing)
+    assert error.value.__notes__ == ["What 3 reads have given is kept in statistics_"]
+    assert (model.n_reads_, model.converged_) == (3, False)
+    with pytest.warns(ConvergenceWarning):
+        three = QuadraticDiscriminantAnalysis(**options, max_reads=3).fit(source)
+    assert model.statistics_ == three.statistics_
+
+
+# ---------------------------------------------------------------------- on a cluster
+
+
+def test_processes_of_a_cluster_give_the_bits_of_one_process(folder, client):
+    source = scan_parquet(folder, "y")
+    options = {"missing": "marginal", "max_patterns": 3, "max_reads": 4, "em_tol": 1e-9}
+    models = []
+    for scheduler in ("synchronous", client):
+        with pytest.warns(ConvergenceWarning):
+            models.append(QuadraticDiscriminantAnalysis(**options).fit(source, scheduler=scheduler))
+    assert models[0].n_reads_ == models[1].n_reads_ == 4
+    assert models[0].statistics_ == models[1].statistics_
+
+
+# ---------------------------------------------------------------------- the command line
+
+
+def test_the_command_line_says_how_em_ends(folder, tmp_path):
+    out = tmp_path / "model.parquet"
+    arguments = ["fit", str(folder), "--target", "y", "--missing", "marginal", "--max-patterns", "3"]
+    done = CliRunner().invoke(main, [*arguments, "--max-reads", "30", "--em-tol", "1e-4", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    kept = scan_parquet(folder, "y", missing="keep")
+    expected = accumulate(kept, max_patterns=3, max_reads=30, em_tol=1e-4)
+    assert streamgda.load(out).statistics_ == expected
+    early = CliRunner().invoke(main, [*arguments, "--max-reads", "3", "--em-tol", "1e-6", "--out", str(out)])
+    assert "more than --em-tol 1e-06. Raise --max-reads or --em-tol, or --max-patterns" in early.stderr
+    once = CliRunner().invoke(main, [*arguments, "--statistics", "--out", str(out)])
+    assert "Raise --max-patterns" in once.stderr

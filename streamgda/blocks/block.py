@@ -122,8 +122,15 @@ class Block:
             groups=_groups(self.groups, rows),
         )
 
-    def raise_for_values(self, powers: str = "squares") -> None:
+    def raise_for_values(self, powers: str = "squares", learn_incomplete: str = _LEARN_INCOMPLETE) -> None:
         """Raise the error that names the first value which statistics cannot hold.
+
+        Parameters
+        ----------
+        powers : str
+            What statistics sum up.
+        learn_incomplete : str
+            What else to do about a missing value.
 
         Raises
         ------
@@ -146,7 +153,7 @@ class Block:
         index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
         value, more = "infinity", ""
         if np.isnan(_columns(self.features)[index][row]):
-            value, more = "NaN or null", _LEARN_INCOMPLETE
+            value, more = "NaN or null", learn_incomplete
         raise ValueError(
             f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
             f"Mend the data or leave out such rows, as a source does with missing='drop'{more}"

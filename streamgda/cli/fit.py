@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamgda.cli.data import Data, to_learn
+from streamgda.cli.em import EM, em_options
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @click.command()
 @to_learn
 @model_options(default="qda", otherwise="qda")
+@em_options
 @click.option("--exact", is_flag=True, help="Exact sums: the same bits however the rows are cut or ordered.")
 @click.option(
     "--statistics",
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
     "--out", required=True, callback=file_of_model, metavar="FILE", help="Where to save: a file or a URL."
 )
 @running_options
-def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str, run: Running) -> None:
+def fit(
+    data: Data, model: ModelOptions, em: EM, exact: bool, statistics: bool, out: str, run: Running
+) -> None:
     """Learn a model from labelled data.
 
-    Data of any size is read once, in bounded memory; with --missing marginal, up to ten times, if the rows
-    have very many patterns of missing features.
+    Data of any size is read once, in bounded memory; with --missing marginal, up to ten times (or
+    --max-reads), if the rows have very many patterns of missing features.
 
     DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
     .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
@@ -50,16 +54,14 @@ def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str
       streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
     from streamgda import accumulate
-    from streamgda.statistics.incomplete.reads import MAX_READS
 
     model.check()
     check_replaceable(out)
     source = data.labelled()
     check_apart(out, source)
     kept = model.kind(**model.params).required_statistics()
-    max_reads = 1 if statistics else MAX_READS
     with run.scheduler_options() as options:
-        learnt = accumulate(source, exact=exact, max_reads=max_reads, **kept, **options)
+        learnt = accumulate(source, exact=exact, **em.options(once=statistics), **kept, **options)
     try:
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:

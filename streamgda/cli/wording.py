@@ -6,8 +6,8 @@ import ast
 import re
 
 _OPTIONS = (
-    "columns|covariance_type|exact|exclude|features|fourth_moments|half_life|keep|missing|pooling|predictive|"
-    "priors|reg_param|scheduler|shrinkage|since|singular|target|var_smoothing|weight|where"
+    "columns|covariance_type|em_tol|exact|exclude|features|fourth_moments|half_life|keep|max_patterns|missing|"
+    "pooling|predictive|priors|reg_param|scheduler|shrinkage|since|singular|target|var_smoothing|weight|where"
 )
 
 _ARGUMENT = re.compile(rf"\b({_OPTIONS})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)")
@@ -25,6 +25,8 @@ _PHRASES = {
     "accumulate both with": "fit both with",
     "filters: ": "--filter: ",
     "age: ": "--age: ",
+    "Raise max_reads or em_tol, or max_patterns": "Raise --max-reads or --em-tol, or --max-patterns",
+    "Raise max_patterns": "Raise --max-patterns",
     "Set reg_param": "Set --reg-param",
     "Raise reg_param": "Raise --reg-param",
     "or reg_param": "or --reg-param",

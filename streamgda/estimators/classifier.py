@@ -24,6 +24,7 @@ from streamgda.estimators.validation import (
     check_batch,
     check_finite,
     check_has_learnt,
+    check_holds_products,
     check_two_classes,
     is_valid,
 )
@@ -75,6 +76,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if gaussians is None:
             self._validate_params()
             check_two_classes(statistics)
+            check_holds_products(statistics, self._covariance_type)
             check_finite(statistics)
             self._check_determined(statistics)
             warn_unless_converged(statistics)

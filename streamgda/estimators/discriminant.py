@@ -20,7 +20,7 @@ from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.priors import sum_to_one
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.incomplete.reads import Reading
+from streamgda.statistics.incomplete.reads import ONE_READ, Reading, Steps
 
 
 class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
@@ -67,9 +67,9 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         if self.covariance_estimator is not None:
             raise ValueError(_ROWS_NEEDED)
 
-    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], max_reads: int = 1) -> Reading:
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
         if self.covariance_estimator is None:
-            return super()._read_blocks(blocks, max_reads)
+            return super()._read_blocks(blocks, steps)
         self._check_estimator()
         kept = list(blocks())
         if any(block.weights is not None for block in kept):

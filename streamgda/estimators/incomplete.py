@@ -7,8 +7,10 @@ statistics, files and speed whether or not a model would learn from incomplete r
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from numbers import Integral
+from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -20,12 +22,13 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.completion import MOST_STEPS, Completion
 from streamgda.statistics.incomplete.patterns import lacks_features
-from streamgda.statistics.incomplete.reads import Read
+from streamgda.statistics.incomplete.reads import Keep, Read, Reading
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 CONSTRAINTS: dict[str, list[Any]] = {
     "max_patterns": [Interval(Integral, 1, None, closed="left")],
     "max_reads": [Interval(Integral, 1, None, closed="left")],
+    "em_tol": [Interval(Real, 0, None, closed="left")],
 }
 """Of the parameters of models that keep patterns of missing features."""
 
@@ -48,6 +51,32 @@ def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
         return state
 
     return read
+
+
+@contextmanager
+def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
+    """Yield what takes the result of each read of EM; `hold` gets the last one if a later read fails."""
+    kept: deque[Reading] = deque(maxlen=1)
+    try:
+        yield kept.append
+    except BaseException as error:
+        for reading in kept:
+            hold(reading)
+            _say_what_is_kept(error, reading.n_reads)
+        raise
+
+
+def _say_what_is_kept(error: BaseException, n_reads: int) -> None:
+    said = f"What {n_reads} reads have given is kept in statistics_"
+    if n_reads == 1:
+        said = (
+            "What one read has given, means and variances of the values that are there, is kept in "
+            "statistics_; GaussianNB.from_statistics makes a model of it without another read"
+        )
+    if isinstance(error, ValueError):
+        error.args = (f"{error}. {said}",)
+    else:
+        error.add_note(said)
 
 
 def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> Statistics:

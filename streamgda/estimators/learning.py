@@ -17,13 +17,10 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.incomplete import (
-    complete_blocks,
-    merged,
-    updated,
-)
+from streamgda.estimators.incomplete import complete_blocks, keeping_reads, merged, updated
 from streamgda.estimators.priors import by_texts
 from streamgda.estimators.reading import StatisticsReader
+from streamgda.estimators.validation import check_holds_products
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
@@ -102,18 +99,20 @@ class StatisticsLearner(StatisticsReader, ABC):
         ValueError
             If the data holds NaN, infinity, a missing label or fewer than two classes, or does not determine
             the model. The message says where, and what to do. If a source or a Dask collection does not
-            determine the model, its statistics are still kept in `statistics_`.
+            determine the model, its statistics are still kept in `statistics_`; so is what the reads of EM
+            have given so far, if one of them fails.
         """
         self._validate_params()
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
             read = self._reading_of(X, y, sample_weight, missing, scheduler, progress)
-            reading = self._read(read, self._max_reads, note_read if progress else None)
+            with keeping_reads(self._hold_reading) as keep:
+                reading = self._read(read, self._em_steps, note_read if progress else None, keep)
             self._types = FittedTypes()
             return self._set_fitted(reading, keep=True)
         with self._kept_on_error():
             blocks = partial(self._blocks_of, X, y, sample_weight, missing=missing, reset=True)
-            return self._set_fitted(self._read_blocks(blocks, self._max_reads))
+            return self._set_fitted(self._read_blocks(blocks, self._em_steps))
 
     def partial_fit(
         self,
@@ -164,6 +163,7 @@ class StatisticsLearner(StatisticsReader, ABC):
             return self
         blocks = blocks_of(reset=False)
         if self._learns_incomplete:
+            check_holds_products(self.statistics_, self._covariance_type)
             with _replacing:
                 self.statistics_ = updated(self.statistics_, list(blocks), self._max_patterns)
         else:
@@ -284,6 +284,7 @@ class StatisticsLearner(StatisticsReader, ABC):
         from streamgda.storage import tables
 
         check_is_fitted(self)
+        check_holds_products(self.statistics_, self._covariance_type)
         name = type(self).__name__
         if name not in ESTIMATORS or estimator_named(name) is not type(self):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
@@ -338,18 +339,28 @@ class StatisticsLearner(StatisticsReader, ABC):
             self._check_fit(finalised)
         except ValueError as error:
             if keep and statistics.n_rows:
-                self._describe_features(statistics)
-                self.statistics_ = statistics
+                self._hold(statistics)
                 error.args = (f"{error}. What was read is kept in statistics_, so no second read is needed",)
             raise
-        self._describe_features(statistics)
-        self.statistics_, self._cache = statistics, finalised
+        self._hold(statistics)
+        self._cache = finalised
         self._n_reads, self._converged = reading.n_reads, reading.converged
         warn_unless_enough_reads(reading)
         for warned in ("_warned", "_warned_of_priors", "_warned_rank"):
             self.__dict__.pop(warned, None)
         self._warn_once(finalised)
         return self
+
+    def _hold_reading(self, reading: Reading) -> None:
+        """Set what some reads of EM have given, after which another one failed."""
+        self._hold(reading.statistics)
+        self._types = FittedTypes()
+        self._n_reads, self._converged = reading.n_reads, False
+
+    def _hold(self, statistics: Statistics) -> None:
+        """Set the statistics, of which there may be no model."""
+        self._describe_features(statistics)
+        self.statistics_ = statistics
 
     def _describe_features(self, statistics: Statistics) -> None:
         self.n_features_in_ = statistics.n_features

@@ -36,7 +36,7 @@ from streamgda.gaussians.whitening import Unestimated, Whitening, signed
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import MAX_READS
+from streamgda.statistics.incomplete.reads import MAX_READS, TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Added
 
@@ -106,10 +106,12 @@ class QuadraticDiscriminantAnalysis(
         see `IncompleteStatistics`.
     max_reads : int, default=10
         How often `fit` may read the rows, if they have more patterns than that: once, and once more for each
-        step of EM, which begins at the available cases. It ends when no mean changes by more than 0.005
-        standard deviations, and no covariance by more than that times two of them. With one fifth of the
-        values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
-        once.
+        step of EM, which begins at the available cases. With one fifth of the values missing at random, six
+        to nine reads come as close as the data allows. `partial_fit` reads once.
+    em_tol : float, default=0.005
+        EM that reads the rows ends when no read changes a mean by more than that, in standard deviations, or
+        a covariance, relative to two of them. Nearly collinear features need less, such as 1e-5, and more
+        reads. EM on the patterns themselves reads nothing, and always goes on to 1e-8.
 
     Attributes
     ----------
@@ -191,6 +193,7 @@ class QuadraticDiscriminantAnalysis(
         predictive: Predictive = "plugin",
         max_patterns: int = MAX_PATTERNS,
         max_reads: int = MAX_READS,
+        em_tol: float = TOLERANCE,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -206,6 +209,7 @@ class QuadraticDiscriminantAnalysis(
         self.predictive = predictive
         self.max_patterns = max_patterns
         self.max_reads = max_reads
+        self.em_tol = em_tol
 
     def _validate_params(self) -> None:
         super()._validate_params()

@@ -21,7 +21,16 @@ from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.conversion import as_source
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.incomplete.reads import Note, Read, Reading, read_incomplete
+from streamgda.statistics.incomplete.reads import (
+    ONE_READ,
+    TOLERANCE,
+    Keep,
+    Note,
+    Read,
+    Reading,
+    Steps,
+    read_incomplete,
+)
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 
 
@@ -75,17 +84,19 @@ class StatisticsReader(BaseEstimator):
         source = as_source(X, y, sample_weight, missing=missing)
         return partial(read_into, source, scheduler=scheduler, progress=progress)
 
-    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], max_reads: int = 1) -> Reading:
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
         """Read rows in memory, in blocks that are made anew for each read."""
-        return self._read(reading_blocks(blocks), max_reads)
+        return self._read(reading_blocks(blocks), steps)
 
-    def _read(self, read: Read, max_reads: int = 1, note: Note | None = None) -> Reading:
-        """Read rows: once; if `max_reads` allows, again where they have too many patterns of features."""
+    def _read(
+        self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
+    ) -> Reading:
+        """Read rows: once; if `steps` allow, again where they have too many patterns of features."""
         kind = {"exact": self.exact, **self.required_statistics()}
         if not self._learns_incomplete:
             return Reading(read(empty_statistics(**kind)))
         empty = IncompleteStatistics(max_patterns=self._max_patterns, **kind)
-        return read_incomplete(read, empty, max_reads, note)
+        return read_incomplete(read, empty, steps, note, keep)
 
     @property
     def _learns_incomplete(self) -> bool:
@@ -97,8 +108,8 @@ class StatisticsReader(BaseEstimator):
         return getattr(self, "max_patterns", MAX_PATTERNS)
 
     @property
-    def _max_reads(self) -> int:
-        return getattr(self, "max_reads", 1)
+    def _em_steps(self) -> Steps:
+        return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", TOLERANCE))
 
     @contextmanager
     def _kept_on_error(self) -> Iterator[None]:

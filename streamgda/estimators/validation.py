@@ -13,6 +13,7 @@ from streamgda.blocks import labels
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceType
 
 
 def check_batch(X: Any) -> None:
@@ -66,6 +67,18 @@ def check_two_classes(statistics: Statistics) -> None:
         raise ValueError(
             f"The number of classes has to be greater than one. Got {len(classes)} class. "
             f"A classifier needs rows of at least two classes; the data has {seen}"
+        )
+
+
+def check_holds_products(statistics: Statistics, covariance_type: CovarianceType) -> None:
+    """Raise ValueError if a model that needs covariances holds each feature by itself.
+
+    This is so after a `fit` of which the first read of EM was kept, and a later one failed.
+    """
+    if statistics.covariance_type == "diag" != covariance_type:
+        raise ValueError(
+            "statistics_ holds each feature by itself, without the covariances that the model needs: fit it "
+            "again, or make a model of them with GaussianNB.from_statistics"
         )
 
 

@@ -20,7 +20,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.reads import read_incomplete
+from streamgda.statistics.incomplete.reads import TOLERANCE, Steps, read_incomplete
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def accumulate(
     exact: bool = False,
     max_patterns: int = MAX_PATTERNS,
     max_reads: int = 1,
+    em_tol: float = TOLERANCE,
     scheduler: Scheduler = None,
     progress: bool = False,
 ) -> Statistics:
@@ -66,6 +67,9 @@ def accumulate(
         EM, which begins at the available cases. The statistics are then those that complete rows are
         expected to have, at the maximum of the likelihood. If more than one read is allowed and no row lacks
         a feature, they are ordinary statistics.
+    em_tol : float, default=0.005
+        EM ends when no read changes a mean by more than that, in standard deviations, or a covariance,
+        relative to two of them.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
         cluster, or of its address).
@@ -108,7 +112,8 @@ def accumulate(
     )
     if isinstance(empty, IncompleteStatistics) and max_reads > 1:
         read = partial(read_into, source, scheduler=scheduler, progress=progress)
-        reading = read_incomplete(read, empty, max_reads, note_read if progress else None)
+        steps = Steps(max_reads, em_tol)
+        reading = read_incomplete(read, empty, steps, note_read if progress else None)
         warn_unless_enough_reads(reading)
         return reading.statistics
     return read_into(source, empty, scheduler, progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from streamgda.statistics.incomplete.reads import TOLERANCE, Reading
+from streamgda.statistics.incomplete.reads import Reading
 
 
 def note_read(line: str) -> None:
@@ -21,8 +21,8 @@ def warn_unless_enough_reads(reading: Reading) -> None:
 
         warnings.warn(
             f"EM has not converged in {reading.n_reads} reads of the rows: the last one changed a parameter "
-            f"by {reading.change:.2g} standard deviations, more than {TOLERANCE:g}. Raise max_reads, or "
-            "max_patterns if memory allows",
+            f"by {reading.change:.2g} standard deviations, more than em_tol={reading.tol:g}. Raise "
+            "max_reads or em_tol, or max_patterns if memory allows",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -13,6 +13,7 @@ from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.available import AvailableCases
+from streamgda.statistics.incomplete.complete_rows import CompleteRows
 from streamgda.statistics.incomplete.em import Normal
 from streamgda.statistics.incomplete.expectation import Expectation, ExpectedRows
 from streamgda.statistics.incomplete.separating import SeparatingStatistics
@@ -25,7 +26,26 @@ MAX_READS = 10
 TOLERANCE = 5e-3  # standard deviations
 
 Note = Callable[[str], object]
+Keep = Callable[["Reading"], object]
 
+
+@dataclass(frozen=True)
+class Steps:
+    """When EM that reads the rows for each step ends.
+
+    Attributes
+    ----------
+    max_reads : int
+        The largest number of reads.
+    tol : float
+        It ends when no mean changes by more, in standard deviations, and no covariance, relative to two.
+    """
+
+    max_reads: int = MAX_READS
+    tol: float = TOLERANCE
+
+
+ONE_READ = Steps(max_reads=1)
 
 Read = Callable[[Any], Any]
 """Reads all rows, and returns them added to a copy of an empty state."""
@@ -46,16 +66,23 @@ class Reading:
         The largest change of a parameter in the last step, in standard deviations; 0 after a single read.
     converged : bool
         Whether that is small enough.
+    tol : float
+        Up to which change it is.
     """
 
     statistics: Statistics
     n_reads: int = 1
     change: float = 0.0
     converged: bool = True
+    tol: float = TOLERANCE
 
 
 def read_incomplete(
-    read: Read, empty: IncompleteStatistics, max_reads: int = MAX_READS, note: Note | None = None
+    read: Read,
+    empty: IncompleteStatistics,
+    steps: Steps = ONE_READ,
+    note: Note | None = None,
+    keep: Keep | None = None,
 ) -> Reading:
     """Read rows in which features may be missing: once, or, where there are too many patterns, a few times.
 
@@ -65,24 +92,31 @@ def read_incomplete(
         Reads all rows into a state.
     empty : IncompleteStatistics
         Without rows.
-    max_reads : int
-        The largest number of reads.
+    steps : Steps
+        How often to read.
     note : callable, optional
         Called with a line on each read after the first.
+    keep : callable, optional
+        Called after each read that another one follows, with what the reads so far have given: after the
+        first one the means and variances of the available cases, of covariance type "diag".
 
     Raises
     ------
     ValueError
-        If there are too many patterns, and the sums are exact or a single read is allowed; or if the rows do
-        not determine the model.
+        If there are too many patterns, and the sums are exact or a single read is allowed; if the rows do
+        not determine the model; or if a row lacks a feature and fourth moments are asked for.
     """
-    repeatable = max_reads > 1 and not empty.exact
+    if empty.has_fourth_moments:
+        return Reading(read(CompleteRows.like(empty)).kept())
+    repeatable = steps.max_reads > 1 and not empty.exact
     if not repeatable:
         return Reading(read(empty).ordinary())
     first: SeparatingStatistics = read(SeparatingStatistics.like(empty))
     if not first.is_separated:
         return Reading(first.kept().ordinary())
-    return _Maximising(first, empty).run(read, max_reads, note or (lambda line: None))
+    keep = keep or (lambda reading: None)
+    keep(Reading(first.kept(), converged=False))
+    return _Maximising(first, empty).run(read, steps, note or (lambda line: None), keep)
 
 
 class _Maximising:
@@ -95,18 +129,20 @@ class _Maximising:
         self._check_seen()
         self.now = self._start()
 
-    def run(self, read: Read, max_reads: int, note: Note) -> Reading:
+    def run(self, read: Read, steps: Steps, note: Note, keep: Keep) -> Reading:
         """Make steps until the parameters stay."""
-        change, n_reads = np.inf, 1
-        while n_reads < max_reads and change > TOLERANCE:
+        reading = Reading(self.first, 1, np.inf, converged=False)
+        while reading.n_reads < steps.max_reads and not reading.converged:
             expected: ExpectedRows = read(ExpectedRows(self.now))
-            n_reads += 1
+            n_reads = reading.n_reads + 1
             if n_reads == 2:
                 self._check_together(expected)
             following = self.now.maximised(expected.statistics)
             change, self.now = following.change_since(self.now), following
-            note(f"read {n_reads} of at most {max_reads}, change {change:.1g}")
-        return Reading(self._completed(), n_reads, float(change), bool(change <= TOLERANCE))
+            note(f"read {n_reads} of at most {steps.max_reads}, change {change:.1g}")
+            reading = Reading(self._completed(), n_reads, float(change), bool(change <= steps.tol), steps.tol)
+            keep(reading)
+        return reading
 
     def _start(self) -> Expectation:
         available, classes = self.available, self.first.classes

@@ -60,7 +60,8 @@ class Undetermined:
         remedy = "" if self.label is None else "pool the classes with LinearDiscriminantAnalysis, "
         return ValueError(
             f"{rows} has both {names}, so their covariance is not determined. Bring rows that have both, "
-            f"leave one of the two out, {remedy}or use GaussianNB, which needs no covariances"
+            f"leave one of the two out, {remedy}or use GaussianNB, which needs no covariances. reg_param and "
+            "pooling act on covariances that are known"
         )
 
 
