@@ -213,7 +213,7 @@ def test_a_model_is_found_again_in_a_zarr_group(tmp_path):
 
 @pytest.mark.slow
 def test_a_cluster_fits_judges_and_scores_parquet(tmp_path):
-    printed = run(ROOT / "examples" / "cluster_scoring.py", tmp_path).splitlines()
+    printed = example("cluster_scoring", tmp_path).splitlines()
     assert printed[0] == "400000 rows learnt, of 4 classes, by 2 worker processes"
     assert float(printed[1].split()[-1].rstrip("%")) > 90
     assert "PredictionSummary(n_rows=500000, n_parts=10, n_found=0, n_dropped=0)" in printed[2]

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
-from tests.mergeable_contract import SubtractableContract
+from tests.mergeable_contract import SubtractableContract, often
 from tests.reference import close, exact_means, exact_moments, exact_scatter
 from tests.strategies import KINDS, kinds, labelled_rows
 from tests.test_laws import agree, scale
@@ -31,12 +31,19 @@ def parts(state):
     return {tuple(features.tolist()): statistics for features, statistics in state.by_pattern()}
 
 
-class TestFull(SubtractableContract):
+class TestFloating(SubtractableContract):
+    """A kind is drawn with the rows: that kinds keep the laws by themselves, `test_laws` says."""
+
     kind = "full"
     exact = False
 
     def datasets(self, min_rows=1):
-        return holed_rows(min_rows)
+        @st.composite
+        def rows_for_a_kind(draw):
+            self.kind = draw(kinds)
+            return draw(holed_rows(min_rows))
+
+        return rows_for_a_kind()
 
     def of(self, *data):
         state = IncompleteStatistics(self.kind, exact=self.exact)
@@ -70,27 +77,11 @@ class TestFull(SubtractableContract):
             getattr(state, name)[...] = 0
 
 
-class TestTied(TestFull):
-    kind = "tied"
-
-
-class TestDiagonal(TestFull):
-    kind = "diag"
-
-
-class TestExactFull(TestFull):
+class TestExact(TestFloating):
     exact = True
 
     def assert_agree(self, a, b, data, whole=None):
         assert a == b
-
-
-class TestExactTied(TestExactFull):
-    kind = "tied"
-
-
-class TestExactDiagonal(TestExactFull):
-    kind = "diag"
 
 
 # ---------------------------------------------------------------------- what is in it
@@ -138,7 +129,7 @@ def test_a_narrowed_state_is_that_of_the_narrower_kind(kind, narrower, data):
         narrower = "diag"
     narrow = IncompleteStatistics(kind).update(*data).to_covariance_type(narrower)
     direct = IncompleteStatistics(narrower).update(*data)
-    TestDiagonal().assert_agree(narrow, direct, data)
+    TestFloating().assert_agree(narrow, direct, data)
     narrow.update(*data)
     assert narrow.counts.tolist() == (2 * direct.counts).tolist()
 
@@ -160,7 +151,7 @@ def test_ordinary_statistics_merge_into_incomplete_ones(kind, data, other):
     together = IncompleteStatistics(kind).update(X, y).update(full, y)
     plain = ClassStatistics(kind).update(full, y)
     total = IncompleteStatistics(kind).update(X, y) + plain
-    TestFull().assert_agree(total, together, (full, y))
+    TestFloating().assert_agree(total, together, (full, y))
     assert plain + IncompleteStatistics(kind).update(X, y) == total
     assert sum([plain, IncompleteStatistics(kind).update(X, y)]) == total
 
@@ -251,6 +242,7 @@ def test_the_table_of_patterns_counts_rows_by_class():
 
 
 @pytest.mark.parametrize("exact", [False, True])
+@often
 @given(kinds, holed_rows())
 def test_a_saved_state_is_read_back_to_the_bit(exact, tmp_path_factory, kind, data):
     path = tmp_path_factory.getbasetemp() / "state.parquet"
