@@ -44,6 +44,8 @@ MissingAtPrediction = Literal["raise", "marginal"]
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
 _SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
 _FEWEST_ROWS = 144  # of many features; with fewer, products of matrices take a quarter longer
+_FEWEST_OF_PRODUCTS = 480  # rows of scores that are one product; with fewer, these take a tenth longer
+_SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
 
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
@@ -74,7 +76,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
         gaussians = None if before is None else self._followed(before, statistics)
         if gaussians is None:
-            self._validate_params()
+            if before is None or not before.has_params(self):
+                self._validate_params()
             check_two_classes(statistics)
             check_holds_products(statistics, self._covariance_type)
             check_finite(statistics)
@@ -231,7 +234,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Rows and errors are as for `predict`.
         """
-        return self._apply(X, lambda scores: scores.probabilities)
+        rows = check_rows(self, X)
+        state = finalised(self)
+        result = np.empty((len(rows), len(state.classes)))
+        for scores in score_finalised(state, rows, self.missing):
+            scores.write_probabilities(result)
+        return result
 
     @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
@@ -308,15 +316,21 @@ def score_finalised(
     state: Finalised[Any], rows: NDArray[Any], missing: MissingAtPrediction
 ) -> Iterator[RowScores]:
     """`score_rows` by the densities of a model, which other processes get without its statistics."""
-    size = max(_VALUES_PER_BLOCK // rows.shape[1], _FEWEST_ROWS)
-    size = max(1, min(size, _SCORES_PER_BLOCK // len(state.classes)))
-    if size >= TILE_ROWS // 2:  # whole tiles
-        size = -(-size // TILE_ROWS) * TILE_ROWS
+    size = _rows_per_block(state, rows.shape[1])
     blocks = blocks_by_pattern if missing == "marginal" else blocks_of
     for positions, gaussians, block in blocks(rows, state.densities, size):
         # C-contiguous, since the bits of sums over the features of a row depend on the memory order.
         values = np.ascontiguousarray(block, dtype=np.float64)
         yield RowScores(state, gaussians, positions, values)
+
+
+def _rows_per_block(state: Finalised[Any], n_features: int) -> int:
+    """How many rows are scored at a time: whole tiles."""
+    is_product = not state.densities.scores_from_distances
+    fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_ROWS
+    most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
+    size = min(max(_VALUES_PER_BLOCK // n_features, fewest), most)
+    return max(1, -(-size // TILE_ROWS)) * TILE_ROWS
 
 
 def check_rows(

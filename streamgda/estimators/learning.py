@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, Self, TypeVar
 
@@ -39,6 +39,13 @@ class StatisticsLearner(StatisticsReader, ABC):
 
     statistics_: Statistics
     n_features_in_: int
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def _get_param_names(cls) -> list[str]:
+        """The names of the parameters, read off the signature once: it takes as long as to learn a row."""
+        names: list[str] = super()._get_param_names()
+        return names
 
     @abstractmethod
     def _compute_finalised(self, statistics: Statistics) -> Finalised[Any]:

@@ -13,7 +13,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.missing import Positions
-from streamgda.gaussians.posteriors import log_evidence, log_posteriors, posteriors
+from streamgda.gaussians.posteriors import log_evidence, log_posteriors, posteriors, write_posteriors
 from streamgda.statistics.covariances import Array
 
 
@@ -47,13 +47,18 @@ class RowScores:
         ValueError
             If no class has a finite score for a row.
         """
-        gaussians = self.gaussians
+        gaussians, log_priors = self.gaussians, self.finalised.log_priors
+        if not gaussians.scores_from_distances:
+            return self._posterior_scores()
         with np.errstate(over="ignore", invalid="ignore"):
-            if gaussians.scores_from_distances:
-                scores = gaussians.posterior_scores_from(self.squared_distances)
-            else:
-                scores = gaussians.posterior_scores(self.rows)
-            scores += self.finalised.log_priors
+            scores = gaussians.posterior_scores_from(self.squared_distances)
+            scores += log_priors
+        return self._checked(scores)
+
+    def _posterior_scores(self, out: Array | None = None) -> Array:
+        """Scores that nothing else holds; in `out` (n, K), if that saves a copy."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self.gaussians.posterior_scores(self.rows, self.finalised.log_priors, out)
         return self._checked(scores)
 
     @cached_property
@@ -66,7 +71,7 @@ class RowScores:
     def discriminants(self) -> Array:
         """Ln p(x, k), up to a term that is the same for all rows and classes: (n, K)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._checked(self.gaussians.discriminants(self.rows) + self.finalised.log_priors)
+            return self._checked(self.gaussians.discriminants(self.rows, self.finalised.log_priors))
 
     @property
     def joint_log_density(self) -> Array:
@@ -89,6 +94,14 @@ class RowScores:
     def probabilities(self) -> Array:
         """The posterior probabilities p(k | x): (n, K)."""
         return posteriors(self.posterior_scores)
+
+    def write_probabilities(self, result: Array) -> None:
+        """Write the posterior probabilities to those of all rows, (n_rows, K)."""
+        if isinstance(self.positions, slice):
+            out = result[self.positions]
+            write_posteriors(self._posterior_scores(out), out)
+        else:
+            result[self.positions] = self.probabilities
 
     @property
     def log_probabilities(self) -> Array:

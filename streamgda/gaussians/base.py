@@ -126,16 +126,30 @@ class Densities(ABC):
         log_density: Array = -0.5 * (squared_distances + self.log_normalisers)
         return log_density
 
-    def discriminants(self, X: Array) -> Array:
-        """The log density, up to a term that is the same for all rows and classes: (n, K)."""
-        return self.posterior_scores(X)
+    def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """Ln p(x, k), up to a term that is the same for all rows and classes: (n, K).
 
-    def posterior_scores(self, X: Array) -> Array:
-        """The log density, up to a term that is the same for all classes of a row: (n, K).
+        The arguments are those of `posterior_scores`.
+        """
+        return self.posterior_scores(X, log_priors, out)
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """Ln p(x, k), up to a term that is the same for all classes of a row: (n, K).
 
         Posteriors depend on the scores up to such a term. Scores keep their digits if classes are far apart.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            Rows.
+        log_priors : ndarray of shape (K,), default=0
+            Logarithms of the prior probabilities.
+        out : ndarray of shape (n, K), optional
+            Memory that the scores may be written to. It is used if that saves a copy.
         """
-        return self.posterior_scores_from(self.squared_distances(X))
+        scores = self.posterior_scores_from(self.squared_distances(X))
+        scores += log_priors
+        return scores
 
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """`posterior_scores` of rows with these squared distances (n, K), with the same bits: (n, K)."""

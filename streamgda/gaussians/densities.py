@@ -175,10 +175,10 @@ class SharedGaussians(Gaussians):
         log_density -= 0.5 * self.log_normalisers
         return log_density
 
-    def discriminants(self, X: Array) -> Array:
+    def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """Linear in x: the quadratic term is the same for all classes."""
-        linear = multiply_rows(X - self.centre, self.slopes, order=order_of(len(self.slopes.T)))
-        linear += self.intercepts
+        linear = multiply_rows(X - self.centre, self.slopes, order_of(len(self.slopes.T)), out)
+        linear += self.intercepts + log_priors
         return linear
 
     def common_scores(self, X: Array) -> Array:
@@ -186,15 +186,16 @@ class SharedGaussians(Gaussians):
         pull = self.whitening.precision @ self.centre
         return multiply_rows(X - self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
 
-    def posterior_scores(self, X: Array) -> Array:
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The discriminants; if classes are far apart, relative to the most likely class of each row."""
-        scores = self.discriminants(X)
         if self._is_compact:
-            return scores
+            return self.discriminants(X, log_priors, out)
+        scores = self.discriminants(X, out=out)
         nearest = scores.argmax(axis=1)
         for k in np.unique(nearest):
             rows = nearest == k
             scores[rows] = self._scores_against(k, X[rows])
+        scores += log_priors
         return scores
 
     def _scores_against(self, k: int, X: Array) -> Array:

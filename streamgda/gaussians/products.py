@@ -27,14 +27,18 @@ _MOST_AT_ONCE = 1 << 16  # deviations, which fit the second-level cache
 _LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as skipping the half that is zero
 
 
-def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C") -> Array:
-    """X @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order."""
+def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: Array | None = None) -> Array:
+    """X @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order.
+
+    Whole tiles times a large matrix are written to `out` (n, r), if it is given and stored by row.
+    """
     if matrix.size <= _MOST_IN_LOW_TILES:
         product = _multiply_tiles(_padded_to_low_tiles(X), matrix)
         return np.asarray(product[: len(X)], order=order)
     rows = _padded(X, max(len(X), _LEAST_LARGE // matrix.size + 1), TILE_ROWS)
-    product = np.empty((len(rows), matrix.shape[1]), order=order)
-    return np.matmul(rows, matrix, out=product)[: len(X)]
+    if out is None or len(rows) > len(X) or order == "F":
+        out = np.empty((len(rows), matrix.shape[1]), order=order)
+    return np.matmul(rows, matrix, out=out)[: len(X)]
 
 
 def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:

@@ -158,8 +158,8 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         log_density[:, list(self.refused)] = -np.inf
         return log_density
 
-    def posterior_scores(self, X: Array) -> Array:
-        return self.log_density(X)
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        return self.log_density(X) + log_priors
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
         """The deviation of each feature becomes the normal one of the same p-value; their squares add to χ².

@@ -266,7 +266,7 @@ class UpdatedGaussians(SharedGaussians):
         """The rank of the covariance, which is full."""
         return np.full(len(self.change.lengths) - 1, len(self.centre))
 
-    def discriminants(self, X: Array) -> Array:
+    def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """As those of new densities."""
         factor, change = self.factor, self.change
         deviations = X - factor.gaussians.centre
@@ -274,16 +274,17 @@ class UpdatedGaussians(SharedGaussians):
         corrections = multiply_rows(multiply_rows(deviations, self._column_slopes), change.products)
         corrections += 0.5 * change.lengths
         order = order_of(len(change.lengths) - 1)
-        scores = multiply_rows(deviations, factor.gaussians.slopes, order=order)
+        scores = multiply_rows(deviations, factor.gaussians.slopes, order, out)
         scores[:, change.classes] = moved[:, :-1]
         scores -= corrections[:, :-1]
         scores -= (moved[:, -1] - corrections[:, -1])[:, None]
         scores *= change.total / factor.total
+        scores += log_priors
         return scores
 
-    def posterior_scores(self, X: Array) -> Array:
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The discriminants, which keep their digits as long as no class is far from the centre."""
-        return self.discriminants(X)
+        return self.discriminants(X, log_priors, out)
 
     @cached_property
     def _moved_slopes(self) -> Array:

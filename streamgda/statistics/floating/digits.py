@@ -17,9 +17,12 @@ _SIX_DIGITS = 1e6 * 2.0**-52
 
 def check_squares(moments: Moments, names: tuple[str, ...] | None) -> None:
     """Raise ValueError if a feature is so small that its squares have fewer digits."""
-    largest = np.abs(moments.means).max(axis=0)
+    largest = np.maximum(moments.means.max(axis=0), -moments.means.min(axis=0))
+    is_small = largest < _LEAST_SQUARE**0.5
+    if not is_small.any():
+        return
     variances = moments.total_variance()
-    is_small = (variances < _LEAST_SQUARE) & (largest < _LEAST_SQUARE**0.5)
+    is_small &= variances < _LEAST_SQUARE
     for j in np.flatnonzero(is_small & ((largest > 0) | (variances > 0))):
         raise ValueError(
             f"feature {_name(int(j), names)} is too small: float64 does not hold all digits of its squares. "

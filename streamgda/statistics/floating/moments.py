@@ -359,16 +359,22 @@ class Moments:
             and (not (self.fourth and other.fourth) or self.fourth.close(other.fourth, self.diagonal, rtol))
         )
 
-    def between_classes(self) -> tuple[Array, Array]:
-        """The mean of all classes together, and the scatter of the class means about it, by feature."""
-        anchor = self.means[0]
-        offsets = (self.means - anchor) + self.tails
-        shift = self.weights / self.weights.sum() @ offsets
-        return anchor + shift, self.weights @ (offsets - shift) ** 2
+    def overall_mean(self) -> Array:
+        """The mean of all classes together: (d,)."""
+        _, shift = self._offsets()
+        mean: Array = self.means[0] + shift
+        return mean
+
+    def _offsets(self) -> tuple[Array, Array]:
+        """The distances of all classes, and of their mean, from the mean of the first."""
+        offsets = self.means - self.means[0]
+        offsets += self.tails
+        return offsets, self.weights / self.weights.sum() @ offsets
 
     def total_variance(self) -> Array:
         """The variance of each feature over the rows of all classes together: (d,)."""
-        _, between = self.between_classes()
+        offsets, shift = self._offsets()
+        between = self.weights @ (offsets - shift) ** 2
         total: Array = (self.diagonal.sum(axis=0) + between) / self.weights.sum()
         return total
 

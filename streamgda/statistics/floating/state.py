@@ -177,7 +177,7 @@ class ClassStatistics(Statistics):
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
         self._check_has_rows()
-        return self._moments.between_classes()[0]
+        return self._moments.overall_mean()
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
