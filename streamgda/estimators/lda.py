@@ -107,7 +107,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
     em_tol : float, default=0.005
         EM that reads the rows ends when no read changes a mean by more than that, in standard deviations, or
         a covariance, relative to two of them. Nearly collinear features need less, such as 1e-5, and more
-        reads. EM on the patterns themselves reads nothing, and always goes on to 1e-8.
+        reads. EM on the patterns themselves reads nothing, and goes on to 1e-8 whatever this is.
 
     Attributes
     ----------
