@@ -21,10 +21,14 @@ from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.sources.views import batch_without_views
+from streamgda.storage.filesystems import is_local
+from streamgda.storage.pages import check_pages
 from streamgda.storage.versions import Version, current_version
 
 _BUFFER = 1 << 16
 _WIDE = 256  # columns; all of them have a buffer and pages in memory at a time
+
+_LONGEST_BY_REQUESTS = 1 << 20  # bytes of a column whose pages are checked where each page costs a request
 
 _KEPT_BYTES = 1 << 25
 _ROWS_TOGETHER = 1 << 14  # of small row groups
@@ -63,13 +67,17 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class RowGroups(ScorableSplit):
-    """Consecutive row groups of a file, with the partition keys that the file stands for."""
+    """Consecutive row groups of a file, with the partition keys that the file stands for.
+
+    A file `inflates` if its pages may take a thousand times their stored bytes, as its footer has it.
+    """
 
     read_options: ReadOptions
     path: str
     version: Version
     rows_of_group: Mapping[int, int]
     partition: Mapping[str, Any]
+    inflates: bool
 
     @property
     def n_rows(self) -> int:
@@ -121,6 +129,7 @@ class RowGroups(ScorableSplit):
                     parquet = self._opened(file, [])  # Arrow decodes no dictionary from these
             before = _RowsBefore(parquet.metadata)
             for run in self._runs():
+                self._check_pages(file, parquet, run)
                 name = self.path.removeprefix(self.read_options.root).lstrip("/")
                 places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
                 yield from self._batches_of_run(parquet, run, places)
@@ -151,6 +160,13 @@ class RowGroups(ScorableSplit):
                 run = {}
             run[index] = n_rows
         yield run
+
+    def _check_pages(self, file: pa.NativeFile, parquet: pq.ParquetFile, run: Iterable[int]) -> None:
+        if self.inflates:
+            longest = None if is_local(self.read_options.filesystem) else _LONGEST_BY_REQUESTS
+            with decoding(self.path):
+                for index in run:
+                    check_pages(file, parquet.metadata.row_group(index), self.read_options.columns, longest)
 
     def _batches_of_run(
         self, parquet: pq.ParquetFile, run: dict[int, int], places: Places

@@ -21,8 +21,9 @@ from streamgda.storage.thrift import (
 METADATA, _ENCRYPTED = (3, STRUCT), (8, STRUCT)  # fields of a chunk,
 
 # of its metadata, where its type is once more,
-_TYPE, PATH, N_VALUES, N_BYTES, _N_STORED = (1, INT32), (3, LIST), (5, INT64), (6, INT64), (7, INT64)
-_DATA, _DICTIONARY, _STATISTICS, _SIZES = (9, INT64), (11, INT64), (12, STRUCT), (16, STRUCT)
+_TYPE, PATH, _CODEC = (1, INT32), (3, LIST), (4, INT32)
+N_VALUES, N_BYTES, _N_STORED, _DATA, _DICTIONARY = ((i, INT64) for i in (5, 6, 7, 9, 11))
+_STATISTICS, _SIZES = (12, STRUCT), (16, STRUCT)
 
 # and of its statistics: least and largest values, and the numbers of values by level.
 _BOUNDS = (1, BINARY), (2, BINARY), (5, BINARY), (6, BINARY)
@@ -32,6 +33,7 @@ STRINGS = 6  # the type of byte arrays
 
 _ROLES_OF_STRINGS: Roles = {
     _TYPE: "same",
+    _CODEC: "same",
     N_VALUES: "values",
     _N_STORED: "stored",
     _DATA: "data",
@@ -49,11 +51,12 @@ _MOST_LAYOUTS = 16
 class Form:
     """What of the metadata of a chunk is the same in all that are laid out like it.
 
-    Its type, and of its statistics the bytes of bounds, whether characters are counted, and how many levels
-    are.
+    Its type and codec, and of its statistics the bytes of bounds, whether characters are counted, and how
+    many levels are.
     """
 
     kind: int
+    codec: int
     widths: frozenset[int]
     counts_characters: bool
     n_repeated: int
@@ -65,6 +68,7 @@ class Form:
         bounds, sizes = metadata.get(_STATISTICS, {}), metadata.get(_SIZES, {})
         return cls(
             metadata[_TYPE],
+            metadata[_CODEC],
             frozenset(len(bounds[i]) for i in _BOUNDS if i in bounds),
             _N_CHARACTERS in sizes,
             len(sizes.get(_N_REPEATED, ())),
