@@ -8,7 +8,7 @@ import numpy as np
 
 from streamgda.estimators.singular import singular_class
 from streamgda.gaussians.densities import SeparateGaussians
-from streamgda.gaussians.whitening import Unestimated, Whitening
+from streamgda.gaussians.whitening import Unestimated, Whitening, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
@@ -16,22 +16,31 @@ from streamgda.statistics.covariances import Array
 def whiten_classes(
     statistics: Statistics, covariances: Array, tol: float, *, regularised: bool, solver: str
 ) -> list[Whitening]:
-    """Whiten the covariance of each class; `Unestimated` stands for that of a class without one."""
-    means, undetermined = statistics.means, statistics.undetermined
+    """Whiten the covariance of each class; `Unestimated` stands for that of a class without one.
+
+    No factor or spectrum is needed to see that a class has too few rows, or a feature that is constant in it.
+    """
+    means, counts, undetermined = statistics.means, statistics.counts, statistics.undetermined
     n_features = statistics.n_features
-    largest_ranks = np.where(regularised, n_features, statistics.counts - 1)  # n rows span n - 1 dimensions
 
     def whiten(k: int) -> Whitening:
+        rank = None
         if k in undetermined:
             return Unestimated.because(n_features, partial(_itself, undetermined[k]))
-        whitening = Whitening.of(covariances[k], means[[k]], tol)
-        rank = min(whitening.rank, int(largest_ranks[k]))
-        if rank == n_features:
-            return whitening
+        if regularised or (counts[k] > n_features and _varies(covariances[k], means[[k]])):
+            whitening = Whitening.of(covariances[k], means[[k]], tol)
+            rank = whitening.rank
+            if rank == n_features:
+                return whitening
         error = partial(singular_class, statistics, k, rank, tol, regularised=regularised, solver=solver)
         return Unestimated.because(n_features, error)
 
     return [whiten(k) for k in range(len(means))]
+
+
+def _varies(covariance: Array, mean: Array) -> bool:
+    """Whether no feature is constant in a class of this mean, (1, d)."""
+    return not constant_features(np.diag(covariance), mean).any()
 
 
 def separate_gaussians(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGaussians:

@@ -14,12 +14,19 @@ from streamgda.statistics.deficient import constant_in_class, deficient_features
 
 
 def singular_class(
-    statistics: Statistics, k: int, rank: int, least_eigenvalue: float, *, regularised: bool, solver: str
+    statistics: Statistics,
+    k: int,
+    rank: int | None,
+    least_eigenvalue: float,
+    *,
+    regularised: bool,
+    solver: str,
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features, and what helps.
 
-    It begins as scikit-learn's does.
+    It begins as scikit-learn's does. If the rank is not given, it is that of the statistics.
     """
+    rank = rank_of_class(statistics, k, least_eigenvalue) if rank is None else rank
     n_rows = int(statistics.counts[k])
     n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
@@ -28,6 +35,14 @@ def singular_class(
         f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, regularised)}, "
         "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
         "GaussianNB"
+    )
+
+
+def rank_of_class(statistics: Statistics, k: int, least_eigenvalue: float) -> int:
+    """The rank of the covariance of a class, at position k; n rows span at most n - 1 dimensions."""
+    one = statistics.of_classes(np.array([k]))
+    return min(
+        Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank, int(statistics.counts[k]) - 1
     )
 
 
