@@ -132,6 +132,34 @@ def test_a_cluster_without_workers_is_said_and_the_pass_goes_on_when_they_come(f
         assert passing.result(timeout=60) == accumulate(source)
 
 
+def test_a_scheduler_that_goes_away_ends_the_pass(folder):
+    source = scan_parquet(folder, "y")
+    cluster = LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
+    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+        passing = background.submit(accumulate, source, scheduler=client)
+        until(lambda: cluster.scheduler.tasks)
+        cluster.close()
+        with pytest.raises(RuntimeError, match="the pass was cancelled.* with a new client"):
+            passing.result(timeout=60)
+
+
+def test_workers_that_are_killed_end_the_pass():
+    plan = plan_fold([[0]], end_the_process, None)
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    with cluster, Client(cluster) as client:
+        client.run_on_scheduler(allow_no_failures)
+        with pytest.raises(RuntimeError, match="workers of the cluster ended.* more memory or fewer threads"):
+            compute_plan(plan, client, False)
+
+
+def end_the_process(group, shared):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def allow_no_failures(dask_scheduler):
+    dask_scheduler.allowed_failures = 0
+
+
 def test_a_script_without_the_guard_is_told_what_is_missing(folder, tmp_path):
     (tmp_path / "script.py").write_text(f"""
 import dask

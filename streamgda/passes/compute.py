@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.plan import Plan, total
 from streamgda.passes.schedulers import Scheduler, client_of
+from streamgda.storage.filesystems import one_line
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -51,7 +53,7 @@ def _compute(plan: Plan, scheduler: Scheduler, advance: Advance | None) -> Any:
     client = client_of(scheduler)
     if client is None:
         return _compute_here(plan, scheduler, advance)
-    with _warning_without_workers(client), _sending(plan.shared):
+    with _warning_without_workers(client), _saying_what_was_lost(), _sending(plan.shared):
         return plan.root.compute(scheduler=scheduler) if advance is None else _follow(client, plan, advance)
 
 
@@ -118,6 +120,25 @@ def _warning_without_workers(client: Client) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+@contextmanager
+def _saying_what_was_lost() -> Iterator[None]:
+    """Raise RuntimeError for a pass whose cluster lost workers or its scheduler."""
+    from distributed import KilledWorker
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise RuntimeError(
+            "workers of the cluster ended, one after the other, before the same task did: they were killed, "
+            f"as when memory runs out. Give each more memory or fewer threads. {one_line(error)}"
+        ) from error
+    except CancelledError as error:
+        raise RuntimeError(
+            "the pass was cancelled, as when the scheduler of the cluster ends or cannot be reached. Start "
+            f"it again with a new client. {one_line(error)}"
+        ) from error
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, overload
 
 import numpy as np
@@ -160,8 +161,20 @@ def predict_dataset(
             "choose another place"
         )
     parts = output.parts(splits, [_FORMAT, _fingerprint(model), predicted.columns, kept])
-    with output.locked():
+    with _naming(output), output.locked():
         return _write_missing(output, parts, predicted, scheduler, progress)
+
+
+@contextmanager
+def _naming(output: Output[Any]) -> Iterator[None]:
+    """Name the output in errors of the storage that name no file; those of reading name theirs."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        reason = f"predictions cannot be written: {error.strerror}"
+        raise OSError(error.errno, reason, output.location[1]) from error
 
 
 def _write_missing(
