@@ -129,17 +129,18 @@ class Statistics(Additive, Derived, Storable):
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of some blocks: of all, or, where one is refused, of none."""
-        workspace, blocks = workspace or Workspace(), iter(blocks)
-        # A map holds no block while it fetches the next.
-        together = next(map(partial(self._from_block, workspace=workspace), blocks), None)
+        together = self._from_blocks(blocks, workspace or Workspace())
         if together is not None:
-            together._add_blocks(blocks, workspace)
             self._take_over(together)
 
-    def _add_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> None:
-        """Add the rows of more blocks to a state that nothing else holds; it is of no use after an error."""
-        for part in map(partial(self._from_block, workspace=workspace), blocks):
-            self.merge(part)
+    def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
+        """The state of the rows of some blocks; None if there are no blocks."""
+        parts = map(partial(self._from_block, workspace=workspace), blocks)  # holds no block while it fetches
+        together = next(parts, None)
+        if together is not None:
+            for part in parts:
+                together.merge(part)
+        return together
 
     def _take_over(self, other: Self) -> None:
         """Merge a state that nothing else holds."""

@@ -38,6 +38,14 @@ class Workspace:
             self._buffer = np.empty((n_features, stride))
         return self._buffer[:, :n_rows]
 
+    def as_float64(self, column: Column) -> Array:
+        """A column itself, or, if it is of another type, in the room for one feature."""
+        if column.dtype == np.float64:
+            return column
+        converted = self.column(len(column))
+        np.copyto(converted, column, casting="unsafe")
+        return converted
+
     def column(self, n_rows: int) -> Array:
         """Room for one feature."""
         if len(self._column) < n_rows:
@@ -47,12 +55,25 @@ class Workspace:
 
 def gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: Workspace) -> None:
     """Copy the features, class by class, as float64 into the feature-major buffer."""
-    if not isinstance(features, np.ndarray):
-        _gather_columns(features, order, rows, workspace)
-    elif features.strides[0] < features.strides[1]:
-        _gather_columns(list(features.T), order, rows, workspace)
+    columns = columns_of(features)
+    if columns is not None:
+        _gather_columns(columns, order, rows, workspace)
     else:
-        gather_row_major(features, order, rows)
+        gather_row_major(np.asarray(features), order, rows)
+
+
+def columns_of(features: Features) -> Sequence[Column] | None:
+    """The columns, each in one run of memory; None where the rows lie side by side."""
+    if not isinstance(features, np.ndarray):
+        return features
+    return list(features.T) if features.strides[0] < features.strides[1] else None
+
+
+def transpose_rows(features: NDArray[np.generic], rows: Array) -> None:
+    """Copy an array in C order, as float64, into the feature-major buffer."""
+    for start in range(0, len(features), _TILE_ROWS):
+        tile = features[start : start + _TILE_ROWS]
+        rows[:, start : start + len(tile)] = tile.T
 
 
 def _gather_columns(

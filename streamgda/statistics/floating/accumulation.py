@@ -1,9 +1,11 @@
 """Moments that grow in place: blocks are added to them without a state of their own.
 
-A pass over many classes would else spend its time on merging tables of all of them. Here the products of
+A pass over many classes would else spend its time on merging tables of all of them. Blocks of many short
+classes go into sums about anchors, as long as these keep their digits. Of other blocks, the products of
 centred rows are added to the scatter where it stands, and only the classes of a block are touched. The mean
-of a class is held as an anchor, the mean of its rows in the block where it first appeared, and the distance
-from it. The distance is small where deviations are, so it is as good as a mean to twice the precision.
+of a class is then held as an anchor, the mean of its rows in the block where it first appeared, and the
+distance from it. The distance is small where deviations are, so it is as good as a mean to twice the
+precision.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ import numpy as np
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.statistics.covariances import Array, Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.floating.anchored import AnchoredSums, can_be_anchored, is_quicker_anchored
 from streamgda.statistics.floating.moments import Moments, as_slice, two_sum
-from streamgda.statistics.floating.reduction import CentredBlock, centre_block
+from streamgda.statistics.floating.reduction import CentredBlock, centre_block, reduce_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Counts, Labelled
 
@@ -25,7 +28,7 @@ _ELEMENTS_IN_CACHE = 1 << 15
 class Accumulation:
     """A state that blocks are added to, in place; afterwards it is a state as any other.
 
-    Classes have a place each in the arrays, in the order in which they appeared.
+    It has no fourth moments. Classes have a place each in the arrays, in the order in which they appeared.
 
     Attributes
     ----------
@@ -33,13 +36,14 @@ class Accumulation:
         How many blocks were added.
     """
 
-    def __init__(self, state: Labelled[Moments]) -> None:
-        """Begin with a state, whose arrays are taken over; it has no fourth moments."""
+    def __init__(self, kind: CovarianceKind) -> None:
+        """Begin with no rows."""
         self.n_blocks = 0
-        self._classes: Labels = state.classes
-        self._places: Indices = np.arange(len(state.classes))
-        self._counts: Counts = state.counts
-        self._moments = state.sums
+        self._classes: Labels = labels.no_labels()
+        self._places: Indices = np.arange(0)
+        self._counts: Counts = np.zeros(0, dtype=np.int64)
+        self._moments = Moments.zeros(kind, 0, 0)
+        self._sums: AnchoredSums | None = None  # of rows that are not in the moments yet
 
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block, at least one.
@@ -51,37 +55,45 @@ class Accumulation:
             before. The state is then of no use.
         """
         self.n_blocks += 1
+        places, counts = self._places_of(block.classes), np.bincount(block.codes)
+        self._counts[places] += counts
         with np.errstate(over="ignore", invalid="ignore"):
-            centred = centre_block(block, workspace, single_apart=True)
-            centred.check(block)
-            places = self._places_of(block.classes, block.n_features)[centred.classes]
-            self._counts[places] += centred.counts
-            spread = self._move_means(centred, places)
-            kind, scatter = self._moments.kind, self._moments.scatter
-            kind.add(scatter, places, centred.rows, centred.bounds, spread)
-            self._check_sums(block, places)
+            sums = self._sums_for(block, places, counts)
+            if sums is not None:
+                sums.add(block, places, counts, workspace)
+            elif len(self._moments.weights):
+                self._add_centred(block, places, workspace)
+            else:
+                self._moments = reduce_block(block, self._moments.kind, workspace)
 
     def state(self) -> Labelled[Moments]:
         """The state of all the rows; nothing can be added to it here any more."""
+        self._end_sums()
         self._sort()
-        moments, step = self._moments, max(1, _ELEMENTS_IN_CACHE // max(1, self._moments.n_features))
-        for start in range(0, len(self._classes), step):
-            few = slice(start, start + step)
-            moments.means[few], moments.tails[few] = two_sum(moments.means[few], moments.tails[few])
-        return Labelled(self._classes, self._counts, moments)
+        self._round_means()
+        return Labelled(self._classes, self._counts, self._moments)
 
     def _sort(self) -> None:
         """Put the classes in the order of their labels, one array after the other."""
-        if np.array_equal(self._places, np.arange(len(self._counts))):
-            return
         kept, moments = self._places, self._moments
         self._counts = self._counts[kept]
+        if np.array_equal(kept, np.arange(len(moments.weights))):
+            return
         moments.weights, moments.weight_tails = moments.weights[kept], moments.weight_tails[kept]
         moments.means = moments.means[kept]
         moments.tails = moments.tails[kept]
         moments.scatter = moments.kind.take(moments.scatter, kept)
 
-    def _places_of(self, classes: Labels, n_features: int) -> Indices:
+    def _round_means(self) -> None:
+        """Let each mean be the nearest number to the true mean, and its tail what rounding left."""
+        moments, step = self._moments, max(1, _ELEMENTS_IN_CACHE // max(1, self._moments.n_features))
+        for start in range(0, len(moments.weights), step):
+            few = slice(start, start + step)
+            moments.means[few], moments.tails[few] = two_sum(moments.means[few], moments.tails[few])
+
+    # ------------------------------------------------------------------ classes
+
+    def _places_of(self, classes: Labels) -> Indices:
         """Where the classes are in the arrays; new ones get the next places."""
         union = labels.union(self._classes, classes)
         if len(union) > len(self._classes):
@@ -90,24 +102,59 @@ class Accumulation:
             places[np.delete(np.arange(len(union)), known)] = np.arange(len(known), len(union))
             places[known] = self._places
             self._classes, self._places = union, places
-            self._make_room(len(union), n_features)
+            counts = np.zeros(len(union), dtype=np.int64)
+            counts[: len(self._counts)] = self._counts
+            self._counts = counts
         found: Indices = self._places[np.searchsorted(self._classes, classes)]
         return found
 
-    def _make_room(self, n_classes: int, n_features: int) -> None:
-        """Let the arrays have at least so many places; what is not used yet takes no memory."""
-        n_places = len(self._counts)
-        if n_classes <= n_places:
+    def _make_room(self, n_features: int) -> None:
+        """Let there be moments of all classes; what is not used yet takes no memory."""
+        moments, n_before = self._moments, len(self._moments.weights)
+        if len(self._classes) > n_before:
+            self._moments = moments.zeros_like(max(len(self._classes), 2 * n_before), n_features)
+            self._moments.put(slice(0, n_before), moments)
+
+    # ------------------------------------------------------------------ sums about anchors
+
+    def _sums_for(self, block: Block, places: Indices, counts: Counts) -> AnchoredSums | None:
+        """The sums that a block is added to, new ones if need be; None if it is not to be added to sums."""
+        if can_be_anchored(self._moments.kind, block):
+            if self._sums is not None and self._sums.keep_digits(places, counts):
+                return self._sums
+            self._end_sums()
+            if is_quicker_anchored(block, len(self._classes)):
+                self._round_means()
+                self._sums = AnchoredSums(self._moments, block.n_features)
+                if self._sums.keep_digits(places, counts):
+                    return self._sums
+                self._sums = None
+        self._end_sums()
+        return None
+
+    def _end_sums(self) -> None:
+        """Add to the moments what is in the sums."""
+        if self._sums is None:
             return
-        size = max(n_classes, 2 * n_places)
-        counts = np.zeros(size, dtype=np.int64)
-        counts[:n_places] = self._counts
-        self._counts = counts
-        moments = self._moments
-        roomier = moments.zeros_like(size, n_features)
-        if n_places:
-            roomier.put(slice(0, n_places), moments)
-        self._moments = roomier
+        places, part = self._sums.moments()
+        self._sums = None
+        if len(self._moments.weights):
+            self._make_room(part.n_features)
+            self._moments.merge(part, places)
+        else:
+            self._moments = part
+
+    # ------------------------------------------------------------------ centred rows
+
+    def _add_centred(self, block: Block, places: Indices, workspace: Workspace) -> None:
+        centred = centre_block(block, workspace, single_apart=True)
+        centred.check(block)
+        places = places[centred.classes]
+        self._make_room(block.n_features)
+        spread = self._move_means(centred, places)
+        kind, scatter = self._moments.kind, self._moments.scatter
+        kind.add(scatter, places, centred.rows, centred.bounds, spread)
+        self._check_sums(block, places)
 
     def _move_means(self, centred: CentredBlock, places: Indices) -> Array:
         """Add weights and means, and return the vectors whose outer products come to the scatter.

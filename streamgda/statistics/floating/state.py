@@ -22,6 +22,7 @@ from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names, check_same_names
 
 _NO_WEIGHT = 1e-200
@@ -189,23 +190,32 @@ class ClassStatistics(Statistics):
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         return reduce_block(block, self._moments.kind, workspace, fourth=self.has_fourth_moments)
 
-    def _add_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> None:
+    def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         if self.has_fourth_moments:
-            super()._add_blocks(blocks, workspace)
-            return
-        accumulation = Accumulation(self._labelled)
-        for _ in map(partial(self._add_block, accumulation, workspace), blocks):
-            pass
+            return super()._from_blocks(blocks, workspace)
+        together = self._twin(Labelled.empty(self._moments, 0))
+        together._names, together._n_dropped = None, 0
+        accumulation = Accumulation(self._moments.kind)
+        n_blocks = sum(map(partial(together._add_block, accumulation, workspace), blocks))
         if accumulation.n_blocks:
-            self._set_labelled(accumulation.state())
+            revision = together._revision if n_blocks == 1 else Revision()
+            together._set_labelled(accumulation.state())
+            together._revision = revision
+        return together if n_blocks else None
 
-    def _add_block(self, accumulation: Accumulation, workspace: Workspace, block: Block) -> None:
+    def _add_block(self, accumulation: Accumulation, workspace: Workspace, block: Block) -> int:
+        """Add the rows of one more block, and return how many blocks that is."""
         check_same_names(self._names, block.feature_names)
         self._labelled.check_features(block.n_features)
+        if not self.n_features:
+            self._set_labelled(Labelled.empty(self._moments, block.n_features))
         self._names = self._names or block.feature_names
         self._n_dropped += block.n_dropped
+        if self._moments.kind.is_pooled:
+            self._revision = Revision.of_rows(block)
         if len(block.codes):
             accumulation.add(block, workspace)
+        return 1
 
     @classmethod
     def from_sums(

@@ -1,0 +1,141 @@
+"""Blocks of many short classes, summed up about anchors: the digits of rational arithmetic, on any data."""
+
+from itertools import chain, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgda import ClassStatistics
+from streamgda.blocks.arrays import array_blocks
+from streamgda.statistics.covariances import kind_named
+from streamgda.statistics.floating.accumulation import Accumulation
+from streamgda.statistics.gather import Workspace
+from tests.reference import exact_means, exact_moments, exact_scatter
+
+KINDS = pytest.mark.parametrize("kind", ["tied", "diag"])
+EPS = np.finfo(np.float64).eps
+
+
+def in_blocks(kind, X, y, cuts):
+    """The state of rows that come in blocks, cut at these rows."""
+    bounds = [0, *sorted(cuts), len(X)]
+    parts = [slice(start, stop) for start, stop in pairwise(bounds) if stop > start]
+    state = ClassStatistics(kind)
+    state.update_blocks(chain.from_iterable(array_blocks(X[rows], y[rows]) for rows in parts))
+    return state
+
+
+def error(state, X, y):
+    """The largest error of the scatter, on the scale of its features."""
+    expected = exact_scatter(exact_moments(X, y), state.covariance_type)
+    roots = np.sqrt(expected if state.covariance_type == "diag" else expected.diagonal())
+    scale = roots**2 if state.covariance_type == "diag" else np.outer(roots, roots)
+    return np.max(np.abs(state.scatter - expected) / np.where(scale == 0, EPS, scale))
+
+
+def rows_of(rng, n_rows, n_classes, spread, offset=1e8):
+    """Rows on a grid, their class means so far apart, in classes that appear by and by."""
+    y = rng.integers(0, np.linspace(n_classes // 2, n_classes, n_rows).astype(int))
+    centres = offset + spread * rng.integers(-8, 9, size=(n_classes, 2))
+    return centres[y] + rng.integers(-1000, 1001, size=(n_rows, 2)) * 2.0**-9, y
+
+
+@KINDS
+@pytest.mark.parametrize("spread", [0.0, 1.0, 1e8])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_short_classes_at_an_offset_keep_their_digits(kind, spread, by_column):
+    X, y = rows_of(np.random.default_rng(0), 6000, 700, spread)
+    state = in_blocks(kind, np.asfortranarray(X) if by_column else X, y, [1500, 3000, 4500, 4510])
+    exact = exact_moments(X, y)
+    assert state.counts.tolist() == [weight for weight, _, _ in exact.values()]
+    np.testing.assert_allclose(
+        state.means, exact_means(exact), rtol=EPS, atol=4 * EPS
+    )  # deviations are about 1
+    assert error(state, X, y) <= 32 * EPS
+
+
+@settings(max_examples=5)
+@given(st.sampled_from(["tied", "diag"]), st.lists(st.integers(0, 5000), max_size=4), st.integers(0, 99))
+def test_any_cut_gives_the_same_moments(kind, cuts, seed):
+    X, y = rows_of(np.random.default_rng(seed), 5000, 300, 1.0)
+    assert in_blocks(kind, X, y, cuts).allclose(ClassStatistics(kind).update(X, y), rtol=1e-13)
+
+
+@KINDS
+@pytest.mark.parametrize("n_blocks", [2, 20])
+def test_an_anchor_that_lies_far_away_costs_few_digits(kind, n_blocks):
+    """All variance is in the first row of each class, which is its anchor: on both sides of the line.
+
+    Up to 31 rows n about one row, the error is at most n² / 4 of the last digit; more would cost more.
+    """
+    rng = np.random.default_rng(0)
+    y = np.tile(np.arange(64), 20 * n_blocks)
+    X = rng.integers(-1000, 1001, size=(len(y), 1)) * 2.0**-30
+    X[:64] = 2.0**30 + rng.integers(1, 1000, size=(64, 1)) * 2.0**-20
+    state = in_blocks(kind, X, y, range(0, len(y), 64 * 20))
+    assert error(state, X, y) <= 256 * EPS
+
+
+@KINDS
+def test_sums_end_before_an_anchor_stands_for_too_many_rows(kind):
+    rng, accumulation = np.random.default_rng(0), Accumulation(kind_named(kind))
+    y = np.tile(np.arange(64), 20)
+    found = []
+    for _ in range(5):
+        (block,) = array_blocks(rng.normal(size=(len(y), 3)), y)
+        accumulation.add(block, Workspace())
+        found.append(accumulation._sums)
+    assert found[0] is not found[1]  # of 40 rows about one row
+    assert found[1] is found[2] is found[3] is found[4]  # of 80 rows about the mean of 20
+    assert accumulation.state().counts.tolist() == [100] * 64
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_classes", "n_rows", "weighted"),
+    [
+        ("full", 500, 2000, False),
+        ("diag", 2, 20_000, False),
+        ("tied", 500, 2000, True),
+        ("tied", 30, 64, False),
+    ],
+)
+def test_other_blocks_are_centred(kind, n_classes, n_rows, weighted):
+    accumulation = Accumulation(kind_named(kind))
+    rows, y = np.random.default_rng(0).normal(size=(n_rows, 3)), np.arange(n_rows) % n_classes
+    (block,) = array_blocks(rows, y, np.ones(n_rows) if weighted else None)
+    accumulation.add(block, Workspace())
+    assert accumulation._sums is None
+    assert accumulation.state().counts.sum() == n_rows
+
+
+@KINDS
+def test_what_is_constant_in_a_class_does_not_vary(kind):
+    y = np.arange(6000) % 500
+    X = np.column_stack([0.1 * y, np.full(len(y), 0.3), np.arange(len(y))])
+    state = in_blocks(kind, X, y, [1500, 3000, 3100])
+    diagonal = state.scatter if kind == "diag" else state.scatter.diagonal()
+    assert (diagonal[..., :2] == 0).all()
+    np.testing.assert_allclose(diagonal[..., 2].sum(), 500 * 143 * 500**2, rtol=1e-14)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.longdouble])
+def test_numbers_of_any_type_are_summed_up_as_float64(kind, dtype):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(-99, 99, size=(4000, 3)).astype(dtype), rng.integers(0, 300, 4000)
+    for rows in (X, np.asfortranarray(X)):
+        assert in_blocks(kind, rows, y, [2000]) == in_blocks(kind, X.astype(np.float64), y, [2000])
+
+
+@KINDS
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "row 1990: feature 1 is NaN"), (1e200, "too large")])
+def test_a_bad_value_in_a_short_class_is_named_and_changes_nothing(kind, value, message):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4000, 3)), rng.integers(0, 300, 4000)
+    state = ClassStatistics(kind).update(X, y)
+    before, X[1990, 1] = state.copy(), value
+    with pytest.raises(ValueError, match=message):
+        state.update(X, y)
+    assert state == before
