@@ -288,7 +288,7 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
     iris[:53].assign(kind=["new"] * 3 + ["old"] * 50).to_parquet(tmp_path / "new.parquet")
     arguments = ["fit", "new.parquet", "--target", "kind", "--features", NAMES, "--out", "model.parquet"]
     said = invoke(tmp_path, *arguments, code=1)
-    assert "class new is not full rank" in " ".join(said.split())
+    assert "class new is not full rank. It has rank 1 of 4" in " ".join(said.split())
     assert "Set --shrinkage auto, or --reg-param above 0" in said
     assert "--model nb. The statistics are saved" in " ".join(said.split())
     assert "or use --model lda or --model nb" in said
@@ -1012,7 +1012,10 @@ def test_search_leaves_single_rows_out(irises):
         (["--try", "qda", "--cv", "1"], "no number of folds"),
         (["--try", "qda", "--groups", "plant", "--fold", "plant"], "nothing for --groups"),
         (["--try", "qda", "--groups", "plants"], "did you mean 'plant'"),
-        (["--try", "qda", "--missing", "marginal"], "leave these out, with --missing drop"),
+        (["--try", "qda", "--missing", "marginal"], "leave them out, with --missing drop"),
+        (["--try", "qda reg_param=0,abc"], "Invalid value for '--try': The 'reg_param' parameter"),
+        (["--try", "nb var-smoothing=-1"], "Invalid value for '--try': The 'var_smoothing' parameter"),
+        (["--try", "edda covariance-model=VEX"], "Got 'VEX' instead"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(irises, options, message):

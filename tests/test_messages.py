@@ -1,19 +1,39 @@
 """What errors and warnings say: names that can be seen, lists that end, remedies in the terms of the call."""
 
+import pickle
 import re
+from functools import partial
 
+import dask.array
+import joblib
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.exceptions import FitFailedWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from streamgda import (
     ClassStatistics,
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    StatisticsSearchCV,
+    accumulate,
+    cross_validate,
+    evaluate,
+    learning_curve,
     load,
+    predict_dataset,
     scan_arrow,
+    scan_parquet,
 )
+from streamgda.blocks.block import MissingValueError
+from streamgda.diagnostics import box_m, little_mcar_test, manova, select_features
+from streamgda.sources.base import Source
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(60, 2))
@@ -71,3 +91,184 @@ def test_text_labels_have_the_same_type_wherever_they_come_from(tmp_path):
     some = ClassStatistics().update(X, y).drop_class("elephant")
     some.save(tmp_path / "some.parquet")
     assert some.classes.dtype == load(tmp_path / "some.parquet").classes.dtype == np.dtype("U3")
+
+
+# ---------------------------------------------------------------------- remedies in the terms of the caller
+
+
+@pytest.fixture
+def holed(tmp_path):
+    """A file in which one feature of one row is missing."""
+    rows = X.copy()
+    rows[3, 1] = np.nan
+    frame = pd.DataFrame(rows, columns=["u", "v"]).assign(kind=["ant", "bee"] * 30)
+    frame.to_parquet(tmp_path / "holed.parquet")
+    return tmp_path / "holed.parquet"
+
+
+def test_a_missing_value_in_a_search_is_not_mended_by_a_parameter_of_the_model(holed):
+    model = QuadraticDiscriminantAnalysis(missing="marginal")
+    frame = pd.read_parquet(holed)
+    for rows in ((frame[["u", "v"]], frame["kind"]), (scan_parquet(holed, "kind"),)):
+        for choose in (StatisticsSearchCV(model, {}).fit, partial(cross_validate, model)):
+            with pytest.raises(
+                ValueError, match="'v' is NaN or null.*folds here hold complete rows"
+            ) as caught:
+                choose(*rows)
+            assert "missing='marginal'" not in str(caught.value)
+
+
+def test_a_missing_value_in_prediction_is_mended_where_it_is_predicted(holed, tmp_path):
+    model = GaussianNB().fit(pd.DataFrame(X, columns=["u", "v"]), ["ant", "bee"] * 30)
+    for score in (partial(predict_dataset, out=tmp_path / "out"), evaluate):
+        with pytest.raises(ValueError, match=r"row 3: feature 'v' is NaN.*set_params\(missing='marginal'\)$"):
+            score(model, scan_parquet(holed, "kind"))
+
+
+def test_a_source_that_keeps_incomplete_rows_needs_a_model_that_learns_them(holed):
+    source = scan_parquet(holed, "kind", missing="keep")
+    for learn in (GaussianNB().fit, GaussianNB().partial_fit):
+        with pytest.raises(ValueError, match="row 3.*set missing='marginal' for the model too"):
+            learn(source)
+    assert GaussianNB(missing="marginal").fit(source).statistics_.n_rows == 60
+
+
+def test_an_error_for_a_missing_value_travels(holed):
+    """From worker processes, and as pickles."""
+    with pytest.raises(MissingValueError) as caught:
+        accumulate(scan_parquet(holed, "kind"), scheduler="processes")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert "row 3: feature 'v' is NaN or null. Mend the data" in str(caught.value)
+
+
+def test_text_without_a_target_may_be_the_target(holed):
+    with pytest.raises(
+        ValueError, match="'kind' is .* if it holds the labels, say target='kind'; else leave"
+    ):
+        scan_parquet(holed)
+    with pytest.raises(ValueError, match="'kind' is .* cannot be a feature; leave it out, with exclude="):
+        scan_parquet(holed, "u")
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ((X, [0, 1] * 30), r"got ndarray; rows in memory are added by ClassStatistics\(\).update\(X, y\)"),
+        ((pd.DataFrame(X),), "got DataFrame; rows in memory .* or become one by scan_arrow"),
+        (("rows.parquet",), "got str; scan_parquet makes one of a path"),
+        ((dask.array.zeros((4, 2)),), "got Array; scan_dask makes one"),
+    ],
+)
+def test_what_is_no_source_is_told_how_to_become_one(given, remedy):
+    with pytest.raises(TypeError, match=f"only a source can be accumulated, {remedy}"):
+        accumulate(*given)
+
+
+def test_a_column_name_is_no_labels():
+    with pytest.raises(ValueError, match=r"the string 'kind'. Of a frame .* scan_arrow\(frame, 'kind'\)"):
+        GaussianNB().fit(pd.DataFrame(X).assign(kind=0), "kind")
+
+
+@pytest.mark.parametrize("test", [manova, box_m, select_features, little_mcar_test])
+def test_diagnostics_say_what_they_take_and_print_no_data(test):
+    with pytest.raises(TypeError, match="^statistics are needed, as accumulate returns; got DataFrame$"):
+        test(pd.DataFrame(X))
+    with pytest.raises(
+        TypeError, match="^statistics are needed, of a model in its statistics_; got GaussianNB$"
+    ):
+        test(GaussianNB().fit(X, [0, 1] * 30))
+
+
+def test_a_pickle_is_not_loaded(tmp_path):
+    model = GaussianNB().fit(X, [0, 1] * 30)
+    joblib.dump(model, tmp_path / "model.joblib")
+    with pytest.raises(
+        ValueError, match="model.joblib is no file that save wrote, but a pickle.*joblib.load does"
+    ):
+        load(tmp_path / "model.joblib")
+    model.save(tmp_path / "other.joblib")
+    assert load(tmp_path / "other.joblib").statistics_ == model.statistics_
+    with pytest.raises(FileNotFoundError, match="is a folder; name a file in it"):
+        load(tmp_path)
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+def test_choices_are_listed_in_the_same_order_in_each_process():
+    with pytest.raises(ValueError, match=r"among \{'auto', 'oas'\}"):
+        QuadraticDiscriminantAnalysis(shrinkage="x").fit(X, [0, 1] * 30)
+    with pytest.raises(ValueError, match=r"among \{'svd', 'lsqr', 'eigen'\}"):
+        LinearDiscriminantAnalysis(solver="x").fit(X, [0, 1] * 30)
+    with pytest.raises(ValueError, match=r"among \{'bic', 'EII', 'VII', .*'VVV'\}"):
+        GaussianDiscriminantAnalysis(covariance_model="x").fit(X, [0, 1] * 30)
+
+
+class Unread(Source):
+    """A source that must not be read."""
+
+    def splits(self):
+        raise AssertionError("read")
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"reg_param": [0.1, "abc"]}, "'reg_param' parameter .* Got 'abc'"),
+        (
+            {"estimator": [GaussianNB()], "var_smoothing": [1e-9, -1.0]},
+            "'var_smoothing' parameter .* Got -1.0",
+        ),
+        ({"shrinkage": [0.1, "auto"], "pooling": [0.5]}, "pooling"),
+        ({"covariance_estimator": [EmpiricalCovariance()]}, "needs all the rows in memory"),
+        ({"rag_param": [1]}, "Invalid parameter 'rag_param'"),
+    ],
+)
+def test_all_candidates_are_checked_before_the_data_is_read(grid, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        StatisticsSearchCV(QuadraticDiscriminantAnalysis(), grid).fit(Unread())
+    assert "fold" not in str(caught.value)
+
+
+def test_an_estimator_is_checked_before_the_data_is_read():
+    with pytest.raises(ValueError, match="'reg_param' parameter"):
+        cross_validate(QuadraticDiscriminantAnalysis(reg_param=2), Unread())
+    with pytest.raises(ValueError, match="'reg_param' parameter"):
+        learning_curve(QuadraticDiscriminantAnalysis(reg_param=2), Unread())
+
+
+def test_a_reason_is_given_once_for_all_the_folds_in_which_it_is_met():
+    search = StatisticsSearchCV(GaussianNB(), {"priors": [None, [0.2, 0.3, 0.5]]}, cv=3)
+    with pytest.warns(
+        FitFailedWarning, match=r"3 of 6 fits failed.*: folds 0, 1, 2: Number of priors must"
+    ) as warned:
+        search.fit(X, [0, 1] * 30)
+    assert str(warned[0].message).count("Number of priors") == 1
+
+
+def test_a_pipeline_is_no_candidate_and_is_not_printed():
+    with pytest.raises(TypeError, match="got Pipeline; a pipeline goes to scikit-learn's GridSearchCV$"):
+        StatisticsSearchCV(make_pipeline(StandardScaler(), GaussianNB()), {}).fit(X, [0, 1] * 30)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: StatisticsSearchCV(GaussianNB(), {}, n_jobs=2),
+            "StatisticsSearchCV takes no parameter 'n_jobs': .*scheduler=",
+        ),
+        (
+            lambda: cross_validate(GaussianNB(), X, n_jobs=2),
+            "cross_validate takes no parameter 'n_jobs': .*scheduler=",
+        ),
+        (
+            lambda: learning_curve(GaussianNB(), X, train_sizes=[0.5]),
+            "takes no parameter 'train_sizes': n_parts= gives",
+        ),
+        (lambda: learning_curve(GaussianNB(), X, nosuch=1), "learning_curve takes no parameter 'nosuch'$"),
+    ],
+)
+def test_parameters_of_scikit_learn_that_are_not_here_name_what_does_their_work(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()

@@ -389,12 +389,51 @@ def test_a_function_is_no_scoring():
         search.fit(*rows())
 
 
+@pytest.mark.parametrize("scoring", sorted(SCORERS))
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_it_scores_rows_by_its_scoring_as_grid_search_does(scoring, n_classes):
+    X, y = rows(n_classes)
+    grid, weights = {"reg_param": [0.0, 0.1]}, np.random.default_rng(0).uniform(0.1, 2, 100)
+    ours = StatisticsSearchCV(QDA(), grid, scoring=scoring).fit(X[100:], y[100:])
+    theirs = GridSearchCV(QDA(), grid, scoring=SCORERS[scoring]).fit(X[100:], y[100:])
+    theirs.best_estimator_ = ours.best_estimator_
+    expected = theirs.score(X[:100], y[:100])
+    assert ours.score(X[:100], y[:100]) == pytest.approx(expected, rel=1e-12)
+    assert ours.scorer_(ours.best_estimator_, X[:100], y[:100]) == ours.score(X[:100], y[:100])
+    whole = np.repeat(np.arange(100), weights.round().astype(int))
+    weighted = ours.score(X[:100], y[:100], weights.round())
+    assert weighted == pytest.approx(ours.score(X[whole], y[whole]), rel=1e-12)
+
+
+def test_it_scores_by_the_scoring_that_refit_names():
+    X, y = rows()
+    scorings = ["accuracy", "neg_log_loss"]
+    search = StatisticsSearchCV(LDA(), {}, scoring=scorings, refit="neg_log_loss").fit(X, y)
+    single = StatisticsSearchCV(LDA(), {}, scoring="neg_log_loss").fit(X, y)
+    assert (
+        search.score(X, y)
+        == single.score(X, y)
+        == search.scorer_["neg_log_loss"](search.best_estimator_, X, y)
+    )
+    assert search.scorer_["accuracy"](search.best_estimator_, X, y) == search.best_estimator_.score(X, y)
+    chosen = StatisticsSearchCV(LDA(), {}, scoring=scorings, refit=lambda results: 0).fit(X, y)
+    with pytest.raises(ValueError, match="refit names none to score by; call one of scorer_"):
+        chosen.score(X, y)
+    with pytest.raises(ValueError, match="the model does not know class 9: no score by 'neg_log_loss'"):
+        single.score(X, np.where(y == 2, 9, y))
+    assert (
+        0 < StatisticsSearchCV(LDA(), {}, scoring="accuracy").fit(X, y).score(X, np.where(y == 2, 9, y)) < 1
+    )
+    with pytest.raises(TypeError, match="to evaluate in place of score"):
+        single.score(scan_arrow(pd.DataFrame(X).rename(columns=str).assign(y=y), "y"))
+
+
 def test_a_source_that_keeps_incomplete_rows_is_refused_before_it_is_read(tmp_path):
     X, y = rows()
     X[3, 1] = np.nan
     path = written(tmp_path, X, y)
     search = StatisticsSearchCV(LDA(missing="marginal"), {"shrinkage": [0.1]})
-    with pytest.raises(ValueError, match="folds hold complete rows.* missing='drop'"):
+    with pytest.raises(ValueError, match="keeps incomplete rows.* missing='drop'; or give the rows"):
         search.fit(scan_parquet(path, "kind", missing="keep"))
     assert search.fit(scan_parquet(path, "kind", missing="drop")).fold_statistics_.n_rows == len(X) - 1
 

@@ -586,7 +586,7 @@ def test_foreign_files_are_refused(path):
         load(path)
     with pytest.raises(FileNotFoundError, match="there is no file .*nosuch"):
         load(path.with_name("nosuch"))
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="is a folder; name a file in it"):
         load(path.parent)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -24,8 +25,10 @@ _NOWHERE = Places()
 
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
+_LEAVE_OUT = "Mend the data or leave out such rows, as a source does with missing='drop'"
+
 _LEARN_INCOMPLETE = (
-    "; or learn from what is observed: fit a model with missing='marginal', or accumulate a source with "
+    "learn from what is observed: fit a model with missing='marginal', or accumulate a source with "
     "missing='keep'"
 )
 
@@ -36,6 +39,36 @@ _MOST_ROWS = 1 << 16
 _FEWEST_ROWS = 1 << 8
 _ROWS_OF_CLASS = 128
 _FEWEST_ROWS_OF_CLASS = 2
+
+
+class MissingValueError(ValueError):
+    """A feature is NaN or null in a row that has to be complete.
+
+    Parameters
+    ----------
+    finding : str
+        Which row and feature.
+    other_remedy : str
+        What else to do but to leave out such rows, in the terms of the caller.
+    """
+
+    def __init__(self, finding: str, other_remedy: str = _LEARN_INCOMPLETE) -> None:
+        super().__init__(finding, other_remedy)
+        self.finding, self.other_remedy = finding, other_remedy
+
+    def __str__(self) -> str:
+        return f"{self.finding}. {_LEAVE_OUT}; or {self.other_remedy}"
+
+
+@contextmanager
+def remedying(other_remedy: str) -> Iterator[None]:
+    """Replace the second remedy in the error for a missing value, unless it is a particular one already."""
+    try:
+        yield
+    except MissingValueError as error:
+        if error.other_remedy != _LEARN_INCOMPLETE:
+            raise
+        raise MissingValueError(error.finding, other_remedy) from error
 
 
 @dataclass(frozen=True)
@@ -122,14 +155,14 @@ class Block:
             groups=_groups(self.groups, rows),
         )
 
-    def raise_for_values(self, powers: str = "squares", learn_incomplete: str = _LEARN_INCOMPLETE) -> None:
+    def raise_for_values(self, powers: str = "squares", other_remedy: str = _LEARN_INCOMPLETE) -> None:
         """Raise the error that names the first value which statistics cannot hold.
 
         Parameters
         ----------
         powers : str
             What statistics sum up.
-        learn_incomplete : str
+        other_remedy : str
             What else to do about a missing value.
 
         Raises
@@ -151,13 +184,10 @@ class Block:
             )
         row = int(np.argmin(finite))
         index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
-        value, more = "infinity", ""
+        feature = f"{self.row_name(row)}: feature {self.feature_name(index)}"
         if np.isnan(_columns(self.features)[index][row]):
-            value, more = "NaN or null", learn_incomplete
-        raise ValueError(
-            f"{self.row_name(row)}: feature {self.feature_name(index)} is {value}. "
-            f"Mend the data or leave out such rows, as a source does with missing='drop'{more}"
-        )
+            raise MissingValueError(f"{feature} is NaN or null", other_remedy)
+        raise ValueError(f"{feature} is infinity. {_LEAVE_OUT}")
 
     def _fit_but_for_weights(self, power: int) -> bool:
         """Whether float64 would hold the sums of these finite values if they had no weights."""
@@ -260,10 +290,8 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
     if block.weights is not None:
         blank = blank & (block.weights != 0)  # a row of weight zero is no row, whatever it lacks
     if missing != "drop" and blank.any():
-        raise ValueError(
-            f"{block.row_name(int(np.argmax(blank)))} has no label (null or NaN). "
-            "Mend the data or leave out such rows, as a source does with missing='drop'"
-        )
+        row = block.row_name(int(np.argmax(blank)))
+        raise ValueError(f"{row} has no label (null or NaN). {_LEAVE_OUT}")
     keep = ~blank
     weights = block.weights
     if weights is not None:

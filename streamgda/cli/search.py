@@ -39,7 +39,19 @@ def _grid(model: str = "", *params: str) -> Grid:
         if not is_given or name not in estimator.get_params():
             raise click.BadParameter(f"{param!r} gives no parameter of {model} values, as reg_param=0,0.1.")
         grid[name] = [None if value.lower() == "none" else literal(value) for value in values.split(",")]
+        _check_values(estimator, name, grid[name])
     return grid
+
+
+def _check_values(estimator: Any, name: str, values: list[Any]) -> None:
+    """Raise BadParameter for a value that the estimator does not take, before the data is read."""
+    from sklearn.base import clone
+
+    for value in values:
+        try:
+            clone(estimator).set_params(**{name: value})._validate_params()
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
 
 def _folds(context: click.Context, parameter: click.Parameter, value: str) -> int | str:

@@ -12,7 +12,11 @@ _OPTIONS = (
 
 _ARGUMENT = re.compile(rf"\b({_OPTIONS})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)")
 
-_PYTHON_ONLY = re.compile(r"; statistics_\.drop_class\([^)]*\) forgets it")
+_PYTHON_ONLY = re.compile(
+    r"; statistics_\.drop_class\([^)]*\) forgets it"
+    r"|(?<=not full rank\. )When using `solver='svd'` .*? for regularization\. "
+    r"|(?<=not full rank\. )Increase the value of .*? the collinearity\. "
+)
 
 _PHRASES = {
     "scan it with features=list(model.feature_names_in_)": "leave out --features, or name them in its order",
@@ -23,6 +27,7 @@ _PHRASES = {
     ", or accumulate a source with missing='keep'": "",
     "accumulate with": "fit or refresh with",
     "accumulate both with": "fit both with",
+    "; or give the rows in memory to scikit-learn's GridSearchCV, for folds": "; folds",
     "filters: ": "--filter: ",
     "age: ": "--age: ",
     "Raise max_reads or em_tol, or max_patterns": "Raise --max-reads or --em-tol, or --max-patterns",

@@ -10,8 +10,18 @@ from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.deficient import deficient_features
 
 
+def check_statistics(statistics: object) -> None:
+    """Raise TypeError for anything but statistics."""
+    if not isinstance(statistics, Statistics):
+        where = (
+            "of a model in its statistics_" if hasattr(statistics, "statistics_") else "as accumulate returns"
+        )
+        raise TypeError(f"statistics are needed, {where}; got {type(statistics).__name__}")
+
+
 def check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> None:
-    """Raise ValueError unless there are two classes or more, and one of these kinds of covariance."""
+    """Raise an error unless there are two classes or more, and one of these kinds of covariance."""
+    check_statistics(statistics)
     if len(statistics.classes) < 2:
         raise ValueError(f"classes are compared, so at least two are needed; got {statistics!r}")
     if statistics.covariance_type not in covariances:

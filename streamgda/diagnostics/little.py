@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc
 
+from streamgda.diagnostics.checks import check_statistics
 from streamgda.diagnostics.tables import Table
 from streamgda.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics
@@ -92,6 +93,7 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
     >>> round(result.chi2, 5), result.df, round(result.pvalue, 6)
     (7.35785, 1, 0.006677)
     """
+    check_statistics(statistics)
     if not isinstance(statistics, IncompleteStatistics) or statistics.covariance_type == "diag":
         raise ValueError(
             "patterns of missing features and their covariances are needed: accumulate a source with "

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from streamgda.blocks.arrays import check_in_memory, check_readable
@@ -27,6 +26,7 @@ from streamgda.estimators.validation import (
     check_holds_products,
     check_two_classes,
     is_valid,
+    one_of,
 )
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
@@ -57,7 +57,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StatisticsLearner._parameter_constraints,
         "priors": ["array-like", dict, None],
-        "missing": [StrOptions({"raise", "marginal"})],
+        "missing": [one_of("raise", "marginal")],
     }
 
     _renormalises_priors: ClassVar[bool] = False

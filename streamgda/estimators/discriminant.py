@@ -8,7 +8,7 @@ from math import sqrt
 from numbers import Real
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval
 
 from streamgda.blocks.block import Block
 from streamgda.estimators.classifier import G
@@ -19,6 +19,7 @@ from streamgda.estimators.incomplete import CONSTRAINTS
 from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.priors import sum_to_one
 from streamgda.estimators.shrinkage import Shrinkage
+from streamgda.estimators.validation import one_of
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.incomplete.reads import ONE_READ, Reading, Steps
 
@@ -28,7 +29,7 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
-        "shrinkage": [StrOptions({"auto", "oas"}), Interval(Real, 0, 1, closed="both"), None],
+        "shrinkage": [one_of("auto", "oas"), Interval(Real, 0, 1, closed="both"), None],
         "store_covariance": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "covariance_estimator": [HasMethods("fit"), None],

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
@@ -21,6 +21,7 @@ from streamgda.estimators.incomplete import CONSTRAINTS
 from streamgda.estimators.likelihood import bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.undetermined import Determined
+from streamgda.estimators.validation import one_of
 from streamgda.gaussians.parsimonious.densities import ParsimoniousGaussians
 from streamgda.gaussians.parsimonious.models import MODELS
 from streamgda.statistics.base import Statistics
@@ -134,7 +135,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     _covariance_type: ClassVar[CovarianceType] = "full"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
-        "covariance_model": [StrOptions({"bic", *MODELS})],
+        "covariance_model": [one_of("bic", *MODELS)],
         "tol": [Interval(Real, 0, None, closed="left")],
         **CONSTRAINTS,
     }

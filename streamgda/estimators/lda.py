@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
@@ -34,6 +33,7 @@ from streamgda.estimators.shrinkage import (
     shrunk,
     statistics_for,
 )
+from streamgda.estimators.validation import one_of
 from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import decisions
@@ -165,7 +165,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PredictiveClassifier._parameter_constraints,
         **DiscriminantProjection._parameter_constraints,
-        "solver": [StrOptions({"svd", "lsqr", "eigen"})],
+        "solver": [one_of("svd", "lsqr", "eigen")],
     }
 
     def __init__(

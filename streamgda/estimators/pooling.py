@@ -6,10 +6,11 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.predictive import PredictiveClassifier
+from streamgda.estimators.validation import one_of
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.statistics.base import Statistics
@@ -25,7 +26,7 @@ class PooledClassifier(PredictiveClassifier[P]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PredictiveClassifier._parameter_constraints,
-        "pooling": [StrOptions({"bayes"}), Interval(Real, 0, 1, closed="both"), None],
+        "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
     }
 
     pooling: PoolingParameter

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.utils._param_validation import StrOptions
 
 from streamgda.blocks.labels import named
 from streamgda.estimators.classifier import G
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.singular import too_few_rows, warn_of_rank
+from streamgda.estimators.validation import one_of
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.pooling import Pooling
@@ -31,7 +31,7 @@ class PredictiveClassifier(GenerativeClassifier[G]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
-        "predictive": [StrOptions({"plugin", "student"})],
+        "predictive": [one_of("plugin", "student")],
     }
 
     predictive: Predictive

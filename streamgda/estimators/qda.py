@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
@@ -29,6 +29,7 @@ from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
 from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.separate import separate_gaussians, whiten_classes
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for
+from streamgda.estimators.validation import one_of
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.pooled import PooledGaussians
 from streamgda.gaussians.pooling import relative_eigenvalues
@@ -171,9 +172,9 @@ class QuadraticDiscriminantAnalysis(
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PooledClassifier._parameter_constraints,
         **DiscriminantAnalysis._parameter_constraints,
-        "solver": [StrOptions({"svd", "eigen"})],
+        "solver": [one_of("svd", "eigen")],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
-        "singular": [StrOptions({"raise", "skip"}), None],
+        "singular": [one_of("raise", "skip"), None],
     }
 
     def __init__(

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
-from streamgda.blocks.block import Block, Missing, check_missing
+from streamgda.blocks.block import Block, Missing, check_missing, remedying
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.incomplete import reading_blocks
 from streamgda.estimators.validation import check_announced, check_batch, is_valid
@@ -32,6 +32,10 @@ from streamgda.statistics.incomplete.reads import (
     read_incomplete,
 )
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+
+_LEARN_KEPT = (
+    "set missing='marginal' for the model too, as the source keeps rows in which features are missing"
+)
 
 
 class StatisticsReader(BaseEstimator):
@@ -66,6 +70,11 @@ class StatisticsReader(BaseEstimator):
             check_no_rounding(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if isinstance(y, str):
+            raise ValueError(
+                f"y is the labels, one for each row; got the string {y!r}. Of a frame with a column of this "
+                f"name, scan_arrow(frame, {y!r}) makes a source"
+            )
         if reset or not is_valid(self, X):
             X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         names = getattr(self, "feature_names_in_", None)
@@ -82,7 +91,9 @@ class StatisticsReader(BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, missing: Missing, scheduler: Scheduler, progress: bool
     ) -> Read:
         source = as_source(X, y, sample_weight, missing=missing)
-        return partial(read_into, source, scheduler=scheduler, progress=progress)
+        read = partial(read_into, source, scheduler=scheduler, progress=progress)
+        refuses = source.keeps_missing and not self._learns_incomplete
+        return remedying(_LEARN_KEPT)(read) if refuses else read
 
     def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
         """Read rows in memory, in blocks that are made anew for each read."""

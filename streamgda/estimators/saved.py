@@ -48,7 +48,7 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics |
     >>> streamgda.load(path).partial_fit([[9.0]], [2]).classes_
     array([0, 1, 2])
     """
-    table, metadata = tables.read(path, COLUMNS, filesystem)
+    table, metadata = _read(path, filesystem)
     statistics = state_of(table, metadata, os.fspath(path))
     if "model" not in metadata:
         return statistics
@@ -62,6 +62,21 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics |
         return restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{os.fspath(path)}: this is no {name}: {error}") from error
+
+
+def _read(path: Path, filesystem: AnyFileSystem | None) -> tuple[Any, dict[str, Any]]:
+    try:
+        return tables.read(path, COLUMNS, filesystem)
+    except tables.DamagedFileError as error:
+        if os.fspath(path).endswith(_PICKLES):
+            raise tables.DamagedFileError(
+                f"{os.fspath(path)} is no file that save wrote, but a pickle, it seems. A pickle runs code, "
+                "so load reads none: joblib.load does, if you trust the file"
+            ) from error
+        raise
+
+
+_PICKLES = (".joblib", ".pkl", ".pickle")
 
 
 def _model_of(document: Any, path: str) -> tuple[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks import labels
@@ -14,6 +15,11 @@ from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
+
+
+def one_of(*names: str) -> StrOptions:
+    """The constraint of a parameter to one of some strings, which its message lists in this order."""
+    return StrOptions(dict.fromkeys(names).keys())  # a set would list them in another order in each process
 
 
 def check_batch(X: Any) -> None:

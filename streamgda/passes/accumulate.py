@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import add, iadd
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from streamgda.blocks.folds import FoldRule
@@ -15,6 +16,7 @@ from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.plan import Plan, State, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, client_of, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -196,10 +198,14 @@ def read_into(source: Source, empty: S, scheduler: Scheduler = None, progress: b
 
 
 def _check_source(source: object) -> None:
-    if not isinstance(source, Source):
-        raise TypeError(
-            f"only a source can be accumulated, such as scan_parquet makes; got {type(source).__name__}"
-        )
+    if isinstance(source, Source):
+        return
+    remedy = "rows in memory are added by ClassStatistics().update(X, y), or become one by scan_arrow"
+    if isinstance(source, str | PathLike):
+        remedy = "scan_parquet makes one of a path"
+    elif is_dask(source):
+        remedy = "scan_dask makes one of a Dask collection"
+    raise TypeError(f"only a source can be accumulated, got {type(source).__name__}; {remedy}")
 
 
 def plan_pass(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from streamgda.diagnostics.checks import check_statistics
 from streamgda.plotting.drawing import axes
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.incomplete.table import PatternTable
@@ -71,6 +72,7 @@ class MissingPatternsDisplay:
         ValueError
             If the statistics keep no patterns.
         """
+        check_statistics(statistics)
         if not isinstance(statistics, IncompleteStatistics):
             raise ValueError(
                 "patterns of missing features are needed: accumulate a source with missing='keep'; got "

@@ -106,7 +106,7 @@ class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
         values = np.array([results["params"][i][param_name] for i in chosen], dtype=np.float64)
         splits = [results[f"split{i}_test_{key}"] for i in range(search.n_splits_)]
         scores = np.column_stack(splits)[chosen][np.argsort(values, kind="stable")]
-        name = (scoring or search.scorer_[0]).replace("_", " ")
+        name = (scoring or str(search.scoring)).replace("_", " ")
         display = cls(
             param_name=param_name,
             param_range=np.sort(values),

@@ -8,13 +8,15 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.block import Block
+from streamgda.blocks.block import Block, remedying
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.whitening import Array
 from streamgda.sources.base import Source
 
 Model = GaussianClassifier[Any]
+
+_PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
 
 _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
@@ -37,7 +39,8 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
     """
     rows = block.matrix(piece.start, piece.stop)
     if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
-        block.raise_for_values()
+        with remedying(_PREDICT_INCOMPLETE):
+            block.raise_for_values()
     try:
         for scores in score_rows(model, rows):
             _ = scores.posterior_scores  # raises here if a row is too far from all classes

@@ -11,6 +11,8 @@ folds are computed from their states; other scorings take a second read.
 - `downdates`: each row scored by the model of all the others.
 - `folds`: which folds are asked for, and `HashedKFold`.
 - `candidates`: estimators with parameters.
+- `scorers`: scores of rows in memory by one model.
+- `unsupported`: what stands for parameters of scikit-learn that are not here.
 - `scorings`: sums over scored rows, and their score. To add a scoring, write one class and its entry there.
 - `likelihood`: log-likelihoods from states.
 - `results`: the table of a search.

@@ -42,14 +42,14 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
     TypeError
         If an estimator is not one of this project.
     ValueError
-        If a parameter is none of its estimator, or the grid is empty.
+        If a parameter is none of its estimator or has a value that it cannot have, or the grid is empty.
     """
     candidates = []
     for params in ParameterGrid(param_grid):
         rest = {name: value for name, value in params.items() if name != "estimator"}
         chosen = params.get("estimator", estimator)
         _check_estimator(chosen)
-        candidates.append(Candidate(dict(params), clone(chosen).set_params(**rest)))
+        candidates.append(Candidate(dict(params), _checked(clone(chosen).set_params(**rest))))
     return candidates
 
 
@@ -57,8 +57,16 @@ def _check_estimator(estimator: Any) -> None:
     if not isinstance(estimator, GaussianClassifier):
         raise TypeError(
             "candidates are estimators that learn from statistics, such as QuadraticDiscriminantAnalysis(); "
-            f"got {estimator!r}"
+            f"got {type(estimator).__name__}"
+            + ("; a pipeline goes to scikit-learn's GridSearchCV" if hasattr(estimator, "steps") else "")
         )
+
+
+def _checked(estimator: GaussianClassifier[Any]) -> GaussianClassifier[Any]:
+    """The estimator, if its parameters are valid and it learns from statistics."""
+    estimator._validate_params()
+    estimator._check_learns_in_parts()
+    return estimator
 
 
 def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.blocks.block import remedying
 from streamgda.blocks.labels import named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.passes.accumulate import accumulate_folds
@@ -31,6 +32,8 @@ from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
+
+_GIVE_ROWS = "give the rows in memory to scikit-learn's GridSearchCV, for folds here hold complete rows"
 
 
 @dataclass
@@ -202,10 +205,17 @@ class Comparison:
 
     def reasons(self) -> list[str]:
         """Why each candidate failed, in a line; "" where it did not."""
-        return ["; ".join(self._named(trial) for trial in row if trial.error) for row in self.trials]
+        return [self._reason(row) for row in self.trials]
 
-    def _named(self, trial: Trial) -> str:
-        return trial.error if self.is_by_row else f"fold {trial.tested[0]!s}: {trial.error}"
+    def _reason(self, trials: list[Trial]) -> str:
+        """Why one of them failed: each error once, with the folds in which it was met."""
+        folds: dict[str, list[Any]] = {}
+        for trial in trials:
+            if trial.error:
+                folds.setdefault(trial.error, []).append(trial.tested[0])
+        if self.is_by_row:
+            return "; ".join(folds)
+        return "; ".join(f"fold{_listed(found)}: {error}" for error, found in folds.items())
 
     def deviations(self, name: str) -> Array:
         """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
@@ -215,6 +225,10 @@ class Comparison:
     def n_failed(self) -> int:
         """How many trials failed."""
         return sum(bool(trial.error) for row in self.trials for trial in row)
+
+
+def _listed(folds: list[Any]) -> str:
+    return f" {folds[0]!s}" if len(folds) == 1 else f"s {', '.join(map(str, folds))}"
 
 
 def read_folds(
@@ -241,14 +255,16 @@ def read_folds(
     source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
     _check_complete(source)
     kept = statistics_for_all(candidates)
-    return accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress), source, 1
+    with remedying(_GIVE_ROWS):
+        states = accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress)
+    return states, source, 1
 
 
 def _check_complete(source: Source) -> None:
     if source.keeps_missing:
         raise ValueError(
-            "folds hold complete rows, so a source that keeps incomplete ones cannot be divided into them: "
-            "leave these out, with missing='drop'; or give the rows in memory to scikit-learn's GridSearchCV"
+            f"{source!r} keeps incomplete rows, which cannot be divided into folds: leave them out, with "
+            f"missing='drop'; or {_GIVE_ROWS}"
         )
 
 

@@ -157,11 +157,11 @@ def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores
                 found.n_rows += len(block.codes)
                 for fold, rows in models.rule.split(block):
                     if fold in models.by_fold:
-                        _score_fold(found, models, fold, block.take(rows))
+                        score_fold(found, models, fold, block.take(rows))
     return found
 
 
-def _score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Block) -> None:
+def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Block) -> None:
     """Score rows of one fold by all its models, some rows at a time."""
     truth = np.searchsorted(models.classes, block.classes)[block.codes]
     weights = block.row_weights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,9 @@ from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, 
 from streamgda.selection.comparison import Comparison, compare, read_folds
 from streamgda.selection.folds import is_leave_one_out, with_folds
 from streamgda.selection.results import Results, results_table, scores_table, splits_table
+from streamgda.selection.scorers import RowScorer
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.selection.unsupported import check_supported
 from streamgda.selection.validation import report_failures
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
@@ -88,8 +90,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         The number of folds that were held out.
     fold_statistics_ : FoldStatistics
         What was read. Another search can be fitted to it without reading.
-    scorer_ : list of str
-        The scorings.
+    scorer_ : callable, or dict of str to callable
+        What scores rows in memory, as ``scorer_(best_estimator_, X, y)``; of several scorings, by name.
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
 
@@ -120,7 +122,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         fold: Any = None,
         refit: Refit = True,
         error_score: Any = np.nan,
+        **others: Never,
     ) -> None:
+        check_supported("StatisticsSearchCV", others)
         self.estimator = estimator
         self.param_grid = param_grid
         self.cv = cv
@@ -235,7 +239,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         self.cv_results_ = results_table(params, comparison.times(), comparison.reasons())
         for name, values in comparison.filled(names, self.error_score).items():
             self.cv_results_ |= self._columns(comparison, name, values)
-        self.n_splits_, self.scorer_ = len(comparison.folds), names
+        scorers = {name: RowScorer(name) for name in names}
+        self.n_splits_ = len(comparison.folds)
+        self.scorer_ = scorers[self.scoring] if isinstance(self.scoring, str) else scorers
         self.n_reads_ += comparison.n_reads
         self._select(candidates, "score" if isinstance(self.scoring, str) else self.refit)
 
@@ -298,8 +304,19 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         return self._best().decision_function(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The accuracy of the best estimator, whatever `scoring` is."""
-        return float(self._best().score(X, y, sample_weight))
+        """The score of rows in memory by the best estimator: by `scoring`; of several, by that of `refit`.
+
+        Raises
+        ------
+        ValueError
+            If `refit` is a function, which leaves open which of several scorings is meant.
+        """
+        best, scorer = self._best(), self.scorer_
+        if not isinstance(scorer, dict):
+            return scorer(best, X, y, sample_weight)
+        if self.refit not in scorer:
+            raise ValueError("of several scorings, refit names none to score by; call one of scorer_")
+        return scorer[self.refit](best, X, y, sample_weight)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fold_statistics_" in vars(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from streamgda.selection.candidates import candidates_of
 from streamgda.selection.comparison import Comparison, Trial, Trials, compare, read_folds
 from streamgda.selection.folds import is_leave_one_out, tested_folds
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.selection.unsupported import check_supported
 from streamgda.statistics.covariances import Array
 
 
@@ -32,6 +33,7 @@ def cross_validate(
     error_score: Any = np.nan,
     scheduler: Scheduler = None,
     progress: bool = False,
+    **others: Never,
 ) -> dict[str, Array]:
     """Score an estimator by cross-validation, in one read of the rows or two.
 
@@ -64,6 +66,7 @@ def cross_validate(
     >>> scores["test_score"].round(3)
     array([0.976, 0.976, 0.97 , 1.   , 1.   ])
     """
+    check_supported("cross_validate", others)
     names, candidates = scoring_names(scoring), candidates_of(estimator, {})
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
     states, source, _ = read_folds(candidates, X, y, sample_weight, cv=cv, groups=groups, fold=fold, **how)
@@ -109,6 +112,7 @@ def learning_curve(
     fold: Any = None,
     scheduler: Scheduler = None,
     progress: bool = False,
+    **others: Never,
 ) -> tuple[NDArray[np.int64], Array, Array]:
     """Score an estimator that learns from one fold, from two, from four and so on.
 
@@ -149,6 +153,7 @@ def learning_curve(
     >>> curve[0], curve[2].mean(axis=1).round(3)
     (array([ 36,  71, 142]), array([0.956, 0.964, 0.984]))
     """
+    check_supported("learning_curve", others)
     if is_leave_one_out(cv):
         raise ValueError("a learning curve needs folds to learn from; set cv to a number")
     (name,), (candidate,) = scoring_names(scoring), candidates_of(estimator, {})

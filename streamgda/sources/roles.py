@@ -153,9 +153,12 @@ class Roles:
         usable = [name for name in self.features if name in held and is_number(held[name])]
         for name in self.features:
             if name in held and name not in usable:
+                may_be_target = self.target is None and label_kind(held[name]) is not None
                 raise ValueError(
-                    f"{origin}: column {name!r} is {held[name]} and cannot be a feature; leave it out, with "
-                    f"exclude={[name]!r}, or name the columns to use, such as features={usable[:5]!r}"
+                    f"{origin}: column {name!r} is {held[name]} and cannot be a feature; "
+                    + (f"if it holds the labels, say target={name!r}; else " if may_be_target else "")
+                    + f"leave it out, with exclude={[name]!r}, or name the columns to use, such as "
+                    f"features={usable[:5]!r}"
                 )
         if self.target is not None and self.target in held and label_kind(held[self.target]) is None:
             raise ValueError(

@@ -152,7 +152,10 @@ def _table(parquet: pq.ParquetFile, columns: Collection[str]) -> pa.Table:
 def _opened(path: Path, filesystem: AnyFileSystem | None) -> pa.NativeFile:
     where, name = resolve(path, filesystem)
     with reaching(os.fspath(path)):
-        if where.get_file_info(name).type != pafs.FileType.File:
+        kind = where.get_file_info(name).type
+        if kind == pafs.FileType.Directory:
+            raise FileNotFoundError(f"{os.fspath(path)} is a folder; name a file in it")
+        if kind != pafs.FileType.File:
             raise FileNotFoundError(f"there is no file {os.fspath(path)}")
         return where.open_input_file(name)
 

@@ -10,10 +10,7 @@ from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.patterns import lacks_features
 
-_AUTO = (
-    "; fourth moments, which shrinkage='auto' needs, are those of complete rows, so else set shrinkage='oas' "
-    "or a number"
-)
+_AUTO = "set shrinkage='oas' or a number, as fourth moments, which shrinkage='auto' needs, are those of complete rows"
 
 
 class CompleteRows(ClassStatistics):
@@ -37,5 +34,5 @@ class CompleteRows(ClassStatistics):
             return super()._from_block(block, workspace)
         except ValueError:
             if lacks_features(block):
-                block.raise_for_values("fourth powers", learn_incomplete=_AUTO)
+                block.raise_for_values("fourth powers", other_remedy=_AUTO)
             raise
