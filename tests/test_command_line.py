@@ -288,7 +288,7 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
     iris[:53].assign(kind=["new"] * 3 + ["old"] * 50).to_parquet(tmp_path / "new.parquet")
     arguments = ["fit", "new.parquet", "--target", "kind", "--features", NAMES, "--out", "model.parquet"]
     said = invoke(tmp_path, *arguments, code=1)
-    assert "class new is not full rank. It has rank 1 of 4" in " ".join(said.split())
+    assert "class new is not full rank. It has rank 2 of 4" in " ".join(said.split())
     assert "Set --shrinkage auto, or --reg-param above 0" in said
     assert "--model nb. The statistics are saved" in " ".join(said.split())
     assert "or use --model lda or --model nb" in said

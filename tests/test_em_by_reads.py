@@ -125,9 +125,9 @@ def test_a_model_saved_without_a_tolerance_has_the_default():
 def test_fourth_moments_are_refused_at_the_first_incomplete_row(folder):
     model = LinearDiscriminantAnalysis(missing="marginal", shrinkage="auto", solver="eigen", max_patterns=3)
     X, y = holed(3000)
-    with pytest.raises(ValueError, match=r"row 0: feature \d is NaN .* so else set shrinkage='oas'"):
+    with pytest.raises(ValueError, match=r"row 0: feature \d is NaN .* or set shrinkage='oas'"):
         model.fit(X, y)
-    with pytest.raises(ValueError, match=r"0.parquet, row group 0, row 0: .* so else set shrinkage='oas'"):
+    with pytest.raises(ValueError, match=r"0.parquet, row group 0, row 0: .* or set shrinkage='oas'"):
         model.fit(scan_parquet(folder, "y"))
     complete = np.nan_to_num(X)
     plain = LinearDiscriminantAnalysis(shrinkage="auto", solver="eigen").fit(complete, y)

@@ -10,7 +10,7 @@ from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.patterns import lacks_features
 
-_AUTO = "set shrinkage='oas' or a number, as fourth moments, which shrinkage='auto' needs, are those of complete rows"
+_AUTO = "set shrinkage='oas' or a number: fourth moments, which shrinkage='auto' needs, are of complete rows"
 
 
 class CompleteRows(ClassStatistics):
