@@ -30,13 +30,13 @@ class Workspace:
         class of different features would fall on the same cache sets.
         """
         n_features_held, stride = self._buffer.shape
-        if n_features_held != n_features or stride < n_rows:
+        if n_features_held < n_features or stride < n_rows:
             stride = n_rows
             if n_rows >= _ELEMENTS_PER_PAGE:
                 pages = -(-n_rows // _ELEMENTS_PER_PAGE)
                 stride = pages * _ELEMENTS_PER_PAGE + _ELEMENTS_PER_CACHE_LINE
-            self._buffer = np.empty((n_features, stride))
-        return self._buffer[:, :n_rows]
+            self._buffer = np.empty((max(n_features, n_features_held), stride))
+        return self._buffer[:n_features, :n_rows]
 
     def as_float64(self, column: Column) -> Array:
         """A column itself, or, if it is of another type, in the room for one feature."""
@@ -79,6 +79,10 @@ def transpose_rows(features: NDArray[np.generic], rows: Array) -> None:
 def _gather_columns(
     columns: Sequence[Column], order: NDArray[np.intp], rows: Array, workspace: Workspace
 ) -> None:
+    if len(order) == len(columns[0]) and (order[1:] > order[:-1]).all():  # the rows are in order already
+        for source, row in zip(columns, rows, strict=True):
+            np.copyto(row, source, casting="unsafe")
+        return
     column = workspace.column(len(columns[0]))  # of which `order` may take a part
     for source, row in zip(columns, rows, strict=True):
         # The copy converts, and it brings the column into the cache in one straight run: the

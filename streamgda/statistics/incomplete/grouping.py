@@ -1,63 +1,161 @@
-"""A block of incomplete rows is cut into parts, and each part is summed up."""
+"""Rows are summed up by pattern of observed features, block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from streamgda.blocks.block import Block
-from streamgda.statistics.incomplete.groups import Groups, feature_by_feature
+from streamgda.statistics.covariances import CovarianceKind
+from streamgda.statistics.floating.accumulation import Accumulation
+from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.gather import Workspace
+from streamgda.statistics.incomplete.groups import Groups, by_feature, without_features
 from streamgda.statistics.incomplete.patterns import (
-    Observed,
     Pattern,
+    RowPatterns,
     check_no_infinity,
+    complete_pattern,
+    empty_pattern,
+    lacks_features,
     parts_by_feature,
     parts_by_pattern,
+    pattern_of,
+    seems_to_lack_features,
+    with_a_feature,
 )
+from streamgda.statistics.incomplete.too_many import TooManyPatternsError
 from streamgda.statistics.labelled import Labelled
 
-Reduce = Callable[[Block], Labelled[Any]]
+_FEW = 16  # patterns of a block, which are sooner summed up one by one than each feature by itself
+_MOST_KEPT = 64  # patterns, where each feature is summed up by itself in the end
 
 
-def groups_of(block: Block, observed: Observed, like: Any, reduce: Reduce, most: int) -> Groups[Any]:
-    """The groups of the rows of a block.
+class Adding(Protocol):
+    """The sums of the rows of one pattern, which grow in place."""
+
+    def add(self, block: Block, workspace: Workspace) -> None:
+        """Add the rows of a block."""
+
+    def state(self) -> Labelled[Any]:
+        """The state of all the rows."""
+
+
+class PatternSums:
+    """The sums of rows by pattern, which grow in place; in the end they are the groups of a state.
 
     Parameters
     ----------
-    block : Block
-        Some of its rows lack a feature.
-    observed : ndarray of bool of shape (n_rows, n_features)
-        Which values are not missing.
-    like : ClassSums
-        The sums of no rows.
-    reduce : callable
-        Gives the sums of a part, whose rows have the same features.
+    plain : ClassStatistics or ExactClassStatistics
+        Without rows, of the sort that each pattern is summed up in.
     most : int
         How many patterns there may be, where they are kept.
-
-    Raises
-    ------
-    ValueError
-        If a value is infinite or too large, or there are too many patterns.
     """
-    try:
-        if like.kind.has_products:
-            parts = parts_by_pattern(block, observed, most)
-            return Groups(like, block.n_features, {pattern: reduce(part) for pattern, part in parts})
-        return Groups(like, block.n_features, _each_feature(block, observed, reduce))
-    except ValueError:
-        check_no_infinity(block)
-        raise
+
+    def __init__(self, plain: Any, most: int) -> None:
+        self._plain, self._most = plain, most
+        self._rows: dict[Pattern, Adding] = {}  # each row in one of them
+        self._columns: dict[Pattern, Adding] = {}  # features of rows that are counted above
+        self._in_order = Workspace()  # of the rows of a block, pattern by pattern
+        self._ended: Groups[Any] = Groups(plain._labelled.sums, 0, {})
+
+    def add(self, block: Block, workspace: Workspace) -> None:
+        """Add the rows of a block.
+
+        If the block before lacked no value, and the first rows of this one lack none, it is added as complete
+        rows. Only if that fails, which leaves the sums as they were, it is searched for missing values.
+
+        Raises
+        ------
+        TooManyPatternsError
+            If there are too many patterns. The sums are then as they were.
+        ValueError
+            If a value is infinite or too large. The sums are then of no use.
+        """
+        if not workspace.lacked_features and not seems_to_lack_features(block):
+            try:
+                self._add(complete_pattern(block.n_features), block, workspace)
+                return
+            except ValueError:
+                if not lacks_features(block):
+                    raise
+        patterns = RowPatterns.of(block.features)
+        workspace.lacked_features = patterns is not None
+        if patterns is None:
+            self._add(complete_pattern(block.n_features), block, workspace)
+        else:
+            self._add_parts(block, patterns, workspace)
+
+    def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
+        self._check_number(block, patterns)
+        cut = parts_by_pattern if self._keeps_patterns or len(patterns) <= _FEW else parts_by_feature
+        try:
+            for pattern, part in cut(block, patterns, self._in_order):
+                is_counted = cut is parts_by_pattern or part.n_features in (0, block.n_features)
+                self._add(pattern, part, workspace, is_counted=is_counted)
+        except ValueError:
+            check_no_infinity(block)
+            raise
+
+    def _check_number(self, block: Block, patterns: RowPatterns) -> None:
+        n_patterns = len(self._rows.keys() | set(map(pattern_of, patterns.observed)))
+        if not self._keeps_patterns and n_patterns > _MOST_KEPT:
+            self._end_sums(block.n_features)
+        elif self._keeps_patterns and n_patterns > self._most:
+            raise TooManyPatternsError(n_patterns, self._most, len(block.classes), block.n_features)
+
+    @property
+    def _keeps_patterns(self) -> bool:
+        kind: CovarianceKind = self._plain._labelled.kind
+        return kind.has_products
+
+    def _add(self, pattern: Pattern, part: Block, workspace: Workspace, *, is_counted: bool = True) -> None:
+        """Add the rows of a part, which are counted unless it is some of their features."""
+        sums = self._rows if is_counted else self._columns
+        if pattern not in sums:
+            sums[pattern] = _sums_like(self._plain)
+        sums[pattern].add(part if part.n_features else with_a_feature(part), workspace)
+
+    # ------------------------------------------------------------------ the end
+
+    def groups(self, n_features: int) -> Groups[Any]:
+        """The groups of all the rows, which have so many features."""
+        self._end_sums(n_features)
+        return self._ended
+
+    def separate(self, n_features: int) -> None:
+        """Sum up each feature by itself from now on."""
+        self._ended = self.groups(n_features).separated()
+        self._plain = ClassStatistics("diag")
+
+    def _end_sums(self, n_features: int) -> None:
+        """Make groups of the sums, and begin new ones."""
+        rows, columns = (
+            {pattern: sums.state() for pattern, sums in some.items()} for some in (self._rows, self._columns)
+        )
+        empty, like = empty_pattern(n_features), self._plain._labelled.sums
+        if empty in rows:
+            rows[empty] = without_features(rows[empty])
+        states = rows if self._keeps_patterns else by_feature(rows, columns, n_features)
+        self._ended.merge(Groups(like, n_features, states), owned=True)
+        self._rows, self._columns = {}, {}
 
 
-def _each_feature(block: Block, observed: Observed, reduce: Reduce) -> dict[Pattern, Labelled[Any]]:
-    """The complete rows, the count of the others, and each feature of these."""
-    groups = {}
-    for pattern, part in parts_by_feature(block, observed):
-        group = reduce(part)
-        if part.n_features in (0, block.n_features):
-            groups[pattern] = group
-            continue
-        for single, alone in feature_by_feature(pattern, group, block.n_features):
-            groups[single] = alone.copy()  # the features share their counts
-    return groups
+class _MergedSums:
+    """Sums that are merged block by block: exact ones, and those with fourth moments."""
+
+    def __init__(self, plain: Any) -> None:
+        self._plain, self._labelled = plain, Labelled.empty(plain._labelled.sums, 0)
+
+    def add(self, block: Block, workspace: Workspace) -> None:
+        """Add the rows of a block."""
+        self._labelled.merge(self._plain._from_block(block, workspace)._labelled, owned=True)
+
+    def state(self) -> Labelled[Any]:
+        """The state of all the rows."""
+        return self._labelled
+
+
+def _sums_like(plain: Any) -> Adding:
+    if plain.exact or plain.has_fourth_moments:
+        return _MergedSums(plain)
+    return Accumulation(Labelled.empty(plain._labelled.sums, 0))

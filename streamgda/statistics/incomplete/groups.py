@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -110,8 +111,7 @@ class Groups(Labelled[S]):
         if kind.has_products or not self.kind.has_products:
             narrow._set_groups(groups)
             return narrow
-        for pattern, group in groups.items():
-            narrow.merge(narrow._with(dict(_by_feature(pattern, group, self.n_features))))
+        narrow._set_groups(by_feature(groups, {}, self.n_features))
         return narrow
 
     def separated(self) -> Self:
@@ -124,10 +124,7 @@ class Groups(Labelled[S]):
             return self.narrowed(diagonal)
         groups = {pattern: _unpooled(group, diagonal) for pattern, group in self.groups.items()}
         like: Any = _unpooled(Labelled.empty(self.sums, self.n_features), diagonal).sums
-        of_classes = type(self)(like, self.n_features, {})
-        for pattern, group in groups.items():
-            of_classes.merge(of_classes._with(dict(_by_feature(pattern, group, self.n_features))))
-        return of_classes
+        return type(self)(like, self.n_features, by_feature(groups, {}, self.n_features))
 
     # ------------------------------------------------------------------ states add up
 
@@ -184,21 +181,48 @@ def of_complete(labelled: Labelled[S]) -> Groups[S]:
     return Groups(labelled.sums, labelled.n_features, complete)
 
 
-def _by_feature(
+def by_feature(
+    rows: Mapping[Pattern, Labelled[Any]], columns: Mapping[Pattern, Labelled[Any]], n_features: int
+) -> dict[Pattern, Labelled[Any]]:
+    """The complete rows, the count of the others, and each feature of those, of groups with squares alone.
+
+    Parameters
+    ----------
+    rows : dict of Pattern to Labelled
+        Groups in which each row is once.
+    columns : dict of Pattern to Labelled
+        Features of rows that the groups without features count.
+    n_features : int
+        How many features a row has.
+    """
+    together: dict[Pattern, Labelled[Any]] = {}
+    counted = ((p, g) for pattern, group in rows.items() for p, g in _of_rows(pattern, group, n_features))
+    others = (
+        (p, g) for pattern, group in columns.items() for p, g in _columns_of(pattern, group, n_features)
+    )
+    for pattern, group in chain(counted, others):
+        if pattern in together:
+            together[pattern].merge(group)
+        else:
+            together[pattern] = group.copy()  # features share their counts
+    return together
+
+
+def _of_rows(
     pattern: Pattern, group: Labelled[Any], n_features: int
 ) -> Iterator[tuple[Pattern, Labelled[Any]]]:
-    """A group that keeps squares alone as those that count its rows and those of each of its features."""
+    """Complete rows as they are; others as those that count them and those of each of their features."""
     if pattern == complete_pattern(n_features):
         yield pattern, group
         return
     yield empty_pattern(n_features), without_features(group)
-    yield from feature_by_feature(pattern, group, n_features)
+    yield from _columns_of(pattern, group, n_features)
 
 
-def feature_by_feature(
+def _columns_of(
     pattern: Pattern, group: Labelled[Any], n_features: int
 ) -> Iterator[tuple[Pattern, Labelled[Any]]]:
-    """A group that keeps squares alone as a group for each of its features."""
+    """Each feature of a group."""
     for position, feature in enumerate(features_in(pattern, n_features)):
         yield single_pattern(int(feature), n_features), _of_features(group, np.array([position]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Column, Features
 from streamgda.statistics.covariances import Indices
-from streamgda.statistics.gather import gather_row_major
-from streamgda.statistics.incomplete.too_many import TooManyPatternsError
+from streamgda.statistics.gather import Workspace, gather
 
 Pattern = bytes
 """Which features are observed, a bit for each, as `numpy.packbits` packs them."""
 
 Observed = NDArray[np.bool_]
 
-_ONE_ROW_IN = 64
+_FIRST_ROWS = 512
 
 
 def pattern_of(observed: Observed) -> Pattern:
@@ -62,47 +61,84 @@ def empty_pattern(n_features: int) -> Pattern:
 # ---------------------------------------------------------------------- blocks are cut
 
 
-def parts_by_pattern(block: Block, observed: Observed, most: int) -> Iterator[tuple[Pattern, Block]]:
+@dataclass(frozen=True)
+class RowPatterns:
+    """Which features the rows of a block have.
+
+    Attributes
+    ----------
+    codes : ndarray of int of shape (n_rows,)
+        The pattern of each row.
+    observed : ndarray of bool of shape (n_patterns, n_features)
+        Which features are observed in each pattern.
+    """
+
+    codes: Indices
+    observed: Observed
+
+    def __len__(self) -> int:
+        return len(self.observed)
+
+    @classmethod
+    def of(cls, features: Features) -> Self | None:
+        """The patterns of rows; None where nothing is missing."""
+        packed = _missing_bits(features)
+        words = packed.view(np.uint64)
+        if not words.any():
+            return None
+        codes = _codes_of(words)
+        first = np.empty(int(codes.max()) + 1, np.intp)
+        first[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal places, the last counts
+        n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
+        bits = np.unpackbits(packed[first], axis=1, count=n_features)
+        return cls(codes, np.equal(bits, 0))
+
+
+def parts_by_pattern(
+    block: Block, patterns: RowPatterns, workspace: Workspace
+) -> Iterator[tuple[Pattern, Block]]:
     """Cut a block into parts whose rows have the same features; a part has its observed features alone.
 
-    Raises
-    ------
-    ValueError
-        If there are more patterns than `most`.
+    The rows of a part come class by class, in the workspace, until the next block is cut.
     """
-    codes = _codes_of_patterns(observed)
-    if (n_patterns := int(codes.max(initial=0)) + 1) > most:
-        raise TooManyPatternsError(n_patterns, most, len(block.classes), block.n_features)
-    order = np.argsort(codes, kind="stable")
-    columns = _columns_in_order(block.features, order)
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes))))
-    for start, stop in pairwise(bounds.tolist()):
-        mask = observed[order[start]]
+    n_classes = len(block.classes)
+    order = _order_of(patterns.codes * n_classes + block.codes, len(patterns) * n_classes)
+    columns = _columns_in_order(block.features, order, workspace)
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(patterns.codes, minlength=len(patterns)))))
+    for mask, (start, stop) in zip(patterns.observed, pairwise(bounds.tolist()), strict=True):
         kept = np.flatnonzero(mask)
-        yield (
-            pattern_of(mask),
-            _part(block, order[start:stop], _some(columns, kept, slice(start, stop)), kept),
-        )
+        features = _some(columns, kept, slice(start, stop))
+        yield pattern_of(mask), _part(block, order[start:stop], features, kept)
 
 
-def parts_by_feature(block: Block, observed: Observed) -> Iterator[tuple[Pattern, Block]]:
+def parts_by_feature(
+    block: Block, patterns: RowPatterns, workspace: Workspace
+) -> Iterator[tuple[Pattern, Block]]:
     """Cut a block into its complete rows, its other rows without features, and the values of those.
 
-    Features that are observed in the same rows are in one part.
+    Features that are observed in the same rows are in one part. The workspace is used as by
+    `parts_by_pattern`.
     """
-    is_complete = observed.all(axis=1)
-    order = np.argsort(~is_complete, kind="stable")
-    columns = _columns_in_order(block.features, order)
+    complete: Observed = np.asarray(patterns.observed.all(axis=1))
+    is_complete = complete[patterns.codes]
+    n_classes = len(block.classes)
+    order = _order_of(np.where(is_complete, 0, n_classes) + block.codes, 2 * n_classes)
+    columns = _columns_in_order(block.features, order, workspace)
     n_complete = int(is_complete.sum())
     everything, nothing = np.arange(block.n_features), np.arange(0)
     for kept, rows in ((everything, slice(n_complete)), (nothing, slice(n_complete, None))):
         if len(order[rows]):
             features = _some(columns, kept, rows)
             yield _pattern_with(kept, block.n_features), _part(block, order[rows], features, kept)
-    for kept, among in _observed_together(observed[order[n_complete:]]):
+    for kept, among in _observed_together(patterns.observed[patterns.codes[order[n_complete:]]]):
         places = among + n_complete
         features = _some(columns, kept, places)
         yield _pattern_with(kept, block.n_features), _part(block, order[places], features, kept)
+
+
+def _order_of(codes: Indices, n_codes: int) -> Indices:
+    """The positions of codes in ascending order; small numbers are sorted by radix."""
+    return np.argsort(codes.astype(labels.code_dtype(n_codes)), kind="stable")
 
 
 def _observed_together(observed: Observed) -> Iterator[tuple[Indices, Indices]]:
@@ -119,13 +155,18 @@ def _observed_together(observed: Observed) -> Iterator[tuple[Indices, Indices]]:
 
 def lacks_features(block: Block) -> bool:
     """Whether a feature is missing in a row of a block."""
-    return observed_values(block) is not None
+    return _lack(block.features)
 
 
 def seems_to_lack_features(block: Block) -> bool:
-    """Whether a feature is missing in one of a few rows of a block, which are soon looked through."""
-    few = _rows(block.features, slice(None, None, _ONE_ROW_IN))
-    return observed_values(replace(block, features=few)) is not None
+    """Whether a feature is missing in one of the first rows of a block, which are soon looked through."""
+    return _lack(_rows(block.features, slice(_FIRST_ROWS)))
+
+
+def _lack(features: Features) -> bool:
+    if isinstance(features, np.ndarray):
+        return features.dtype.kind == "f" and bool(np.isnan(features).any())
+    return any(column.dtype.kind == "f" and bool(np.isnan(column).any()) for column in features)
 
 
 @dataclass(frozen=True)
@@ -155,29 +196,6 @@ def _part(block: Block, rows: Indices, features: Features, kept: Indices) -> Blo
     )
 
 
-def observed_values(block: Block) -> Observed | None:
-    """Which values are observed, (n_rows, n_features); None where all are."""
-    features = block.features
-    if isinstance(features, np.ndarray):
-        missing = np.isnan(features) if features.dtype.kind == "f" else np.zeros(1, np.bool_)
-        return np.logical_not(missing, out=missing) if missing.any() else None
-    lacking = [j for j, column in enumerate(features) if _may_lack(column)]
-    if not lacking:
-        return None
-    observed = np.ones((len(features[0]), len(features)), np.bool_)
-    for j in lacking:
-        np.logical_not(np.isnan(features[j]), out=observed[:, j])
-    return None if observed.all() else observed
-
-
-def _may_lack(values: Column) -> bool:
-    """Whether a value may be NaN: then the sum is. It also is where infinities of both signs cancel."""
-    if values.dtype.kind != "f":
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isnan(np.add.reduce(values, axis=None)))
-
-
 def check_no_infinity(block: Block) -> None:
     """Raise ValueError, which says where, if a value of a block is infinite."""
     features = block.features
@@ -191,32 +209,60 @@ def check_no_infinity(block: Block) -> None:
             )
 
 
-def _codes_of_patterns(observed: Observed) -> NDArray[np.integer]:
-    """A small number for the pattern of each row: the position of the pattern among all of them, sorted."""
-    packed = np.packbits(observed, axis=1)
-    words = np.zeros((len(packed), max(1, -(-packed.shape[1] // 8)) * 8), np.uint8)
-    words[:, : packed.shape[1]] = packed
-    first, *others = words.view(np.uint64).T
+def _missing_bits(features: Features) -> NDArray[np.uint8]:
+    """A bit for each value, set where it is missing: (n_rows, 8 · n), the last ones zero."""
+    if isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]:
+        n_rows, n_features = features.shape
+        missing = np.zeros((n_rows, max(1, -(-n_features // 64)) * 64), np.bool_)
+        if features.dtype.kind == "f":
+            missing[:, :n_features] = np.isnan(features)  # with out=, NumPy 2.4 writes wrong strides
+        return np.packbits(missing.reshape(-1)).reshape(n_rows, -1)
+    columns = list(features.T) if isinstance(features, np.ndarray) else features
+    packed = np.zeros((len(columns[0]), max(1, -(-len(columns) // 64)) * 8), np.uint8)
+    for start in range(0, len(columns), 8):
+        packed[:, start // 8] = _byte_of(columns[start : start + 8])
+    return packed
+
+
+def _byte_of(columns: Sequence[Column]) -> NDArray[np.uint8]:
+    """The bits of up to eight columns, the first one in the highest."""
+    bits = np.zeros(len(columns[0]), np.uint8)
+    for column in columns:
+        bits <<= 1
+        if column.dtype.kind == "f":
+            bits |= np.isnan(column).view(np.uint8)
+    bits <<= 8 - len(columns)
+    return bits
+
+
+def _codes_of(words: NDArray[np.uint64]) -> Indices:
+    """A small number for each row of words: the position of the row among all that differ, sorted."""
+    first, *others = words.T
     codes = _ranks(first)
     for word in others:
         ranks = _ranks(word)
         codes = _ranks(codes * (ranks.max(initial=0) + 1) + ranks)
-    return codes.astype(labels.code_dtype(int(codes.max(initial=0)) + 1))
+    return codes
 
 
 def _ranks(values: NDArray[Any]) -> Indices:
-    """The position of each value among the distinct ones; a search is quicker than a sort with places."""
+    """The position of each value among the distinct ones: a search is quicker than a sort with places."""
+    few = np.unique(values[:_FIRST_ROWS])
+    places = np.minimum(np.searchsorted(few, values), len(few) - 1)
+    if np.array_equal(few[places], values):
+        return places
     return np.searchsorted(np.unique(values), values)
 
 
-def _columns_in_order(features: Features, order: Indices) -> Sequence[Column]:
-    """The columns of the same rows in another order, each contiguous."""
-    if not isinstance(features, np.ndarray):
+def _columns_in_order(features: Features, order: Indices, workspace: Workspace) -> Sequence[Column]:
+    """The columns of the same rows in another order, each contiguous; floats are in the workspace."""
+    if not isinstance(features, np.ndarray) and any(column.dtype.kind != "f" for column in features):
         return [column.take(order) for column in features]
-    if features.strides[0] < features.strides[1]:
-        return [column.take(order) for column in features.T]
-    columns = np.empty((features.shape[1], len(order)), features.dtype)
-    gather_row_major(features, order, columns)
+    if isinstance(features, np.ndarray) and features.dtype.kind != "f":
+        return list(np.ascontiguousarray(features[order].T))
+    n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
+    columns = workspace.rows(n_features, len(order))
+    gather(features, order, columns, workspace)
     return list(columns)
 
 

@@ -9,6 +9,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
+from streamgda.statistics.incomplete.grouping import PatternSums
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.incomplete.too_many import TooManyPatternsError
 
@@ -45,12 +46,13 @@ class SeparatingStatistics(IncompleteStatistics):
         state._set_labelled(self._labelled)
         return state
 
-    def _from_block(self, block: Block, workspace: Workspace) -> Self:
-        """The state of the rows of a block."""
+    def _add_rows(self, sums: PatternSums, workspace: Workspace, block: Block) -> None:
         try:
-            return super()._from_block(block, workspace)
+            sums.add(block, workspace)
         except TooManyPatternsError:
-            return self._twin(self._labelled)._separate()._from_block(block, workspace)
+            sums.separate(self.n_features)
+            self._separate()
+            sums.add(block, workspace)
 
     def merge(self, other: Any) -> Self:
         """Add the rows of another state, in place; each feature by itself if patterns are too many."""

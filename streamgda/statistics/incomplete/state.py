@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, cast
 
@@ -17,20 +17,14 @@ from streamgda.statistics.floating.digits import warn_of_lost_digits
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.columns import from_columns, to_columns
-from streamgda.statistics.incomplete.grouping import groups_of
-from streamgda.statistics.incomplete.groups import Groups, of_complete, without_features
+from streamgda.statistics.incomplete.grouping import PatternSums
+from streamgda.statistics.incomplete.groups import Groups, of_complete
 from streamgda.statistics.incomplete.likeliest import LikeliestMoments, Plain
-from streamgda.statistics.incomplete.patterns import (
-    features_in,
-    lacks_features,
-    observed_values,
-    seems_to_lack_features,
-    with_a_feature,
-)
+from streamgda.statistics.incomplete.patterns import features_in
 from streamgda.statistics.incomplete.table import PatternTable
 from streamgda.statistics.incomplete.too_many import TooManyPatternsError
-from streamgda.statistics.labelled import ClassSums, Labelled
-from streamgda.statistics.validation import Columns, as_count
+from streamgda.statistics.labelled import ClassSums
+from streamgda.statistics.validation import Columns, as_count, check_same_names
 
 MAX_PATTERNS = 256
 
@@ -126,38 +120,42 @@ class IncompleteStatistics(LikeliestMoments):
 
     # ------------------------------------------------------------------ rows go in
 
+    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
+        """Add the rows of some blocks: of all, or, where one is refused, of none."""
+        together = self._from_blocks(blocks, workspace or Workspace())
+        if together is not None:
+            self._take_over(together)
+
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
-        """The state of the rows of a block.
-
-        If the block before lacked no value, and a few rows of this one lack none, it is first summed up as
-        complete rows. Only if that fails, it is searched for missing values.
-        """
-        if not workspace.lacked_features and not seems_to_lack_features(block):
-            try:
-                return self._of_complete_block(block, workspace)
-            except ValueError:
-                if not lacks_features(block):
-                    raise
-        observed = observed_values(block)
-        workspace.lacked_features = observed is not None
-        if observed is None:
-            return self._of_complete_block(block, workspace)
-        reduce = partial(self._reduced, workspace=workspace)
-        groups = groups_of(block, observed, self._labelled.sums, reduce, self.max_patterns)
-        return self._of_groups(groups, block)
-
-    def _of_complete_block(self, block: Block, workspace: Workspace) -> Self:
-        return self._of_groups(of_complete(self._plain._from_block(block, workspace)._labelled), block)
-
-    def _of_groups(self, groups: Groups[Any], block: Block) -> Self:
-        part = self._twin(groups)
-        part._names, part._n_dropped = block.feature_names, block.n_dropped
+        """The state of the rows of a block."""
+        part = self._from_blocks([block], workspace)
+        assert part is not None
         return part
 
-    def _reduced(self, part: Block, workspace: Workspace) -> Labelled[Any]:
-        if part.n_features:
-            return self._plain._from_block(part, workspace)._labelled
-        return without_features(self._plain._from_block(with_a_feature(part), workspace)._labelled)
+    def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
+        """The state of the rows of some blocks; None if there are no blocks."""
+        together = self._twin(Groups(self._plain._labelled.sums, 0, {}))
+        together._names, together._n_dropped = None, 0
+        sums = PatternSums(self._plain, self.max_patterns)
+        if not sum(map(partial(together._add_block, sums, workspace), blocks)):
+            return None
+        together._set_labelled(sums.groups(together.n_features))
+        return together
+
+    def _add_block(self, sums: PatternSums, workspace: Workspace, block: Block) -> int:
+        """Add the rows of one more block, and return how many blocks that is."""
+        check_same_names(self._names, block.feature_names)
+        self._labelled.check_features(block.n_features)
+        if not self.n_features:
+            self._set_labelled(Groups(self._labelled.sums, block.n_features, {}))
+        self._names = self._names or block.feature_names
+        self._n_dropped += block.n_dropped
+        if len(block.codes):
+            self._add_rows(sums, workspace, block)
+        return 1
+
+    def _add_rows(self, sums: PatternSums, workspace: Workspace, block: Block) -> None:
+        sums.add(block, workspace)
 
     def _reduce(self, block: Block, workspace: Workspace) -> ClassSums:
         """The sums of a block whose rows have all features."""
