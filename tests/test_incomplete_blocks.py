@@ -80,3 +80,17 @@ def test_every_pattern_is_found_whatever_the_number_of_features(d, layout):
         pattern = tuple(np.flatnonzero(~np.isnan(row)).tolist())
         expected[pattern] = expected.get(pattern, 0) + 1
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["tied", "diag"])
+def test_a_hole_among_many_short_classes_spoils_no_sums(short_blocks, kind):
+    X, _ = rows(n_rows=4096, d=3)
+    y = np.arange(4096) % 300
+    X[3000, 1] = nan
+    state = IncompleteStatistics(kind, max_patterns=2).update(X, y)
+    one_by_one = IncompleteStatistics(kind)
+    for part in np.array_split(np.arange(4096), 9):
+        one_by_one.update(X[part], y[part])
+    assert state.allclose(one_by_one)
+    assert state.counts.tolist() == np.bincount(y).tolist()
+    np.testing.assert_allclose(state.completed().means[0], X[y == 0].mean(axis=0), rtol=1e-14)

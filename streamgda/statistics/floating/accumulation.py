@@ -52,9 +52,24 @@ class Accumulation:
         ------
         ValueError
             If a value is NaN or infinite, a power exceeds float64, or labels are of another kind than those
-            before. The state is then of no use.
+            before. If it is NaN, and `is_anchored` is false, the state is then as it was; else of no use.
         """
+        before = self._classes, self._places, self._counts.copy()
+        try:
+            self._add(block, workspace)
+        except ValueError:
+            self._classes, self._places, self._counts = before
+            raise
         self.n_blocks += 1
+
+    def is_anchored(self, block: Block) -> bool:
+        """Whether a block may go into sums about anchors."""
+        if not can_be_anchored(self._moments.kind, block):
+            return False
+        n_classes = len(labels.union(self._classes, block.classes))
+        return self._sums is not None or is_quicker_anchored(block, n_classes)
+
+    def _add(self, block: Block, workspace: Workspace) -> None:
         places, counts = self._places_of(block.classes), np.bincount(block.codes)
         self._counts[places] += counts
         with np.errstate(over="ignore", invalid="ignore"):

@@ -34,7 +34,10 @@ class Adding(Protocol):
     """The sums of the rows of one pattern, which grow in place."""
 
     def add(self, block: Block, workspace: Workspace) -> None:
-        """Add the rows of a block."""
+        """Add the rows of a block; a NaN leaves the sums as they were, unless `is_anchored` is true."""
+
+    def is_anchored(self, block: Block) -> bool:
+        """Whether a NaN in the block would spoil the sums."""
 
     def state(self) -> Labelled[Any]:
         """The state of all the rows."""
@@ -73,7 +76,7 @@ class PatternSums:
         """
         if not workspace.lacked_features and not seems_to_lack_features(block):
             try:
-                self._add(complete_pattern(block.n_features), block, workspace)
+                self._add_complete(block, workspace)
                 return
             except ValueError:
                 if not lacks_features(block):
@@ -81,9 +84,18 @@ class PatternSums:
         patterns = RowPatterns.of(block.features)
         workspace.lacked_features = patterns is not None
         if patterns is None:
-            self._add(complete_pattern(block.n_features), block, workspace)
+            self._add_complete(block, workspace)
         else:
             self._add_parts(block, patterns, workspace)
+
+    def _add_complete(self, block: Block, workspace: Workspace) -> None:
+        """Add a block that may be complete; if it is not, ValueError, and the sums are as they were."""
+        pattern = complete_pattern(block.n_features)
+        sums = self._rows.get(pattern) or _sums_like(self._plain)
+        if sums.is_anchored(block) and lacks_features(block):
+            raise ValueError("features are missing")
+        sums.add(block, workspace)
+        self._rows[pattern] = sums
 
     def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
         self._check_number(block, patterns)
@@ -150,6 +162,10 @@ class _MergedSums:
         """Add the rows of a block."""
         self._labelled.merge(self._plain._from_block(block, workspace)._labelled, owned=True)
 
+    def is_anchored(self, block: Block) -> bool:
+        """Whether a NaN in the block would spoil the sums."""
+        return False
+
     def state(self) -> Labelled[Any]:
         """The state of all the rows."""
         return self._labelled
@@ -158,4 +174,4 @@ class _MergedSums:
 def _sums_like(plain: Any) -> Adding:
     if plain.exact or plain.has_fourth_moments:
         return _MergedSums(plain)
-    return Accumulation(Labelled.empty(plain._labelled.sums, 0))
+    return Accumulation(plain._labelled.kind)

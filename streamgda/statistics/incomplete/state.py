@@ -120,12 +120,6 @@ class IncompleteStatistics(LikeliestMoments):
 
     # ------------------------------------------------------------------ rows go in
 
-    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of some blocks: of all, or, where one is refused, of none."""
-        together = self._from_blocks(blocks, workspace or Workspace())
-        if together is not None:
-            self._take_over(together)
-
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
         part = self._from_blocks([block], workspace)
