@@ -93,4 +93,4 @@ def test_a_hole_among_many_short_classes_spoils_no_sums(short_blocks, kind):
         one_by_one.update(X[part], y[part])
     assert state.allclose(one_by_one)
     assert state.counts.tolist() == np.bincount(y).tolist()
-    np.testing.assert_allclose(state.completed().means[0], X[y == 0].mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(state.completed().means[1], X[y == 1].mean(axis=0), rtol=1e-14)
