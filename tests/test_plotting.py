@@ -103,6 +103,62 @@ def test_ellipses_are_those_of_the_rows_of_a_class_with_the_fixed_values(model, 
         assert display.ellipses_[k][0].center == pytest.approx(mean)
 
 
+def few_rows():
+    """So few rows of three classes that a Student t density is far from a normal one."""
+    rng = np.random.default_rng(3)
+    y = np.repeat([0, 1, 2], [7, 9, 14])
+    return rng.normal(size=(30, 3)) @ rng.normal(size=(3, 3)) + 2 * y[:, None], y
+
+
+def student_of(model, k):
+    """The density of class k as SciPy has it, of some features: a function of their values and positions."""
+    X, y = few_rows()
+    rows, n = X[y == k], (y == k).sum()
+    scatters = [np.cov(X[y == j].T, bias=True) * (y == j).sum() for j in range(3)]
+    if model is GaussianNB:
+        shape = np.diag(scatters[k]) / (n - 1) * (1 + 1 / n)
+        return lambda x, at: stats.t.pdf(x, n - 1, rows.mean(axis=0)[at], np.sqrt(shape[at])).prod(axis=-1)
+    linear = model is LinearDiscriminantAnalysis
+    scatter, degrees = (sum(scatters), 30 - 3 - 2) if linear else (scatters[k], n - 1 - 2)
+    shape = scatter / degrees * (1 + 1 / n)
+    return lambda x, at: stats.multivariate_t.pdf(x, rows.mean(axis=0)[at], shape[np.ix_(at, at)], degrees)
+
+
+def mass_within(ellipse, density):
+    """The integral of a density (n, 2) -> (n,) over an ellipse, by Gauss and Legendre."""
+    nodes, weights = np.polynomial.legendre.leggauss(120)
+    radii, angles = (nodes + 1) / 2, np.pi * (np.arange(240) + 0.5) / 120
+    circle = radii[:, None, None] * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    points = ellipse.get_patch_transform().transform(circle.reshape(-1, 2))
+    area = np.pi * ellipse.width * ellipse.height / 4
+    values = density(points).reshape(120, 240).mean(axis=1)
+    return area * float(weights / 2 @ (values * 2 * radii))
+
+
+@every_model
+@pytest.mark.parametrize("fixed", [{}, {0: 2.5}])
+def test_an_ellipse_of_student_t_densities_holds_its_share(model, fixed):
+    shares, at = (0.5, 0.95), [2, 1]
+    options = {"var_smoothing": 0} if model is GaussianNB else {}
+    fitted = model(predictive="student", **options).fit(*few_rows())
+    display = DecisionRegionsDisplay.from_estimator(
+        fitted, features=at, fixed=fixed, probabilities=shares, grid_resolution=5
+    )
+    for k, ellipses in enumerate(display.ellipses_):
+        density = student_of(model, k)
+        known = list(fixed.values())
+        total = density(np.array([known]), list(fixed)) if fixed else 1.0
+
+        def given(x, density=density, known=known, total=total):
+            return (
+                density(np.column_stack([x, *(np.full(len(x), value) for value in known)]), [*at, *fixed])
+                / total
+            )
+
+        for share, ellipse in zip(shares, ellipses, strict=True):
+            assert mass_within(ellipse, given) == pytest.approx(share, abs=1e-6)
+
+
 def test_the_title_says_what_holds_of_the_other_features():
     X, y = iris()
     model = GaussianNB().fit(X, y)

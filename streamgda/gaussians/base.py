@@ -117,6 +117,26 @@ class Densities(ABC):
         tail: Array = chdtrc(np.maximum(self.ranks, 1), squared_distances)
         return np.where(self.ranks > 0, tail, 1.0)
 
+    def conditional_factors(self, given: Self, x: Array) -> Array:
+        """By what the conditional covariance of each class exceeds that of a normal density: (K,).
+
+        Parameters
+        ----------
+        given : Densities
+            The marginal densities of the features whose values are known.
+        x : ndarray of shape (d',)
+            Their values.
+        """
+        return np.ones(len(self.means))
+
+    def squared_radii(self, probabilities: Array, given: Self) -> Array:
+        """The squared radii of ellipses that hold these shares (n,) of two features of each class: (K, n).
+
+        They are in units of the covariance of the two, given the features of other marginal densities.
+        """
+        radii = -2 * np.log1p(-probabilities)
+        return np.broadcast_to(radii, (len(self.means), len(radii)))
+
     def log_density(self, X: Array) -> Array:
         """The log density of rows (n, d) under each class: (n, K)."""
         return self.log_density_from(self.squared_distances(X))

@@ -9,7 +9,8 @@ where q = (x − m)ᵀ S⁻¹ (x − m), f are the degrees of freedom, S is the 
 a multiple of the covariance of the class, and squared distances are q.
 
 References: Geisser (1964), "Posterior odds for multivariate normal classifications", Journal of the Royal
-Statistical Society B 26; Murphy (2012), "Machine Learning: A Probabilistic Perspective", section 4.6.3.
+Statistical Society B 26; Ding (2016), "On the conditional distribution of the multivariate t distribution",
+The American Statistician 70; Murphy (2012), "Machine Learning: A Probabilistic Perspective", section 4.6.3.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, chdtri, fdtrc, stdtr
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import chdtrc, chdtri, fdtrc, stdtr, stdtrit
 
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.densities import DiagonalGaussians
@@ -133,6 +136,18 @@ class Students(StudentDensities[Gaussians]):
         tail = np.asarray(fdtrc(ranks, self.degrees, squared_distances / ranks), dtype=np.float64)
         return np.where(self.ranks > 0, tail, 1.0)
 
+    def conditional_factors(self, given: Self, x: Array) -> Array:
+        """(f + q) / (f + r) for the squared distance q of the r known values (Ding 2016, section 2)."""
+        squared = given.squared_distances(x[None, :])[0]
+        factors: Array = (self.degrees + squared) / (self.degrees + given.ranks)
+        return factors
+
+    def squared_radii(self, probabilities: Array, given: Self) -> Array:
+        """Half of them has the F distribution of 2 and f degrees; f grows by the number of known values."""
+        degrees = (self.degrees + given.ranks)[:, None]
+        radii: Array = degrees * np.expm1(-2 / degrees * np.log1p(-probabilities))
+        return radii
+
     def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
         return random.chisquare(self.degrees[k], size=(n, 1))
 
@@ -173,6 +188,10 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         tail[:, list(self.refused)] = 0.0
         return tail
 
+    def squared_radii(self, probabilities: Array, given: Self) -> Array:
+        """Of the sum of two squared t values, which is independent of the known ones."""
+        return np.array([[_radius_of_two(f, p) ** 2 for p in probabilities] for f in self.degrees])
+
     def _squares(self, X: Array, k: int) -> Array:
         """The squared deviations from the mean of class k, in units of its scales: (n, d)."""
         deviations = X - self.means[k]
@@ -181,3 +200,20 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
 
     def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
         return random.chisquare(self.degrees[k], size=(n, self.means.shape[1]))
+
+
+def _radius_of_two(degrees: float, probability: float) -> float:
+    """The radius of the circle about zero that holds a share of two independent t values.
+
+    It lies between those of the circles in and about the square that holds the share.
+    """
+
+    def beyond(radius: float) -> float:
+        def within(p: float) -> float:
+            rest = np.sqrt(max(radius**2 - stdtrit(degrees, p) ** 2, 0.0))
+            return float(2 * stdtr(degrees, rest) - 1)
+
+        return 2 * float(quad(within, 0.5, stdtr(degrees, radius))[0]) - probability
+
+    half = float(stdtrit(degrees, (1 + np.sqrt(probability)) / 2))
+    return float(brentq(beyond, half, np.sqrt(2) * half, xtol=1e-10 * half))

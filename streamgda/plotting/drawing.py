@@ -43,6 +43,10 @@ class ModelDisplay(Protocol):
     def covariances(self) -> Array:
         """The covariance of each class: (n_classes, 2, 2)."""
 
+    @property
+    def squared_radii(self) -> Array:
+        """The squared radii of the ellipses, in units of the covariance: (n_classes, n_probabilities)."""
+
 
 def check_probabilities(probabilities: Sequence[float]) -> None:
     """Raise ValueError for what is no share of rows."""
@@ -107,13 +111,14 @@ def draw_ellipses(display: ModelDisplay, palette: Array) -> list[list[Ellipse]]:
     classes = zip(
         display.means,
         display.covariances,
+        display.squared_radii,
         palette,
         line_styles(len(palette)),
         map(str, display.classes),
         strict=True,
     )
-    for mean, covariance, colour, style, name in classes:
-        of_class = [_ellipse(mean, covariance, p, colour, style) for p in display.probabilities]
+    for mean, covariance, squared_radii, colour, style, name in classes:
+        of_class = [_ellipse(mean, covariance, radius, colour, style) for radius in squared_radii]
         of_class[0].set_label(name)
         for ellipse in of_class:
             display.ax_.add_patch(ellipse)
@@ -123,11 +128,16 @@ def draw_ellipses(display: ModelDisplay, palette: Array) -> list[list[Ellipse]]:
     return ellipses
 
 
-def _ellipse(mean: Array, covariance: Array, probability: float, colour: Array, style: str) -> Ellipse:
+def normal_squared_radii(probabilities: Sequence[float], n_classes: int) -> Array:
+    """The squared radii of ellipses that hold these shares of two normal features of each class: (K, n)."""
+    return np.broadcast_to(chi2.ppf(probabilities, 2), (n_classes, len(probabilities)))
+
+
+def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> Ellipse:
     from matplotlib.patches import Ellipse
 
     values, vectors = np.linalg.eigh(covariance)
-    height, width = 2 * np.sqrt(chi2.ppf(probability, 2) * np.maximum(values, 0))
+    height, width = 2 * np.sqrt(squared_radius * np.maximum(values, 0))
     angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
     return Ellipse(
         tuple(mean), width, height, angle=angle, fill=False, edgecolor=colour, linestyle=style, linewidth=1.5

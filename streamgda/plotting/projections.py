@@ -23,6 +23,7 @@ from streamgda.plotting.drawing import (
     draw_legend,
     draw_points,
     line_styles,
+    normal_squared_radii,
     percentage,
     points_by_class,
     shares_text,
@@ -96,6 +97,11 @@ class LinearProjectionDisplay:
         n_classes, n_shown = self.means.shape
         return np.broadcast_to(np.eye(n_shown), (n_classes, n_shown, n_shown))
 
+    @property
+    def squared_radii(self) -> Array:
+        """The squared radii of the circles: (n_classes, n_probabilities)."""
+        return normal_squared_radii(self.probabilities, len(self.classes))
+
     @classmethod
     def from_estimator(
         cls,
@@ -120,7 +126,7 @@ class LinearProjectionDisplay:
         components : one int or two, optional
             The components to show; by default the first two, or the one there is.
         probabilities : sequence of float, default=(0.5, 0.95)
-            For each, a circle holds this share of the rows of its class.
+            For each, a circle holds this share of its class, by the normal density.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
 

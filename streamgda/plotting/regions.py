@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,6 +23,7 @@ from streamgda.plotting.drawing import (
     draw_ellipses,
     draw_legend,
     draw_points,
+    normal_squared_radii,
     shares_text,
 )
 
@@ -53,7 +53,9 @@ class DecisionRegionsDisplay:
     covariances : ndarray of shape (n_classes, 2, 2)
         Their covariances.
     probabilities : sequence of float
-        For each, an ellipse holds this share of the rows of its class; the legend says so.
+        For each, an ellipse holds this share of its class; the legend says so.
+    squared_radii : ndarray of shape (n_classes, n_probabilities), optional
+        The squared radii of the ellipses, in units of the covariances; by default those of normal densities.
     xlabel, ylabel : str
         The names of the features.
     title : str
@@ -98,6 +100,7 @@ class DecisionRegionsDisplay:
         means: Array,
         covariances: Array,
         probabilities: Sequence[float] = PROBABILITIES,
+        squared_radii: Array | None = None,
         xlabel: str = "",
         ylabel: str = "",
         title: str = "",
@@ -111,6 +114,9 @@ class DecisionRegionsDisplay:
         self.means = means
         self.covariances = covariances
         self.probabilities = probabilities
+        self.squared_radii = (
+            normal_squared_radii(probabilities, len(classes)) if squared_radii is None else squared_radii
+        )
         self.xlabel = xlabel
         self.ylabel = ylabel
         self.title = title
@@ -149,8 +155,7 @@ class DecisionRegionsDisplay:
             Values for some of the other features, by position or name. Features neither shown nor fixed are
             marginalised. If there are none, the region of a point is what `predict` returns for the row.
         probabilities : sequence of float, default=(0.5, 0.95)
-            For each, an ellipse holds this share of the rows of its class. With ``predictive="student"``
-            ellipses are normal ones of the shape matrix, and hold less where a class has few rows.
+            For each, an ellipse holds this share of its class, by the densities that rows are scored by.
         grid_resolution : int, default=300
             Points of the grid along each axis.
         xlim, ylim : pair of float, optional
@@ -178,9 +183,9 @@ class DecisionRegionsDisplay:
         chosen = _two_features(estimator, features)
         check_probabilities(probabilities)
         plane = _Plane.through(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
-        means, covariances = plane.conditional()
+        means, covariances, squared_radii = plane.ellipses(probabilities)
         points = None if X is None else check_rows(estimator, X, missing="marginal")[:, chosen]
-        low, high = _extent(means, covariances, max(probabilities), points)
+        low, high = _extent(means, covariances, squared_radii.max(axis=1), points)
         xx0, xx1 = _grid(xlim or (low[0], high[0]), ylim or (low[1], high[1]), grid_resolution)
         scores = plane.posterior_scores(xx0.ravel(), xx1.ravel()) + finalised(estimator).log_priors
         xlabel, ylabel = (_name_of(estimator, feature) for feature in chosen)
@@ -192,6 +197,7 @@ class DecisionRegionsDisplay:
             means=means,
             covariances=covariances,
             probabilities=probabilities,
+            squared_radii=squared_radii,
             xlabel=xlabel,
             ylabel=ylabel,
             title=_title(estimator, plane.values),
@@ -288,17 +294,22 @@ class _Plane:
         rows[:, self.fixed] = list(self.values.values())
         return self.gaussians.posterior_scores(rows)
 
-    def conditional(self) -> tuple[Array, Array]:
-        """The means (K, 2) and covariances (K, 2, 2) of the features shown, given the fixed ones."""
+    def ellipses(self, probabilities: Sequence[float]) -> tuple[Array, Array, Array]:
+        """The means (K, 2), covariances (K, 2, 2) and squared radii (K, n) of the features shown.
+
+        They are those of the conditional densities, given the fixed features.
+        """
         n_classes, n_features = self.gaussians.means.shape
         given = self.gaussians.marginal(np.isin(np.arange(n_features), self.fixed))
         covariances = np.array([self.gaussians.covariance(k) for k in range(n_classes)])
         across = covariances[:, self.shown][:, :, self.fixed]
         regression = across @ np.array([given.precision(k) for k in range(n_classes)])
-        gaps = np.array(list(self.values.values())) - given.means
+        x = np.array(list(self.values.values()))
+        conditional = covariances[:, self.shown][:, :, self.shown] - regression @ across.transpose(0, 2, 1)
         return (
-            self.gaussians.means[:, self.shown] + np.vecdot(regression, gaps[:, None, :]),
-            covariances[:, self.shown][:, :, self.shown] - regression @ across.transpose(0, 2, 1),
+            self.gaussians.means[:, self.shown] + np.vecdot(regression, (x - given.means)[:, None, :]),
+            self.gaussians.conditional_factors(given, x)[:, None, None] * conditional,
+            self.gaussians.squared_radii(np.array(probabilities), given),
         )
 
 
@@ -350,11 +361,11 @@ def _title(estimator: GaussianClassifier[Any], values: dict[int, float]) -> str:
 
 
 def _extent(
-    means: Array, covariances: Array, probability: float, points: Array | None
+    means: Array, covariances: Array, squared_radii: Array, points: Array | None
 ) -> tuple[Array, Array]:
-    """The lowest and the highest corner of axes in which the ellipses of a probability and the points fit."""
+    """The lowest and the highest corner of axes in which ellipses of these radii (K,) and the points fit."""
     variances = np.maximum(np.einsum("kii->ki", covariances), 0)
-    reach = np.sqrt(chi2.ppf(probability, 2) * variances)
+    reach = np.sqrt(squared_radii[:, None] * variances)
     corners = np.vstack([means - reach, means + reach, means[:0] if points is None else points])
     low, high = np.nanmin(corners, axis=0), np.nanmax(corners, axis=0)
     margin = np.where(high > low, _MARGIN * (high - low), 1.0)
