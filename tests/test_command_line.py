@@ -29,6 +29,7 @@ from sklearn.datasets import load_digits, load_iris
 
 import streamgda
 from streamgda import (
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -38,6 +39,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import main
+from streamgda.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parents[1]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
@@ -396,6 +398,26 @@ def test_a_ledger_keeps_what_its_model_needs(days):
     said = invoke(days, *plain, "--out", "model.parquet", "--shrinkage", "auto", code=1)
     assert "keeps no fourth moments, which --shrinkage auto needs: use --shrinkage oas" in said
     assert type(streamgda.load(days / "model.parquet")) is GaussianNB
+
+
+def test_a_refresh_with_other_parameters_reads_nothing_and_makes_the_model_of_a_fit(days, iris):
+    invoke(days, *REFRESH, "--out", "model.parquet")
+    source = scan_parquet(days / "days", "kind", features=FEATURES)
+    for model, params in (
+        (QuadraticDiscriminantAnalysis, {"pooling": "bayes", "predictive": "student"}),
+        (QuadraticDiscriminantAnalysis, {"reg_param": 0.25, "shrinkage": 0.5}),
+        (LinearDiscriminantAnalysis, {"shrinkage": "oas", "predictive": "student"}),
+        (GaussianNB, {"pooling": 0.5, "var_smoothing": 0.001}),
+        (GaussianDiscriminantAnalysis, {"covariance_model": "VEE"}),
+    ):
+        options = [text for name, value in params.items() for text in ("--" + name.replace("_", "-"), value)]
+        kind = ESTIMATORS[model.__name__].option
+        said = invoke(days, *REFRESH, "--out", "model.parquet", "--model", kind, *options)
+        assert said.startswith("read 0 files (0 new, 0 changed), reused 2")
+        saved = streamgda.load(days / "model.parquet")
+        assert {**saved.get_params(), **params} == saved.get_params()
+        expected = model(**params).fit(source).predict_log_proba(iris[FEATURES])
+        np.testing.assert_allclose(saved.predict_log_proba(iris[FEATURES]), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_refresh_that_does_nothing_says_what_it_would_read(days):

@@ -72,6 +72,22 @@ def test_a_share_is_friedmans_formula_in_rational_arithmetic(rows, share, shrink
         )
 
 
+@pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
+def test_a_share_is_friedmans_formula_for_the_variances_of_naive_bayes(rows, share):
+    X, y = rows
+    X, weights = X.round(3), 1.0 + y / 4
+    model = GaussianNB(pooling=share, var_smoothing=0).fit(X, y, weights)
+    moments = list(exact_moments(X, y, weights).values())
+    own, all_of_it = Fraction(1 - share), Fraction(share)
+    total = sum(weight for weight, _, _ in moments)
+    for k, (weight, _, scatter) in enumerate(moments):
+        divisor = own * weight + all_of_it * total
+        pooled = [sum(other[j][j] for _, _, other in moments) for j in range(3)]
+        expected = [float((own * scatter[j][j] + all_of_it * pooled[j]) / divisor) for j in range(3)]
+        np.testing.assert_allclose(model.var_[k], expected, rtol=1e-12)
+        assert model.pooling_[k] == pytest.approx(float(all_of_it * total / divisor))
+
+
 def test_a_share_of_one_is_lda_and_of_zero_is_qda():
     X, y = load_wine(return_X_y=True)
     linear, quadratic = LinearDiscriminantAnalysis().fit(X, y), QuadraticDiscriminantAnalysis().fit(X, y)
@@ -171,6 +187,27 @@ def test_a_class_of_many_rows_that_does_not_vary_in_a_direction_says_nothing(row
     pooled = scatter.sum(axis=0) / weights.sum()
     expected = best_of_definition(weights[:4], [(scatter[:4], pooled)])
     assert model.prior_rows_ == pytest.approx(expected, rel=1e-5)
+
+
+@BOTH
+@pytest.mark.parametrize("more", [0, 1])
+def test_where_most_rows_are_of_classes_that_do_not_vary_all_have_the_pooled_covariance(kind, more, rows):
+    """The others count 100 rows, less one for each class; they are a guide as long as those are no more."""
+    X, y = rows
+    constant = np.full((101 + more, 3), 7.0)
+    options = {"var_smoothing": 0} if kind is GaussianNB else {"store_covariance": True}
+    model = kind(pooling="bayes", **options).fit(np.vstack([X, constant]), np.append(y, [4] * len(constant)))
+    weights, scatter = model.statistics_.weights, model.statistics_.scatter
+    pooled = scatter.sum(axis=0) / weights.sum()
+    if more:
+        assert (model.pooling_ > 0.99999).all()
+        np.testing.assert_allclose(covariances_of(model), np.broadcast_to(pooled, scatter.shape), rtol=1e-4)
+    else:
+        blocks = [(scatter[:4], pooled)]
+        if kind is GaussianNB:
+            blocks = [(scatter[:4, j, None, None], pooled[j, None, None]) for j in range(3)]
+        assert model.prior_rows_ == pytest.approx(best_of_definition(weights[:4], blocks), rel=1e-5)
+        assert (model.pooling_[2:4] < 0.9).all()
 
 
 @BOTH
