@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
 from streamgda.blocks.arrays import array_blocks
-from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.gather import Workspace
 from tests.reference import exact_means, exact_moments, exact_scatter
@@ -80,7 +79,7 @@ def test_an_anchor_that_lies_far_away_costs_few_digits(kind, n_blocks):
 
 @KINDS
 def test_sums_end_before_an_anchor_stands_for_too_many_rows(kind):
-    rng, accumulation = np.random.default_rng(0), Accumulation(kind_named(kind))
+    rng, accumulation = np.random.default_rng(0), Accumulation(ClassStatistics(kind)._labelled)
     y = np.tile(np.arange(64), 20)
     found = []
     for _ in range(5):
@@ -102,7 +101,7 @@ def test_sums_end_before_an_anchor_stands_for_too_many_rows(kind):
     ],
 )
 def test_other_blocks_are_centred(kind, n_classes, n_rows, weighted):
-    accumulation = Accumulation(kind_named(kind))
+    accumulation = Accumulation(ClassStatistics(kind)._labelled)
     rows, y = np.random.default_rng(0).normal(size=(n_rows, 3)), np.arange(n_rows) % n_classes
     (block,) = array_blocks(rows, y, np.ones(n_rows) if weighted else None)
     accumulation.add(block, Workspace())

@@ -94,6 +94,10 @@ class CovarianceKind(ABC):
             scatter[... if self.is_pooled else places[:n_with_rows]] += self.products(rows, bounds)
         scatter[... if self.is_pooled else places] += self.outer(vectors)
 
+    def add_outer(self, scatter: Array, vectors: Array) -> None:
+        """Add, in place, the outer product of a vector for each class."""
+        scatter += self.outer(vectors)
+
     def zeros(self, n_classes: int, n_features: int) -> Array:
         """The scatter of no rows."""
         return np.zeros(self.shape(n_classes, n_features))
@@ -256,6 +260,15 @@ class Tied(CovarianceKind):
 
     def outer(self, vectors: Array) -> Array:
         return vectors.T @ vectors
+
+    def add_outer(self, scatter: Array, vectors: Array) -> None:
+        if len(vectors) != 1:
+            super().add_outer(scatter, vectors)
+            return
+        (vector,) = vectors
+        step = max(1, _ELEMENTS_IN_CACHE // max(1, len(vector)))
+        for start in range(0, len(vector), step):
+            scatter[start : start + step] += vector[start : start + step, None] * vector
 
 
 class Diagonal(CovarianceKind):

@@ -15,10 +15,10 @@ import numpy as np
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.covariances import Array, Indices
 from streamgda.statistics.floating.anchored import AnchoredSums, can_be_anchored, is_quicker_anchored
 from streamgda.statistics.floating.moments import Moments, as_slice, two_sum
-from streamgda.statistics.floating.reduction import CentredBlock, centre_block, reduce_block
+from streamgda.statistics.floating.reduction import CentredBlock, centre_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Counts, Labelled
 
@@ -36,13 +36,13 @@ class Accumulation:
         How many blocks were added.
     """
 
-    def __init__(self, kind: CovarianceKind) -> None:
-        """Begin with no rows."""
+    def __init__(self, state: Labelled[Moments]) -> None:
+        """Begin with a state, whose arrays are taken over."""
         self.n_blocks = 0
-        self._classes: Labels = labels.no_labels()
-        self._places: Indices = np.arange(0)
-        self._counts: Counts = np.zeros(0, dtype=np.int64)
-        self._moments = Moments.zeros(kind, 0, 0)
+        self._classes: Labels = state.classes
+        self._places: Indices = np.arange(len(state.classes))
+        self._counts: Counts = state.counts
+        self._moments = state.sums
         self._sums: AnchoredSums | None = None  # of rows that are not in the moments yet
 
     def add(self, block: Block, workspace: Workspace) -> None:
@@ -76,10 +76,8 @@ class Accumulation:
             sums = self._sums_for(block, places, counts)
             if sums is not None:
                 sums.add(block, places, counts, workspace)
-            elif len(self._moments.weights):
-                self._add_centred(block, places, workspace)
             else:
-                self._moments = reduce_block(block, self._moments.kind, workspace)
+                self._add_centred(block, places, workspace)
 
     def state(self) -> Labelled[Moments]:
         """The state of all the rows; nothing can be added to it here any more."""
@@ -128,7 +126,8 @@ class Accumulation:
         moments, n_before = self._moments, len(self._moments.weights)
         if len(self._classes) > n_before:
             self._moments = moments.zeros_like(max(len(self._classes), 2 * n_before), n_features)
-            self._moments.put(slice(0, n_before), moments)
+            if n_before:
+                self._moments.put(slice(0, n_before), moments)
 
     # ------------------------------------------------------------------ sums about anchors
 
@@ -138,7 +137,7 @@ class Accumulation:
             if self._sums is not None and self._sums.keep_digits(places, counts):
                 return self._sums
             self._end_sums()
-            if is_quicker_anchored(block, len(self._classes)):
+            if is_quicker_anchored(self._moments.kind, block, len(self._classes)):
                 self._round_means()
                 self._sums = AnchoredSums(self._moments, block.n_features)
                 if self._sums.keep_digits(places, counts):

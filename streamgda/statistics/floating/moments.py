@@ -204,14 +204,15 @@ class Moments:
             If a weight, or a power of the features, would exceed float64.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            if not self._is_far_from_overflow(other):
+            if not self._is_far_from_overflow(other, places):
                 self._check_sum(other, places)
         self._add(other, places)
 
-    def _is_far_from_overflow(self, other: Moments) -> bool:
+    def _is_far_from_overflow(self, other: Moments, places: Indices) -> bool:
         """Whether no sum can exceed float64, however the two fit together: a quick bound."""
+        means = self.means[as_slice(places)] if len(places) else self.means[:0]
         weight = float(np.add.reduce(self.weights)) + float(np.add.reduce(other.weights))
-        gap = 2.0 * (float(np.vdot(self.means, self.means)) + float(np.vdot(other.means, other.means)))
+        gap = 2.0 * (float(np.vdot(means, means)) + float(np.vdot(other.means, other.means)))
         scatter = float(self.diagonal.max(initial=0.0)) + float(other.diagonal.max(initial=0.0))
         bound = 64.0 * (scatter + weight * gap)
         if self.fourth and other.fourth:
@@ -237,8 +238,9 @@ class Moments:
             few = other if len(places) <= step else other.take(some)
             spread[some] = self._add_few(few, as_slice(places[some]))
         if self.kind.is_pooled:
-            self.scatter += other.scatter
-            self.scatter += self.kind.outer(spread)
+            if other.diagonal.any():  # or there is no scatter, as of single rows
+                self.scatter += other.scatter
+            self.kind.add_outer(self.scatter, spread)
 
     def _add_few(self, other: Moments, places: Rows) -> Array:
         """Add all but a pooled scatter; return the vectors whose outer products come to the scatter."""

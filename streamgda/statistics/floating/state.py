@@ -16,13 +16,13 @@ from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceTy
 from streamgda.statistics.derivation import Derivation
 from streamgda.statistics.floating import derivation
 from streamgda.statistics.floating.accumulation import Accumulation
+from streamgda.statistics.floating.anchored import is_quicker_anchored
 from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.digits import check_squares, warn_of_lost_digits
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names, check_same_names
 
 _NO_WEIGHT = 1e-200
@@ -193,29 +193,34 @@ class ClassStatistics(Statistics):
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         if self.has_fourth_moments:
             return super()._from_blocks(blocks, workspace)
-        together = self._twin(Labelled.empty(self._moments, 0))
-        together._names, together._n_dropped = None, 0
-        accumulation = Accumulation(self._moments.kind)
-        n_blocks = sum(map(partial(together._add_block, accumulation, workspace), blocks))
+        blocks = iter(blocks)
+        together, accumulation = next(map(partial(self._begun, workspace), blocks), (None, None))
+        if together is None or accumulation is None:
+            return None
+        for _ in map(partial(together._add_block, accumulation, workspace), blocks):
+            pass
         if accumulation.n_blocks:
-            revision = together._revision if n_blocks == 1 else Revision()
             together._set_labelled(accumulation.state())
-            together._revision = revision
-        return together if n_blocks else None
+        return together
 
-    def _add_block(self, accumulation: Accumulation, workspace: Workspace, block: Block) -> int:
-        """Add the rows of one more block, and return how many blocks that is."""
+    def _begun(self, workspace: Workspace, block: Block) -> tuple[Self, Accumulation]:
+        """A state that begins with a block, and the accumulation of its rows."""
+        if not is_quicker_anchored(self._moments.kind, block, len(block.classes)):
+            together = self._from_block(block, workspace)
+            return together, Accumulation(together._labelled)
+        together = self._twin(Labelled.empty(self._moments, block.n_features))
+        together._names, together._n_dropped = None, 0
+        accumulation = Accumulation(together._labelled)
+        together._add_block(accumulation, workspace, block)
+        return together, accumulation
+
+    def _add_block(self, accumulation: Accumulation, workspace: Workspace, block: Block) -> None:
         check_same_names(self._names, block.feature_names)
         self._labelled.check_features(block.n_features)
-        if not self.n_features:
-            self._set_labelled(Labelled.empty(self._moments, block.n_features))
         self._names = self._names or block.feature_names
         self._n_dropped += block.n_dropped
-        if self._moments.kind.is_pooled:
-            self._revision = Revision.of_rows(block)
         if len(block.codes):
             accumulation.add(block, workspace)
-        return 1
 
     @classmethod
     def from_sums(
