@@ -67,7 +67,7 @@ class Accumulation:
         if not can_be_anchored(self._moments.kind, block):
             return False
         n_classes = len(labels.union(self._classes, block.classes))
-        return self._sums is not None or is_quicker_anchored(block, n_classes)
+        return self._sums is not None or is_quicker_anchored(self._moments.kind, block, n_classes)
 
     def _add(self, block: Block, workspace: Workspace) -> None:
         places, counts = self._places_of(block.classes), np.bincount(block.codes)
