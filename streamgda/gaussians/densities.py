@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import order_of
-from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
+from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked, transposed
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
@@ -221,7 +221,7 @@ class SharedGaussians(Gaussians):
     @cached_property
     def slopes(self) -> Array:
         """The coefficients, stored by column: (d, K)."""
-        return np.ascontiguousarray(self.coefficients.T)
+        return transposed(self.coefficients)
 
     @cached_property
     def intercepts(self) -> Array:
@@ -237,7 +237,10 @@ class SharedGaussians(Gaussians):
     @cached_property
     def _offsets(self) -> Array:
         """The means less `centre`: (K, d)."""
-        return (self.means - self.centre) + (0.0 if self.tails is None else self.tails)
+        offsets = self.means - self.centre
+        if self.tails is not None:
+            offsets += self.tails
+        return offsets
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
-from scipy.linalg.lapack import dtrtri
 
 from streamgda.gaussians.products import multiply_rows, multiply_rows_by_triangle
+from streamgda.gaussians.triangles import cholesky_factor, inverse_of_triangle
 
 Array = NDArray[np.float64]
 Observed = NDArray[np.bool_]
@@ -33,7 +33,8 @@ def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
     The rounding error is that of the values summed: eps times the largest absolute mean. `means` (K, d) holds
     the means of the classes to which the `variances` (d,) belong.
     """
-    rounding = _EPS * np.abs(means).max(axis=0, initial=0.0)
+    largest = np.maximum(means.max(axis=0, initial=0.0), -means.min(axis=0, initial=0.0))
+    rounding = _EPS * largest
     constant: NDArray[np.bool_] = np.sqrt(variances) <= rounding
     return constant
 
@@ -226,8 +227,8 @@ class TriangularWhitening(Whitening):
         """
         scale = np.sqrt(np.diag(covariance))
         correlations = (covariance / scale / scale[:, None]).T  # stored by column, as LAPACK takes it
-        factor = scipy.linalg.cholesky(correlations, lower=True, overwrite_a=True, check_finite=False)
-        inverse, _ = dtrtri(factor, lower=True)
+        factor = cholesky_factor(correlations)
+        inverse = inverse_of_triangle(factor)
         log_pdet = float(2 * np.log(np.diag(factor) * scale).sum())
         lower_bound = float(1 / np.linalg.norm(inverse) ** 2)
         return cls(covariance, least_eigenvalue, inverse.T / scale[:, None], log_pdet, lower_bound)

@@ -110,7 +110,10 @@ class ClassStatistics(Statistics):
     @property
     def mean_tails(self) -> Array:
         """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
-        return (self._moments.means - self.means) + self._moments.tails
+        means, tails = self._moments.means, self._moments.tails
+        left = means - (means + tails)
+        left += tails
+        return left
 
     @property
     def scatter(self) -> Array:
