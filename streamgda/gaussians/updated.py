@@ -55,6 +55,17 @@ class Learnt:
     total: float
     centre: Array
 
+    @cached_property
+    def has_others(self) -> NDArray[np.bool_]:
+        """Whether there are other rows of the class of each row: (n,)."""
+        several: NDArray[np.bool_] = np.bincount(self.codes)[self.codes] > 1
+        return several
+
+    @property
+    def n_vectors(self) -> int:
+        """By how many vectors the rows change the scatter: one of each class, and one of each such row."""
+        return len(self.classes) + int(self.has_others.sum())
+
 
 @dataclass(frozen=True)
 class Factor:
@@ -72,13 +83,26 @@ class Factor:
     @cached_property
     def largest(self) -> Array:
         """The largest absolute mean of each feature: (d,)."""
-        largest: Array = np.abs(self.gaussians.means).max(axis=0)
+        means = self.gaussians.means
+        largest: Array = np.maximum(means.max(axis=0), -means.min(axis=0))
         return largest
 
-    def whiten(self, learnt: Learnt) -> Array:
-        """Whitened deviations of rows, class means and the centre from the centre of the factor."""
-        deviations = np.vstack([learnt.rows, learnt.means, learnt.centre]) - self.gaussians.centre
-        deviations[len(learnt.rows) : -1] += learnt.tails
+    @cached_property
+    def tails(self) -> Array:
+        """What rounding leaves of the means of the classes: (K, d)."""
+        tails = self.gaussians.tails
+        return np.zeros_like(self.gaussians.means) if tails is None else tails
+
+    @cached_property
+    def variances(self) -> Array:
+        """The variance of each feature: (d,)."""
+        return np.diag(self.whitening.covariance)
+
+    def whiten(self, vectors: Array, learnt: Learnt) -> Array:
+        """Whiten vectors (n, d), and deviations of class means and centre from the centre of the factor."""
+        deviations = np.concatenate([vectors, learnt.means, learnt.centre[None]])
+        deviations[len(vectors) :] -= self.gaussians.centre
+        deviations[len(vectors) : -1] += learnt.tails
         product: Array = dtrmm(1.0, self.whitening.triangle, deviations.T, lower=True, overwrite_b=True).T
         return product
 
@@ -99,16 +123,19 @@ class Change:
         These means and the centre, whitened.
     slopes : ndarray of shape (c + 1, d)
         The same, times the whitening: a deviation of a row times a slope is the product of the two whitened.
-    vectors : tuple of ndarray of shape (m_i, d)
+    vectors : ndarray of shape (m, d)
         The rows of Vᵀ.
+    overlaps : ndarray of shape (m,)
+        The sums of the absolute products of each with all of them. The largest is a bound of the
+        eigenvalues of V Vᵀ.
+    growth : ndarray of shape (d,)
+        What learning has added to the variance of each feature, in units of its last variance.
     columns, column_slopes : ndarray of shape (m, d)
         The rows of Bᵀ, and their slopes.
     products : ndarray of shape (m, K + 1)
         Bᵀ times all means and the centre, whitened.
     lengths : ndarray of shape (K + 1,)
         Their squared lengths by I − B Bᵀ.
-    growth : float
-        The trace of V Vᵀ, which is at least as large as any eigenvalue.
     """
 
     total: float
@@ -118,12 +145,13 @@ class Change:
     tails: Array
     whitened: Array
     slopes: Array
-    vectors: tuple[Array, ...]
+    vectors: Array
+    overlaps: Array
+    growth: Array
     columns: Array
     column_slopes: Array
     products: Array
     lengths: Array
-    growth: float
 
     @classmethod
     def none_since(cls, factor: Factor) -> Self:
@@ -137,23 +165,25 @@ class Change:
             tails=none,
             whitened=np.zeros((1, none.shape[1])),
             slopes=np.zeros((1, none.shape[1])),
-            vectors=(),
+            vectors=none,
+            overlaps=np.empty(0),
+            growth=np.zeros(none.shape[1]),
             columns=none,
             column_slopes=none,
             products=np.empty((0, len(gaussians.means) + 1)),
             lengths=np.append(-2 * gaussians.intercepts, 0.0),
-            growth=0.0,
         )
 
     def followed_by(self, learnt: Learnt, factor: Factor) -> Change:
         """The change after more rows have been learnt."""
-        whitened = factor.whiten(learnt)
-        rows, moved = whitened[: len(learnt.rows)], whitened[len(learnt.rows) :]
-        vectors = self._vectors(learnt, rows, factor)
+        raw = self._vectors(learnt, factor)
+        whitened = factor.whiten(raw, learnt)
+        vectors, moved = whitened[: len(raw)], whitened[len(raw) :]
         added = _columns(vectors, self.columns)
-        columns, others = np.vstack([self.columns, added]), ~np.isin(self.classes, learnt.classes)
+        columns = np.concatenate([self.columns, added])
+        others = ~(self.classes[:, None] == learnt.classes).any(axis=1)
         still = self.whitened[:-1][others]
-        slopes = factor.whitening.slopes(np.vstack([added, moved]))
+        slopes = factor.whitening.slopes(np.concatenate([added, moved]))
         products = np.empty((len(columns), len(self.lengths)))
         products[: len(self.columns)] = self.products
         products[len(self.columns) :, :-1] = added @ factor.means.T
@@ -166,54 +196,66 @@ class Change:
             total=learnt.total,
             centre=learnt.centre,
             classes=np.concatenate([self.classes[others], learnt.classes]),
-            means=np.vstack([self.means[others], learnt.means]),
-            tails=np.vstack([self.tails[others], learnt.tails]),
-            whitened=np.vstack([still, moved]),
-            slopes=np.vstack([self.slopes[:-1][others], slopes[len(added) :]]),
-            vectors=(*self.vectors, vectors),
+            means=np.concatenate([self.means[others], learnt.means]),
+            tails=np.concatenate([self.tails[others], learnt.tails]),
+            whitened=np.concatenate([still, moved]),
+            slopes=np.concatenate([self.slopes[:-1][others], slopes[len(added) :]]),
+            vectors=np.concatenate([self.vectors, vectors]),
+            overlaps=self._overlaps(vectors),
+            growth=self.growth + _squares(raw) / factor.variances,
             columns=columns,
-            column_slopes=np.vstack([self.column_slopes, slopes[: len(added)]]),
+            column_slopes=np.concatenate([self.column_slopes, slopes[: len(added)]]),
             products=products,
             lengths=lengths,
-            growth=self.growth + float(np.vdot(vectors, vectors)),
         )
 
-    def _vectors(self, learnt: Learnt, rows: Array, factor: Factor) -> Array:
-        """The rows of Vᵀ that learning adds: deviations within the batch, and those of its class means."""
-        weights, codes = learnt.weights, learnt.codes
-        batch_weights = np.bincount(codes, weights)
-        shares = np.zeros((len(batch_weights), len(rows)))
-        shares[codes, np.arange(len(rows))] = weights / batch_weights[codes]
-        means = shares @ rows
-        earlier = np.maximum(learnt.class_weights - batch_weights, 0.0)
-        gaps = means - self._whitened_means(learnt.classes, factor)
-        gaps *= np.sqrt(earlier * (batch_weights / learnt.class_weights))[:, None]
-        several = np.bincount(codes)[codes] > 1
-        within = np.sqrt(weights[several])[:, None] * (rows[several] - means[codes[several]])
-        vectors: Array = np.vstack([within, gaps]) / np.sqrt(factor.total)
-        return vectors
+    def _vectors(self, learnt: Learnt, factor: Factor) -> Array:
+        """The rows of Vᵀ that learning adds, in the units of the features.
 
-    def _whitened_means(self, classes: Positions, factor: Factor) -> Array:
-        """The whitened means of some classes, before the rows that are learnt now."""
-        means: Array = factor.means[classes]
+        They are the deviations within the batch, and those of its class means from the earlier ones.
+        """
+        weights, codes = learnt.weights, learnt.codes
+        means, tails = self._means(learnt.classes, factor)
+        vectors = (learnt.rows - means[codes]) - tails[codes]
+        batch_weights = np.bincount(codes, weights)
+        earlier = np.maximum(learnt.class_weights - batch_weights, 0.0)
+        roots = np.sqrt(earlier * (batch_weights / learnt.class_weights) / factor.total)[:, None]
+        if len(batch_weights) == len(codes):  # one row of each class
+            return np.asarray(vectors * roots[codes])
+        shares = np.zeros((len(batch_weights), len(codes)))
+        shares[codes, np.arange(len(codes))] = weights / batch_weights[codes]
+        gaps, several = shares @ vectors, learnt.has_others
+        within = vectors[several] - gaps[codes[several]]
+        within *= np.sqrt(weights[several] / factor.total)[:, None]
+        return np.concatenate([within, gaps * roots])
+
+    def _means(self, classes: Positions, factor: Factor) -> tuple[Array, Array]:
+        """The means of some classes before the rows that are learnt now, and what rounding leaves of them."""
+        means, tails = factor.gaussians.means[classes], factor.tails[classes]
         moved, places = np.nonzero(self.classes[:, None] == classes)
-        means[places] = self.whitened[moved]
-        return means
+        means[places], tails[places] = self.means[moved], self.tails[moved]
+        return means, tails
+
+    def _overlaps(self, vectors: Array) -> Array:
+        """`overlaps` with those of further vectors."""
+        across, among = np.abs(self.vectors @ vectors.T), np.abs(vectors @ vectors.T)
+        return np.concatenate([self.overlaps + across.sum(axis=1), across.sum(axis=0) + among.sum(axis=1)])
 
     def keeps_digits(self, factor: Factor) -> bool:
         """Whether posteriors keep their digits, and a new factor would have full rank too.
 
-        In the units of the last factor, the smallest eigenvalue of the correlation matrix has not fallen by
-        more than the growth of the variances.
+        The inverse of I + V Vᵀ loses as many digits as its largest eigenvalue has. In the units of the last
+        factor the smallest eigenvalue of the correlation matrix has not fallen by more than the growth of
+        the variances.
         """
         ratio, whitening = self.total / factor.total, factor.whitening
         largest = np.maximum(factor.largest, np.abs(self.means).max(axis=0, initial=0.0))
         farthest = np.sqrt(ratio * self.lengths[:-1].max()) + np.sqrt(ratio * max(self.lengths[-1], 0.0))
         return (
-            self.growth <= _MOST_GROWTH
+            bool(self.overlaps.max(initial=0.0) <= _MOST_GROWTH)
             and bool(farthest <= FAR)
-            and whitening.is_certain(1 + self.growth)
-            and not constant_features(np.diag(whitening.covariance) / ratio, largest[None]).any()
+            and whitening.is_certain(1 + float(self.growth.max()))
+            and not constant_features(factor.variances / ratio, largest[None]).any()
         )
 
 
@@ -243,8 +285,7 @@ class UpdatedGaussians(SharedGaussians):
     @cached_property
     def tails(self) -> Array:
         """What rounding leaves of the means: (K, d)."""
-        last = self.factor.gaussians.tails
-        tails = np.zeros_like(self.means) if last is None else last.copy()
+        tails = self.factor.tails.copy()
         tails[self.change.classes] = self.change.tails
         return tails
 
@@ -257,7 +298,7 @@ class UpdatedGaussians(SharedGaussians):
     def whitening(self) -> Whitening:
         """The whitening of the covariance with what was added to it."""
         last = self.factor.whitening
-        grown = last.colorizer @ np.vstack(self.change.vectors).T
+        grown = last.colorizer @ self.change.vectors.T
         covariance = (last.covariance + grown @ grown.T) * (self.factor.total / self.change.total)
         return Whitening.of(covariance, self.means, last.least_eigenvalue)
 
@@ -296,7 +337,7 @@ class UpdatedGaussians(SharedGaussians):
 
     def followed_by(self, learnt: Learnt) -> UpdatedGaussians | None:
         """The densities after some rows were learnt; None if a new factor is due."""
-        n_columns = len(self.change.columns) + len(learnt.rows) + len(learnt.classes)
+        n_columns = len(self.change.columns) + learnt.n_vectors
         if n_columns > most_columns(len(self.centre)):
             return None
         change = self.change.followed_by(learnt, self.factor)
