@@ -174,4 +174,4 @@ class _MergedSums:
 def _sums_like(plain: Any) -> Adding:
     if plain.exact or plain.has_fourth_moments:
         return _MergedSums(plain)
-    return Accumulation(plain._labelled.kind)
+    return Accumulation(Labelled.empty(plain._labelled.sums, 0))
