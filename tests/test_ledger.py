@@ -801,7 +801,9 @@ def everything(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("damage", [{"entry": "../../data/0.parquet"}, {"rows": None}, {"path": "7.parquet"}])
+@pytest.mark.parametrize(
+    "damage", [{"entry": "../../data/0.parquet"}, {"rows": None}, {"path": "7.parquet"}, {"modified": None}]
+)
 def test_an_entry_that_lies_about_itself_is_refused(data, ledger, damage):
     """An entry that no manifest names is taken up by what it says of itself."""
     ledger.refresh(scan(data))
@@ -832,6 +834,17 @@ def test_an_entry_with_fewer_rows_than_its_files_is_refused(data, ledger):
     entry.unlink()
     ledger.refresh(scan(data))
     assert ledger.statistics().n_rows == 160
+
+
+def test_an_entry_of_other_features_is_named(data, ledger):
+    ledger.refresh(scan(data))
+    entry = sorted(Path(ledger.path, "entries").iterdir())[-1]
+    table = pq.read_table(entry)
+    document = json.loads(table.schema.metadata[b"streamgda"]) | {"feature_names": ["u", "w"]}
+    del document["checksum"], document["holdings"][0]["modified"]
+    pq.write_table(table.replace_schema_metadata({"streamgda": json.dumps(document)}), entry)
+    with pytest.raises(ValueError, match=r"entries/.*\.parquet does not fit the other entries: .* 'w'"):
+        ledger.statistics()
 
 
 @pytest.mark.parametrize(

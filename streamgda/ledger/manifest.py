@@ -70,11 +70,11 @@ class FileRecord:
         ValueError
             If a value is missing or of another type, or the entry is no name that a ledger gives.
         """
-        row = {"footer": None, **row}
+        values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(cls)}
         for name, is_sound in _IS_SOUND.items():
-            if not is_sound(row.get(name)):
-                raise ValueError(f"damaged: for {row.get('path')}, {name} is {row.get(name)!r:.100}")
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
+            if not is_sound(values[name]):
+                raise ValueError(f"damaged: for {values['path']}, {name} is {values[name]!r:.100}")
+        return cls(**values)
 
     @property
     def version(self) -> Version:

@@ -25,11 +25,14 @@ def merged(entries: EntryFolder, names: Sequence[str], empty: S, weights: Iterab
     """
     total: Any = None
     states = entries.statistics(names, empty)
-    for weight in weights or repeat(1.0, len(names)):
+    for name, weight in zip(names, weights or repeat(1.0), strict=False):
         part: Any = next(states)
         if weight != 1.0:
             part.decay(max(weight, _LEAST))
-        total = part if total is None else _merged(total, part)
+        try:
+            total = part if total is None else _merged(total, part)
+        except ValueError as error:
+            raise ValueError(f"{entries.path}/{name} does not fit the other entries: {error}") from error
         del part  # or it would be held while the next one is read
     return cast("S", empty.copy() if total is None else total)
 
