@@ -277,6 +277,12 @@ def listed(values: Sequence[Any], most: int = 10) -> str:
     return ", ".join(map(repr, values[:most])) + (", …" if len(values) > most else "")
 
 
+def abridged(names: Sequence[Any], most: int) -> str:
+    """The first few names in a line, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
+
+
 def named(label: Any) -> str:
     """A label in a message; in quotes where it could not be seen without, as "" and " a"."""
     text = str(label)

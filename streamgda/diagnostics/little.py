@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from streamgda.diagnostics.checks import check_statistics
 from streamgda.diagnostics.tables import Table
 from streamgda.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.incomplete.available import Group
+from streamgda.statistics.covariances import Indices
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 if TYPE_CHECKING:
@@ -100,32 +101,32 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
             f"missing='keep', and covariance type 'full' or 'tied'; got {statistics!r}"
         )
     expected = statistics.completed()
-    classes, groups = statistics.classes.tolist(), statistics._groups()
+    classes, patterns = statistics.classes.tolist(), list(statistics.by_pattern())
     covariances = np.resize(expected.covariance(), (len(classes), *[statistics.n_features] * 2))
-    means = expected.means, expected.mean_tails
-    by_class = {label: _of_class(k, groups, means, covariances[k], tol**2) for k, label in enumerate(classes)}
+    by_class = {
+        label: _of_class(label, patterns, (expected.means[k], expected.mean_tails[k]), covariances[k], tol**2)
+        for k, label in enumerate(classes)
+    }
     chi2, df = (sum(column) for column in zip(*by_class.values(), strict=True)) if by_class else (0.0, 0)
     return LittleMCAR(float(chi2), int(df), _upper_tail(float(chi2), int(df)), by_class)
 
 
 def _of_class(
-    k: int, groups: list[Group], means: tuple[Array, Array], covariance: Array, least_eigenvalue: float
+    label: object,
+    patterns: Sequence[tuple[Indices, Statistics]],
+    mean: tuple[Array, Array],
+    covariance: Array,
+    least_eigenvalue: float,
 ) -> tuple[float, int]:
-    """χ² and degrees of freedom of one class."""
+    """χ² and degrees of freedom of one class, with this mean (and what rounding left of it)."""
     chi2, df = 0.0, -int((np.diag(covariance) > 0).sum())
-    for group in groups:
-        rows, features = np.flatnonzero(group.places == k), group.features
-        if not len(rows) or not len(features):
-            continue
-        moments, (centres, tails) = group.moments, means
-        offsets = (moments.means[rows] - centres[[k]][:, features]) + (
-            moments.tails[rows] - tails[[k]][:, features]
-        )
-        whitening = Whitening.of(
-            covariance[np.ix_(features, features)], moments.means[rows], least_eigenvalue
-        )
-        chi2 += float(moments.weights[rows[0]] * ((offsets @ whitening.matrix) ** 2).sum())
-        df += whitening.rank
+    for features, rows in patterns:
+        for k in np.flatnonzero(rows.classes == label) if len(features) else ():
+            offset = (rows.means[k] - mean[0][features]) + (rows.mean_tails[k] - mean[1][features])
+            within = covariance[np.ix_(features, features)]
+            whitening = Whitening.of(within, rows.means[[k]], least_eigenvalue)
+            chi2 += float(rows.weights[k] * ((offset @ whitening.matrix) ** 2).sum())
+            df += whitening.rank
     return chi2, df
 
 

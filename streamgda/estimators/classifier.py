@@ -84,7 +84,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             self._check_determined(statistics)
             warn_unless_converged(statistics)
             gaussians = self._finalise(statistics)
-        priors = self._class_priors(statistics)
+        priors = priors_of(self, statistics)
         return Finalised.of(self, statistics, gaussians, self._predictive(gaussians, statistics), priors)
 
     def _check_determined(self, statistics: Statistics) -> None:
@@ -108,10 +108,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def finalise_anew(self) -> None:
         """Finalise from the statistics alone, as a copy of the model in another process does."""
         finalised(self, anew=True)
-
-    def _class_priors(self, statistics: Statistics) -> Array:
-        """The parameter `priors`, or else the share of each class in the total weight."""
-        return class_priors(self.priors, statistics, renormalise=self._renormalises_priors)
 
     # ------------------------------------------------------------------ fitted attributes
 
@@ -264,6 +260,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         rows, is about 10⁻¹⁶ times their ratio. Rows are as for `predict`.
         """
         return self._apply(X, lambda scores: scores.log_density)
+
+
+def priors_of(model: GaussianClassifier[Any], statistics: Statistics) -> Array:
+    """The parameter `priors` of a model, or else the share of each class in the total weight."""
+    return class_priors(model.priors, statistics, renormalise=model._renormalises_priors)
 
 
 # ---------------------------------------------------------------------- scoring

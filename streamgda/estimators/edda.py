@@ -13,7 +13,7 @@ from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction, finalised
+from streamgda.estimators.classifier import MissingAtPrediction, finalised, priors_of
 from streamgda.estimators.exchange import describe
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -166,7 +166,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         fitted, failures = self._fits(names, statistics)
         if not fitted:
             raise np.linalg.LinAlgError(_message(names, failures))
-        priors = self._class_priors(statistics)
+        priors = priors_of(self, statistics)
         bic = {name: self._criterion(fit, statistics, priors) for name, fit in fitted.items()}
         best = _simplest_of_the_best(bic)
         return replace(fitted[best], tails=statistics.mean_tails, bic=bic, failures=failures)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
-from streamgda.gaussians.updated import Learnt
+from streamgda.gaussians.updated import LearntRows
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.revisions import Added
 
@@ -37,7 +37,7 @@ def is_plain(model: Any, *, but: Collection[str] = ()) -> bool:
     return all(getattr(model, name, plain) == plain for name, plain in _PLAIN.items() if name not in but)
 
 
-def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Added]) -> Learnt | None:
+def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Added]) -> LearntRows | None:
     """The rows that were added; None if they are not known, or are of a class that is new."""
     blocks = [update.rows for update in added if update.rows is not None]
     if len(blocks) < len(added) or len(before.classes) < len(statistics.counts):
@@ -47,7 +47,7 @@ def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[
     classes, codes = np.unique(np.concatenate(positions), return_inverse=True)
     some, rows = statistics.of_classes(classes), np.vstack([block.features for block in blocks])
     total, centre = float(statistics.weights.sum()), before.gaussians.centre
-    return Learnt(
+    return LearntRows(
         rows=rows,
         weights=weights,
         codes=codes,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction, finalised
+from streamgda.estimators.classifier import MissingAtPrediction, finalised, priors_of
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
     check_kind,
@@ -37,7 +37,7 @@ from streamgda.estimators.validation import one_of
 from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import decisions
-from streamgda.gaussians.updated import begin
+from streamgda.gaussians.updated import updatable
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -228,7 +228,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
         """The mean of the class means, weighted by the priors: if there are none given, that of all rows."""
         if self.priors is None:
             return statistics.overall_mean()
-        overall: Array = self._class_priors(statistics) @ statistics.means
+        overall: Array = priors_of(self, statistics) @ statistics.means
         return overall
 
     def _refinalise(
@@ -240,7 +240,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
             return None
         if self.priors is not None:
             learnt = replace(learnt, centre=self._overall_mean(statistics))
-        current = begin(before.gaussians, learnt.total - float(learnt.weights.sum()))
+        current = updatable(before.gaussians, learnt.total - float(learnt.weights.sum()))
         return None if current is None else current.followed_by(learnt)
 
     def _singular_within(self, gaussians: SharedGaussians) -> Whitening | None:

@@ -29,7 +29,7 @@ _FEWEST_COLUMNS = 16
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntRows:
     """Rows that were learnt, and what has become of their classes.
 
     Attributes
@@ -98,7 +98,7 @@ class Factor:
         """The variance of each feature: (d,)."""
         return np.diag(self.whitening.covariance)
 
-    def whiten(self, vectors: Array, learnt: Learnt) -> Array:
+    def whiten(self, vectors: Array, learnt: LearntRows) -> Array:
         """Whiten vectors (n, d), and deviations of class means and centre from the centre of the factor."""
         deviations = np.concatenate([vectors, learnt.means, learnt.centre[None]])
         deviations[len(vectors) :] -= self.gaussians.centre
@@ -174,7 +174,7 @@ class Change:
             lengths=np.append(-2 * gaussians.intercepts, 0.0),
         )
 
-    def followed_by(self, learnt: Learnt, factor: Factor) -> Change:
+    def followed_by(self, learnt: LearntRows, factor: Factor) -> Change:
         """The change after more rows have been learnt."""
         raw = self._vectors(learnt, factor)
         whitened = factor.whiten(raw, learnt)
@@ -184,14 +184,9 @@ class Change:
         others = ~(self.classes[:, None] == learnt.classes).any(axis=1)
         still = self.whitened[:-1][others]
         slopes = factor.whitening.slopes(np.concatenate([added, moved]))
-        products = np.empty((len(columns), len(self.lengths)))
-        products[: len(self.columns)] = self.products
-        products[len(self.columns) :, :-1] = added @ factor.means.T
-        products[len(self.columns) :, self.classes[others]] = added @ still.T
-        lengths = self.lengths - _squares(products[len(self.columns) :])
-        places = np.append(learnt.classes, -1)
-        products[:, places] = columns @ moved.T
-        lengths[places] = np.vecdot(moved, moved) - _squares(products[:, places])
+        new = added @ factor.means.T
+        new[:, self.classes[others]] = added @ still.T
+        products, lengths = self._products(new, np.append(learnt.classes, -1), columns, moved)
         return Change(
             total=learnt.total,
             centre=learnt.centre,
@@ -209,7 +204,20 @@ class Change:
             lengths=lengths,
         )
 
-    def _vectors(self, learnt: Learnt, factor: Factor) -> Array:
+    def _products(self, new: Array, places: Positions, columns: Array, moved: Array) -> tuple[Array, Array]:
+        """The products and lengths with columns added, whose products with all means are new.
+
+        The whitened means at some places, the centre among them, have moved.
+        """
+        products = np.empty((len(columns), len(self.lengths)))
+        products[: len(self.columns)] = self.products
+        products[len(self.columns) :, :-1] = new
+        lengths = self.lengths - _squares(products[len(self.columns) :])
+        products[:, places] = columns @ moved.T
+        lengths[places] = np.vecdot(moved, moved) - _squares(products[:, places])
+        return products, lengths
+
+    def _vectors(self, learnt: LearntRows, factor: Factor) -> Array:
         """The rows of Vᵀ that learning adds, in the units of the features.
 
         They are the deviations within the batch, and those of its class means from the earlier ones.
@@ -335,7 +343,7 @@ class UpdatedGaussians(SharedGaussians):
     def _column_slopes(self) -> Array:
         return np.ascontiguousarray(self.change.column_slopes.T)
 
-    def followed_by(self, learnt: Learnt) -> UpdatedGaussians | None:
+    def followed_by(self, learnt: LearntRows) -> UpdatedGaussians | None:
         """The densities after some rows were learnt; None if a new factor is due."""
         n_columns = len(self.change.columns) + learnt.n_vectors
         if n_columns > most_columns(len(self.centre)):
@@ -349,7 +357,7 @@ def most_columns(n_features: int) -> int:
     return _FEWEST_COLUMNS + n_features // 8
 
 
-def begin(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
+def updatable(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
     """Densities that can be brought up to date; None if they need a spectrum.
 
     Parameters

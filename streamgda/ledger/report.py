@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamgda.blocks.labels import abridged
 from streamgda.ledger.drift import ClassDrift
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class RefreshReport:
         if not self.dry_run:
             lines.append(f"{self.rows:,} rows read, {self.rows_held:,} held")
         if self.new_classes:
-            lines.append(f"new classes: {_listed(self.new_classes)}")
+            lines.append(f"new classes: {abridged(self.new_classes, 20)}")
         if self.drift:
             lines.append(self.to_pandas().to_string(float_format="{:.4g}".format))
         return "\n".join(lines)
@@ -103,8 +104,3 @@ class RefreshReport:
 
 def _files(number: int) -> str:
     return f"{number:,} file{'' if number == 1 else 's'}"
-
-
-def _listed(values: Sequence[Any], most: int = 20) -> str:
-    more = f" and {len(values) - most:,} more" if len(values) > most else ""
-    return ", ".join(map(str, values[:most])) + more

@@ -20,12 +20,12 @@ from streamgda.selection.folds import is_leave_one_out, tested_folds, with_folds
 from streamgda.selection.likelihood import mean_log_likelihood
 from streamgda.selection.reading import (
     LeftOutScorer,
+    MeasuredScorer,
     ModelsByFold,
     ModelScorer,
     Scorer,
-    TalliedScorer,
+    metrics_for,
     score_held_out,
-    tallies_for,
 )
 from streamgda.selection.scorings import LOG_LIKELIHOOD
 from streamgda.sources.base import Source
@@ -148,20 +148,20 @@ class Trials:
         for i, trial in waiting.items():
             trial.scorer = None
             trial.error = found.failures.get(i, "")
-            tallies = {} if trial.error else found.tallies[i]
-            trial.scores |= {name: tally.score for name, tally in tallies.items()}
-            trial.deviations = {name: tally.deviation for name, tally in tallies.items()}
+            metrics = {} if trial.error else found.metrics[i]
+            trial.scores |= {name: metric.score for name, metric in metrics.items()}
+            trial.deviations = {name: metric.deviation for name, metric in metrics.items()}
         return 1
 
     def _models_by_fold(self, waiting: dict[int, Trial]) -> ModelsByFold:
         n_rows, classes = self._statistics.n_rows, self._classes
-        by_fold: dict[Any, dict[int, TalliedScorer]] = {}
+        by_fold: dict[Any, dict[int, MeasuredScorer]] = {}
         for i, trial in waiting.items():
             assert trial.scorer is not None
-            tallies = tallies_for(trial.by_row, n_rows, len(classes), len(waiting))
-            tallied = TalliedScorer(trial.scorer, tallies)
+            metrics = metrics_for(trial.by_row, n_rows, len(classes), len(waiting))
+            measured = MeasuredScorer(trial.scorer, metrics)
             for fold in trial.tested:
-                by_fold.setdefault(fold, {})[i] = tallied
+                by_fold.setdefault(fold, {})[i] = measured
         return ModelsByFold(self._statistics.rule, classes, by_fold)
 
 

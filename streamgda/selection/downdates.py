@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.labels import named
-from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.estimators.classifier import GaussianClassifier, priors_of
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.gaussians.base import LOG_2PI
+from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array
 
 Codes = NDArray[np.intp]
@@ -70,8 +72,10 @@ class Downdate(ABC):
         self._weights, self._means = statistics.weights, statistics.means
         self._total = float(self._weights.sum())
         self._ddof = ddof
-        self._priors = None if estimator.priors is None else estimator._class_priors(statistics)
-        self._share = float(getattr(estimator, "pooling", None) or 0.0)
+        self._priors = None if estimator.priors is None else priors_of(estimator, statistics)
+        is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
+        self._share = 1.0 if is_linear else float(getattr(estimator, "pooling", None) or 0.0)
+        self._pooling = Pooling.by_share(self._share, self._weights, statistics.n_features)
         single = np.flatnonzero(statistics.counts < 2)
         if len(single):
             raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
@@ -110,8 +114,8 @@ class Downdate(ABC):
         own = self._weights[truth]
         ratio = own / (own - weights)
         part = np.where(truth == j, 1.0, self._share)
-        freedom = (1 - self._share) * (self._weights[j] - self._ddof)
-        freedom += self._share * (self._total - self._ddof * len(self.classes))
+        lost = self._ddof * (1 - self._share + self._share * len(self.classes))
+        freedom = self._pooling.divisors[j] - lost
         return _Left(ratio, part * weights * ratio, freedom - part * weights)
 
     def _check(self, is_left: Any, truth: Codes) -> None:
@@ -151,10 +155,8 @@ class DiscriminantDowndate(Downdate):
 
     def __init__(self, estimator: Any, statistics: Statistics, ddof: float = 0) -> None:
         super().__init__(estimator, statistics, ddof)
-        is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
-        self._share = 1.0 if is_linear else self._share
         self._shrinkage = float(estimator.shrinkage or 0.0)
-        self._ridge = 0.0 if is_linear else float(estimator.reg_param)
+        self._ridge = float(getattr(estimator, "reg_param", 0.0))
         self._is_plain = not (self._shrinkage or self._ridge)
         self._least = float(estimator.tol) ** 2
         self._check_counts(statistics)
@@ -172,12 +174,10 @@ class DiscriminantDowndate(Downdate):
 
     def _pooled(self, statistics: Statistics) -> list[Array]:
         """The covariance of each class before shrinkage; of LDA the one of all."""
-        share, scatter, weights = self._share, statistics.scatter, statistics.weights
-        within = scatter if scatter.ndim == 2 else scatter.sum(axis=0)
-        if share == 1:
-            return [within / self._total]
-        divisors = (1 - share) * weights + share * self._total
-        return [((1 - share) * own + share * within) / n for own, n in zip(scatter, divisors, strict=True)]
+        within = pooled_covariance(statistics)
+        if self._share == 1:
+            return [within]
+        return list(self._pooling.covariances(statistics.scatter, within))
 
     def _basis(self, covariance: Array, j: int) -> _Basis:
         means = self._means if self._share else self._means[[j]]
@@ -217,8 +217,7 @@ class DiscriminantDowndate(Downdate):
 
     def _values(self, basis: _Basis, left: _Left, deviations: Array, j: int) -> Array:
         """The variances along the axes, regularised, before the matrix of rank one is taken out: (n, r)."""
-        n_all = (1 - self._share) * self._weights[j] + self._share * self._total
-        scale = (n_all / left.freedom)[:, None]
+        scale = (self._pooling.divisors[j] / left.freedom)[:, None]
         if self._is_plain:
             return np.asarray(scale * basis.values)
         squares = left.beta * np.vecdot(deviations, deviations) / left.freedom
@@ -252,8 +251,9 @@ class DiagonalDowndate(Downdate):
 
     def __init__(self, estimator: Any, statistics: Statistics, ddof: float = 0) -> None:
         super().__init__(estimator, statistics, ddof)
-        self._scatter = statistics.scatter
-        self._within = self._scatter.sum(axis=0)
+        within = statistics.scatter.sum(axis=0) / self._total
+        covariances = self._pooling.covariances(statistics.scatter, within)
+        self._scatters = covariances * self._pooling.divisors[:, None]
         self._smoothing = float(estimator.var_smoothing)
         self._centre, self._variances = statistics.overall_mean(), statistics.total_variance()
 
@@ -273,9 +273,8 @@ class DiagonalDowndate(Downdate):
 
     def _left_variances(self, j: int, left: _Left, deviations: Array) -> Array:
         """The variances of class j without each row: (n, d)."""
-        scatter = (1 - self._share) * self._scatter[j] + self._share * self._within
-        rest = scatter - left.beta[:, None] * deviations**2
-        rest[rest <= _ROUNDING * scatter] = 0.0
+        rest = self._scatters[j] - left.beta[:, None] * deviations**2
+        rest[rest <= _ROUNDING * self._scatters[j]] = 0.0
         variances: Array = rest / left.freedom[:, None]
         return variances
 

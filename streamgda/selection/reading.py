@@ -21,7 +21,7 @@ from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.selection.downdates import Codes, Downdate
-from streamgda.selection.scorings import LOG_LIKELIHOOD, TALLIES, BinnedRocAuc, RocAuc, Scored, Tally
+from streamgda.selection.scorings import LOG_LIKELIHOOD, METRICS, BinnedRocAuc, Metric, RocAuc, Scored
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.covariances import Array
 
@@ -74,11 +74,11 @@ class LeftOutScorer:
 
 
 @dataclass(frozen=True)
-class TalliedScorer:
-    """A scorer of rows, and the kind of tally of each scoring."""
+class MeasuredScorer:
+    """A scorer of rows, and the kind of metric of each scoring."""
 
     scorer: Scorer
-    tallies: Mapping[str, type[Any]]
+    metrics: Mapping[str, type[Any]]
 
 
 @dataclass(frozen=True)
@@ -91,47 +91,47 @@ class ModelsByFold:
         Which fold a row is of.
     classes : ndarray of shape (K,)
         The classes of all the models, and of all rows.
-    by_fold : dict of fold to dict of int to TalliedScorer
+    by_fold : dict of fold to dict of int to MeasuredScorer
         The models that score the rows of a fold, by their numbers.
     """
 
     rule: FoldRule
     classes: Labels
-    by_fold: Mapping[Any, Mapping[int, TalliedScorer]]
+    by_fold: Mapping[Any, Mapping[int, MeasuredScorer]]
 
 
 @dataclass
 class HeldOutScores:
-    """The tallies of all the models by their numbers, or why a model could not score a row."""
+    """The metrics of all the models by their numbers, or why a model could not score a row."""
 
     n_rows: int = 0
     n_dropped: int = 0
-    tallies: dict[int, dict[str, Tally]] = field(default_factory=dict)
+    metrics: dict[int, dict[str, Metric]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
-    def of(self, number: int, tallied: TalliedScorer, n_classes: int) -> dict[str, Tally]:
-        """The tallies of a model."""
-        if number not in self.tallies:
-            self.tallies[number] = {name: kind(n_classes) for name, kind in tallied.tallies.items()}
-        return self.tallies[number]
+    def of(self, number: int, measured: MeasuredScorer, n_classes: int) -> dict[str, Metric]:
+        """The metrics of a model."""
+        if number not in self.metrics:
+            self.metrics[number] = {name: kind(n_classes) for name, kind in measured.metrics.items()}
+        return self.metrics[number]
 
     def __add__(self, other: HeldOutScores) -> HeldOutScores:
         """The rows of both; the first may change."""
         self.n_rows += other.n_rows
         self.n_dropped += other.n_dropped
         self.failures = {**other.failures, **self.failures}
-        for number, theirs in other.tallies.items():
-            ours = self.tallies.setdefault(number, theirs)
+        for number, theirs in other.metrics.items():
+            ours = self.metrics.setdefault(number, theirs)
             if ours is not theirs:
-                for name, tally in ours.items():
-                    tally.merge(theirs[name])
+                for name, metric in ours.items():
+                    metric.merge(theirs[name])
         return self
 
 
-def tallies_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_models: int) -> dict[str, type[Any]]:
-    """The kind of tally of each scoring; areas are exact as long as their scores take little memory."""
+def metrics_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_models: int) -> dict[str, type[Any]]:
+    """The kind of metric of each scoring; areas are exact as long as their scores take little memory."""
     is_exact = n_rows * n_classes * n_models <= _MOST_KEPT
-    kinds = {name: TALLIES[name] for name in scorings}
+    kinds = {name: METRICS[name] for name in scorings}
     return {name: BinnedRocAuc if kind is RocAuc and not is_exact else kind for name, kind in kinds.items()}
 
 
@@ -169,14 +169,14 @@ def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Blo
     for start in range(0, len(truth), size):
         piece = slice(start, min(start + size, len(truth)))
         rows = block.matrix(piece.start, piece.stop)
-        for number, tallied in models.by_fold[fold].items():
+        for number, measured in models.by_fold[fold].items():
             if number in found.failures:
                 continue
-            asks = LOG_LIKELIHOOD in tallied.tallies
+            asks = LOG_LIKELIHOOD in measured.metrics
             try:
-                scored = tallied.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
+                scored = measured.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
             except ValueError as error:
                 found.failures[number] = f"counted from {block.row_name(start)}: {error}"
                 continue
-            for tally in found.of(number, tallied, len(models.classes)).values():
-                tally.add(scored)
+            for metric in found.of(number, measured, len(models.classes)).values():
+                metric.add(scored)

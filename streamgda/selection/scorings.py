@@ -1,7 +1,7 @@
 """Scorings: sums over the held-out rows that a candidate has scored, and the score of these sums.
 
 Greater scores are better, so losses are negative, as in scikit-learn. To add a scoring, write one class and
-its entry in `TALLIES`.
+its entry in `METRICS`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Scored:
         return posteriors_and_odds(self.scores, self.truth)
 
 
-class Tally(ABC):
-    """Sums over scored rows, of which a score is made. Tallies can be merged."""
+class Metric(ABC):
+    """Sums over scored rows, of which a score is made. Metrics can be merged."""
 
     @abstractmethod
     def add(self, rows: Scored) -> None:
@@ -65,7 +65,7 @@ class Tally(ABC):
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """Add the rows of another tally, in place."""
+        """Add the rows of another metric, in place."""
 
     @property
     @abstractmethod
@@ -78,7 +78,7 @@ class Tally(ABC):
         return np.nan
 
 
-class _Mean(Tally):
+class _Mean(Metric):
     """The weighted mean of a value of each row."""
 
     def __init__(self, n_classes: int) -> None:
@@ -96,7 +96,7 @@ class _Mean(Tally):
         self._merge(total, weight, float(weights @ (values - total / weight) ** 2))
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another tally, in place."""
+        """Add the rows of another metric, in place."""
         self._merge(other._total, other._weight, other._spread)
         return self
 
@@ -154,7 +154,7 @@ class LogLikelihood(_Mean):
         return rows.log_joint
 
 
-class F1Macro(Tally):
+class F1Macro(Metric):
     """The mean over classes of the harmonic mean of precision and recall.
 
     Classes that are neither those of rows nor predicted do not count; as in scikit-learn.
@@ -171,7 +171,7 @@ class F1Macro(Tally):
         self._sums += [np.bincount(codes, values, minlength=n_classes) for codes, values in pairs]
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another tally, in place."""
+        """Add the rows of another metric, in place."""
         self._sums += other._sums
         return self
 
@@ -183,7 +183,7 @@ class F1Macro(Tally):
         return float((2 * hits[seen] / (true + predicted)[seen]).mean()) if seen.any() else np.nan
 
 
-class BinnedRocAuc(Tally):
+class BinnedRocAuc(Metric):
     """The area under the ROC curve from binned log-odds; see `streamgda.scoring.curves`.
 
     Of two classes that of the second; of more the mean over the classes, each against the rest.
@@ -200,7 +200,7 @@ class BinnedRocAuc(Tally):
                 histogram[side] += np.bincount(bins[chosen, k], rows.weights[chosen], minlength=N_BINS)
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another tally, in place."""
+        """Add the rows of another metric, in place."""
         self._histograms += other._histograms
         return self
 
@@ -210,7 +210,7 @@ class BinnedRocAuc(Tally):
         return _mean_area([ScoreHistogram(*sides) for sides in self._histograms])
 
 
-class RocAuc(Tally):
+class RocAuc(Metric):
     """The same area from the ranks of all the log-odds, which are kept: exact, if rows are not too many."""
 
     def __init__(self, n_classes: int) -> None:
@@ -222,7 +222,7 @@ class RocAuc(Tally):
         self._kept.append((rows.posteriors[1], rows.truth, rows.weights))
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another tally, in place."""
+        """Add the rows of another metric, in place."""
         self._kept += other._kept
         return self
 
@@ -248,7 +248,7 @@ def _mean_area(histograms: list[ScoreHistogram]) -> float:
     return float(np.mean([histogram.roc_auc()[0] for histogram in chosen]))
 
 
-TALLIES: dict[str, type[Any]] = {
+METRICS: dict[str, type[Any]] = {
     LOG_LIKELIHOOD: LogLikelihood,
     "accuracy": Accuracy,
     "log_loss": LogLoss,
@@ -274,12 +274,12 @@ def scoring_names(scoring: str | Iterable[str]) -> list[str]:
     """
     if callable(scoring):
         raise TypeError(
-            f"scoring is one of {', '.join(map(repr, TALLIES))}, or a list of them, and no function"
+            f"scoring is one of {', '.join(map(repr, METRICS))}, or a list of them, and no function"
         )
     names = [scoring] if isinstance(scoring, str) else list(scoring)
     for name in names:
-        if name not in TALLIES:
-            known = ", ".join(map(repr, TALLIES))
+        if name not in METRICS:
+            known = ", ".join(map(repr, METRICS))
             raise ValueError(f"scoring {name!r} is not known; there are {known}")
     if not names:
         raise ValueError("at least one scoring is needed")

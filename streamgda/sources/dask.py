@@ -242,6 +242,18 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
     names = _names_of(rows)
     if names is None:
         rows, beside = _aligned(rows, beside)
+    parts = _parts_beside(rows, beside)
+    starts = _starts(rows, len(parts))
+    partitions = [
+        delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=starts[i]))(*part)
+        for i, part in enumerate(parts)
+    ]
+    description, n_features = "rows with a target beside them", int(rows.shape[1])
+    return DaskSource(description, partitions, names, n_features, keeps_missing=missing == "keep")
+
+
+def _parts_beside(rows: Any, beside: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The parts of the rows, each with those of the target and the weight; None where there is none."""
     parts: list[list[Any]] = [_delayed_parts(rows)]
     for role, other in beside.items():
         parts.append(_delayed_parts(other))
@@ -250,15 +262,9 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
                 f"the rows have {len(parts[0])} partitions and {role} has {len(parts[-1])}; repartition one "
                 "like the other"
             )
-    if weights is None:
+    if len(parts) < 3:
         parts.append([None] * len(parts[0]))
-    starts = _starts(rows, len(parts[0]))
-    partitions = [
-        delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=starts[i]))(*part)
-        for i, part in enumerate(zip(*parts, strict=True))
-    ]
-    description, n_features = "rows with a target beside them", int(rows.shape[1])
-    return DaskSource(description, partitions, names, n_features, keeps_missing=missing == "keep")
+    return list(zip(*parts, strict=True))
 
 
 def _starts(rows: Any, n_parts: int) -> Sequence[int | None]:

@@ -137,6 +137,18 @@ class Roles:
                 f"features must name at least one column, and each once; got {list(self.features)!r}"
             )
 
+    def _check_features(self, types: dict[str, pa.DataType], origin: str) -> None:
+        usable = [name for name in self.features if name in types and is_number(types[name])]
+        for name in self.features:
+            if name in types and name not in usable:
+                may_be_target = self.target is None and label_kind(types[name]) is not None
+                raise ValueError(
+                    f"{origin}: column {name!r} is {types[name]} and cannot be a feature; "
+                    + (f"if it holds the labels, say target={name!r}; else " if may_be_target else "")
+                    + f"leave it out, with exclude={[name]!r}, or name the columns to use, such as "
+                    f"features={usable[:5]!r}"
+                )
+
     def check_types(self, schema: pa.Schema, origin: str) -> None:
         """Raise ValueError where a column of the schema has a type that cannot serve.
 
@@ -150,16 +162,7 @@ class Roles:
         held = {
             name: types[name] for name in self.columns if not pa.types.is_null(types.get(name, pa.null()))
         }
-        usable = [name for name in self.features if name in held and is_number(held[name])]
-        for name in self.features:
-            if name in held and name not in usable:
-                may_be_target = self.target is None and label_kind(held[name]) is not None
-                raise ValueError(
-                    f"{origin}: column {name!r} is {held[name]} and cannot be a feature; "
-                    + (f"if it holds the labels, say target={name!r}; else " if may_be_target else "")
-                    + f"leave it out, with exclude={[name]!r}, or name the columns to use, such as "
-                    f"features={usable[:5]!r}"
-                )
+        self._check_features(held, origin)
         if self.target is not None and self.target in held and label_kind(held[self.target]) is None:
             raise ValueError(
                 f"{origin}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "

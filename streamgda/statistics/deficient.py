@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.labels import abridged
 from streamgda.gaussians.whitening import Array, Spectrum, constant_features
 from streamgda.statistics.base import Statistics
 
@@ -43,6 +44,4 @@ def deficient_features(statistics: Statistics, covariance: Array, least_eigenval
 def named(statistics: Statistics, features: NDArray[np.intp]) -> str:
     """List features by name, at most the first ten."""
     names = statistics.feature_names
-    listed = [repr(names[feature]) if names else str(feature) for feature in features[:_MOST_NAMES]]
-    more = len(features) - len(listed)
-    return ", ".join(listed) + (f" and {more} more" if more else "")
+    return abridged([repr(names[feature]) if names else feature for feature in features], _MOST_NAMES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, abridged
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.incomplete.available import Group
 
@@ -78,13 +78,9 @@ class PatternTable:
         return pd.DataFrame({**columns, **of_class})
 
     def _missing(self) -> list[str]:
-        return [_listed([self.feature_names[j] for j in np.flatnonzero(~row)]) for row in self.observed]
+        lacking = [[self.feature_names[j] for j in np.flatnonzero(~row)] for row in self.observed]
+        return [abridged(names, _MOST_NAMES) or "nothing" for names in lacking]
 
     def __str__(self) -> str:
         text: str = self.to_pandas().to_string(index=False)
         return text
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return (", ".join(names[:_MOST_NAMES]) or "nothing") + (f" and {more} more" if more > 0 else "")
