@@ -11,8 +11,8 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import named
 from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
-from streamgda.selection.reading import HeldOutScores, ModelsByFold, ModelScorer, TalliedScorer, score_fold
-from streamgda.selection.scorings import TALLIES
+from streamgda.selection.reading import HeldOutScores, MeasuredScorer, ModelsByFold, ModelScorer, score_fold
+from streamgda.selection.scorings import METRICS
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class RowScorer:
         if self.scoring == "accuracy" or y is None:
             return float(estimator.score(X, y, sample_weight))
         rows, classes = check_rows(estimator, X), estimator.statistics_.classes
-        tallied = TalliedScorer(
-            ModelScorer(finalised(estimator), estimator.missing), {self.scoring: TALLIES[self.scoring]}
+        measured = MeasuredScorer(
+            ModelScorer(finalised(estimator), estimator.missing), {self.scoring: METRICS[self.scoring]}
         )
-        models, found = ModelsByFold(FoldRule(1), classes, {0: {0: tallied}}), HeldOutScores()
+        models, found = ModelsByFold(FoldRule(1), classes, {0: {0: measured}}), HeldOutScores()
         for block in array_blocks(rows, y, sample_weight):
             for label in np.setdiff1d(block.classes, classes)[:1]:
                 raise ValueError(
@@ -47,4 +47,4 @@ class RowScorer:
             score_fold(found, models, 0, block)
         for failure in found.failures.values():
             raise ValueError(failure)
-        return found.tallies[0][self.scoring].score
+        return found.metrics[0][self.scoring].score
