@@ -240,8 +240,10 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
 
 def _variances(statistics: Statistics) -> Array:
     """The variance of each feature in each class; those that rounding left are zero."""
-    variances = statistics.covariance()
-    variances[variances <= (np.finfo(np.float64).eps * statistics.means) ** 2] = 0.0
+    variances, rounding = statistics.covariance(), statistics.means
+    rounding *= np.finfo(np.float64).eps
+    rounding *= rounding
+    variances[variances <= rounding] = 0.0
     return variances
 
 

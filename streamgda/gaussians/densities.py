@@ -324,7 +324,8 @@ class DiagonalGaussians(Gaussians):
 
     @cached_property
     def _scales(self) -> Array:
-        return np.asarray(1 / np.sqrt(self.variances))
+        scales = np.sqrt(self.variances)
+        return np.divide(1.0, scales, out=scales)
 
     def marginal(self, observed: Observed) -> DiagonalGaussians:
         tails = _of_features(self.tails, observed)
@@ -352,10 +353,18 @@ class DiagonalGaussians(Gaussians):
 
 def _frame(means: Array, tails: Array | None, variances: Array) -> tuple[Array | None, Array]:
     """What to subtract from rows first, and the means less that; None where float64 holds the means."""
-    if tails is None or not (np.abs(tails) > _LEAST_TAIL * np.sqrt(variances)).any():
+    if tails is None or not _are_large(tails, variances):
         return None, means
     origin = means[np.isfinite(means).all(axis=1).argmax()]
     return origin, (means - origin) + tails
+
+
+def _are_large(tails: Array, variances: Array) -> bool:
+    """Whether tails may change scores; the largest and smallest numbers mostly tell that they do not."""
+    largest = max(tails.max(initial=0.0), -tails.min(initial=0.0))
+    if largest <= _LEAST_TAIL * np.sqrt(variances.min(initial=np.inf)):
+        return False
+    return bool((np.abs(tails) > _LEAST_TAIL * np.sqrt(variances)).any())
 
 
 def _from_origin(X: Array, origin: Array | None) -> Array:

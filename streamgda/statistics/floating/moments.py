@@ -376,7 +376,9 @@ class Moments:
     def total_variance(self) -> Array:
         """The variance of each feature over the rows of all classes together: (d,)."""
         offsets, shift = self._offsets()
-        between = self.weights @ (offsets - shift) ** 2
+        offsets -= shift
+        offsets *= offsets
+        between = self.weights @ offsets
         total: Array = (self.diagonal.sum(axis=0) + between) / self.weights.sum()
         return total
 

@@ -111,7 +111,8 @@ class ClassStatistics(Statistics):
     def mean_tails(self) -> Array:
         """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
         means, tails = self._moments.means, self._moments.tails
-        left = means - (means + tails)
+        left = means + tails
+        np.subtract(means, left, out=left)
         left += tails
         return left
 
