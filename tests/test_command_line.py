@@ -1034,7 +1034,6 @@ def test_search_leaves_single_rows_out(irises):
         (["--try", "qda", "--cv", "1"], "no number of folds"),
         (["--try", "qda", "--groups", "plant", "--fold", "plant"], "nothing for --groups"),
         (["--try", "qda", "--groups", "plants"], "did you mean 'plant'"),
-        (["--try", "qda", "--missing", "marginal"], "leave them out, with --missing drop"),
         (["--try", "qda reg_param=0,abc"], "Invalid value for '--try': The 'reg_param' parameter"),
         (["--try", "nb var-smoothing=-1"], "Invalid value for '--try': The 'var_smoothing' parameter"),
         (["--try", "edda covariance-model=VEX"], "Got 'VEX' instead"),

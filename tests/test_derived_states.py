@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, WindowedStatistics
+from streamgda import ClassStatistics, ExactClassStatistics, WindowedStatistics
 from tests.strategies import kinds, labelled_rows
 
 NAMES = ["a", "b", "c"]
@@ -185,8 +185,6 @@ def test_what_cannot_be_derived_is_refused(derive, message, exact):
         derive(state)
 
 
-def test_fourth_moments_and_incomplete_rows_have_no_linear_map():
+def test_fourth_moments_have_no_linear_map():
     with pytest.raises(ValueError, match="fourth moments of a linear map"):
         state_of(X, Y, False, fourth_moments=True).linear_map(np.eye(3))
-    with pytest.raises(ValueError, match="does not follow from IncompleteStatistics"):
-        IncompleteStatistics().update(X, Y).select([0])

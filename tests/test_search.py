@@ -428,12 +428,12 @@ def test_it_scores_by_the_scoring_that_refit_names():
         single.score(scan_arrow(pd.DataFrame(X).rename(columns=str).assign(y=y), "y"))
 
 
-def test_a_source_that_keeps_incomplete_rows_is_refused_before_it_is_read(tmp_path):
+def test_a_source_that_keeps_incomplete_rows_is_refused_to_models_that_learn_none(tmp_path):
     X, y = rows()
     X[3, 1] = np.nan
     path = written(tmp_path, X, y)
-    search = StatisticsSearchCV(LDA(missing="marginal"), {"shrinkage": [0.1]})
-    with pytest.raises(ValueError, match="keeps incomplete rows.* missing='drop'; or give the rows"):
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]})
+    with pytest.raises(ValueError, match="keeps incomplete rows.* missing='marginal', .* missing='drop'"):
         search.fit(scan_parquet(path, "kind", missing="keep"))
     assert search.fit(scan_parquet(path, "kind", missing="drop")).fold_statistics_.n_rows == len(X) - 1
 

@@ -128,6 +128,10 @@ def search(
     source = data.without(groups, fold).labelled()
     if out is not None:
         check_apart(out, source)
+    if data.missing == "marginal":
+        for grid in grids:
+            for estimator in grid["estimator"]:
+                estimator.set_params(missing="marginal")
     found = StatisticsSearchCV(None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold)
     with run.scheduler_options() as options:
         found.fit(source, **options)

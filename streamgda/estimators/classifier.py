@@ -66,7 +66,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     missing: MissingAtPrediction
 
     @property
-    def _learns_incomplete(self) -> bool:
+    def learns_incomplete(self) -> bool:
+        """Whether the model learns from rows in which features are missing."""
         return self.missing == "marginal"
 
     @abstractmethod

@@ -169,10 +169,10 @@ class StatisticsLearner(StatisticsReader, ABC):
         if not hasattr(self, "statistics_") and self._learn_first_batch(partial(blocks_of, reset=True)):
             return self
         blocks = blocks_of(reset=False)
-        if self._learns_incomplete:
+        if self.learns_incomplete:
             check_holds_products(self.statistics_, self._covariance_type)
             with _replacing:
-                self.statistics_ = updated(self.statistics_, list(blocks), self._max_patterns)
+                self.statistics_ = updated(self.statistics_, list(blocks), self.most_patterns)
         else:
             self.statistics_.update_blocks(complete_blocks(blocks, self.statistics_))
         self._types = self._types.with_rows(X)
@@ -213,7 +213,7 @@ class StatisticsLearner(StatisticsReader, ABC):
             held = self.__dict__.get("statistics_")
             if held is None:
                 self._types = getattr(other, "_types", self._types)
-            self.statistics_ = added if held is None else merged(held, added, self._max_patterns)
+            self.statistics_ = added if held is None else merged(held, added, self.most_patterns)
         self._describe_features(self.statistics_)
         return self
 

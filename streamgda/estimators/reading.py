@@ -92,7 +92,7 @@ class StatisticsReader(BaseEstimator):
     ) -> Read:
         source = as_source(X, y, sample_weight, missing=missing)
         read = partial(read_into, source, scheduler=scheduler, progress=progress)
-        refuses = source.keeps_missing and not self._learns_incomplete
+        refuses = source.keeps_missing and not self.learns_incomplete
         return remedying(_LEARN_KEPT)(read) if refuses else read
 
     def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
@@ -104,18 +104,19 @@ class StatisticsReader(BaseEstimator):
     ) -> Reading:
         """Read rows: once; if `steps` allow, again where they have too many patterns of features."""
         kind = {"exact": self.exact, **self.required_statistics()}
-        if not self._learns_incomplete:
+        if not self.learns_incomplete:
             return Reading(read(empty_statistics(**kind)))
-        empty = IncompleteStatistics(max_patterns=self._max_patterns, **kind)
+        empty = IncompleteStatistics(max_patterns=self.most_patterns, **kind)
         return read_incomplete(read, empty, steps, note, keep)
 
     @property
-    def _learns_incomplete(self) -> bool:
+    def learns_incomplete(self) -> bool:
         """Whether the model learns from rows in which features are missing."""
         return False
 
     @property
-    def _max_patterns(self) -> int:
+    def most_patterns(self) -> int:
+        """How many patterns of missing features the statistics may keep."""
         return getattr(self, "max_patterns", MAX_PATTERNS)
 
     @property

@@ -223,11 +223,10 @@ class StatisticsLedger:
         """The state of no rows; one with patterns, if the source keeps rows in which features are missing."""
         if not source.keeps_missing:
             return self._empty
-        if isinstance(self._empty, FoldStatistics):
-            raise ValueError("a ledger with folds keeps no incomplete rows; scan with missing='drop'")
-        return empty_statistics(
+        empty = empty_statistics(
             self.covariance_type, fourth_moments=self.fourth_moments, exact=self.exact, incomplete=True
         )
+        return FoldStatistics(empty, self._empty.rule) if isinstance(self._empty, FoldStatistics) else empty
 
     def _check_present(self, now: Manifest, there: Mapping[str, Version]) -> None:
         if missing := now.entries.keys() - there.keys():

@@ -128,6 +128,8 @@ def accumulate_folds(
     rule: FoldRule,
     fourth_moments: bool = False,
     exact: bool = False,
+    incomplete: bool = False,
+    max_patterns: int = MAX_PATTERNS,
     scheduler: Scheduler = None,
     progress: bool = False,
 ) -> FoldStatistics:
@@ -139,6 +141,10 @@ def accumulate_folds(
         As for `accumulate`.
     rule : FoldRule
         Which fold a row is of.
+    incomplete : bool, default=False
+        Whether rows may lack features; as they may in a source with ``missing="keep"``.
+    max_patterns : int, default=256
+        How many patterns of observed features may then be kept in all folds together.
 
     Raises
     ------
@@ -146,7 +152,13 @@ def accumulate_folds(
         As `accumulate` does; also if the source has not the column of the rule.
     """
     _check_source(source)
-    empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    empty = empty_statistics(
+        covariance_type,
+        fourth_moments=fourth_moments,
+        exact=exact,
+        incomplete=incomplete or source.keeps_missing,
+        max_patterns=max_patterns,
+    )
     grouped = source if rule.column is None else source.with_groups(rule.column)
     return read_into(grouped, FoldStatistics(empty, rule), scheduler, progress)
 

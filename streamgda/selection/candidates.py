@@ -70,7 +70,7 @@ def _checked(estimator: GaussianClassifier[Any]) -> GaussianClassifier[Any]:
 
 
 def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The statistics that serve all the candidates, as parameters of `accumulate`.
+    """The statistics that serve all the candidates, as parameters of `empty_statistics`.
 
     Raises
     ------
@@ -87,4 +87,6 @@ def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
         "covariance_type": types.pop() if len(types) == 1 and not fourth else "full",
         "fourth_moments": fourth,
         "exact": exact.pop(),
+        "incomplete": all(candidate.estimator.learns_incomplete for candidate in candidates),
+        "max_patterns": max(candidate.estimator.most_patterns for candidate in candidates),
     }

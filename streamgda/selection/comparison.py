@@ -33,7 +33,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
 
-_GIVE_ROWS = "give the rows in memory to scikit-learn's GridSearchCV, for folds here hold complete rows"
+_LEARN = "let all candidates have missing='marginal', and learn from what is observed"
 
 
 @dataclass
@@ -253,19 +253,22 @@ def read_folds(
     if isinstance(X, FoldStatistics):
         return X.copy(), None, 0
     source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
-    _check_complete(source)
     kept = statistics_for_all(candidates)
-    with remedying(_GIVE_ROWS):
+    if source.keeps_missing:
+        _check_learn_incomplete(candidates, source)
+    with remedying(_LEARN):
         states = accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress)
     return states, source, 1
 
 
-def _check_complete(source: Source) -> None:
-    if source.keeps_missing:
-        raise ValueError(
-            f"{source!r} keeps incomplete rows, which cannot be divided into folds: leave them out, with "
-            f"missing='drop'; or {_GIVE_ROWS}"
-        )
+def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:
+    """Raise ValueError if a candidate cannot learn from the incomplete rows that a source keeps."""
+    for candidate in candidates:
+        if not candidate.estimator.learns_incomplete:
+            raise ValueError(
+                f"{source!r} keeps incomplete rows, of which {type(candidate.estimator).__name__} with "
+                f"missing='raise' learns nothing: {_LEARN}; or leave them out, with missing='drop'"
+            )
 
 
 def compare(

@@ -297,6 +297,12 @@ def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics, ddof
     """
     check_closed_form(estimator)
     estimator._validate_params()
+    statistics = statistics.ordinary()
+    if statistics.keeps_patterns:
+        raise ValueError(
+            "cv='loo' has a closed form for complete rows alone, and here features are missing; set cv to a "
+            "number, or leave such rows out, with missing='drop'"
+        )
     statistics = statistics.to_covariance_type(**estimator.required_statistics())
     kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate
     return kind(estimator, statistics, ddof)

@@ -118,9 +118,8 @@ class Derived(Stateful, ABC):
         """
         positions = as_feature_positions(features, self._names, self.n_features)
         with self._lock:
-            sums = self._derivation_or_raise().selected(self._labelled.sums, positions)
             names = None if self._names is None else [self._names[i] for i in positions]
-            return self._of_sums(sums, names)
+            return self._derived(self._selected(positions), names)
 
     def relabel(self, mapping: Mapping[Any, Any]) -> Self:
         """The state of the same rows with other labels. Classes that get the same label become one.
@@ -149,13 +148,13 @@ class Derived(Stateful, ABC):
         (array(['cat', 'dog'], dtype='<U3'), array([2., 8.]), array([1., 0.]))
         """
         with self._lock:
-            derivation, classes = self._derivation_or_raise(), self._labelled.classes
+            classes = self._labelled.classes
             for label in mapping:
                 labels.position_of(label, classes)
             if not len(classes):
                 return self.copy()
             new = labels.as_labels([mapping.get(label, label) for label in classes.tolist()])
-            return self._twin(relabelled(self._labelled, new, derivation))
+            return self._twin(self._relabelled(new))
 
     def linear_map(
         self, A: ArrayLike, b: ArrayLike | None = None, *, feature_names: Sequence[str] | None = None
@@ -196,16 +195,28 @@ class Derived(Stateful, ABC):
             feature_names = self._names
         with self._lock:
             sums = self._derivation_or_raise().mapped(self._labelled.sums, matrix, shift)
-            return self._of_sums(sums, feature_names)
+            return self._derived(self._with_sums(sums), feature_names)
+
+    def _selected(self, features: Indices) -> Labelled[Any]:
+        """The sums of some features."""
+        return self._with_sums(self._derivation_or_raise().selected(self._labelled.sums, features))
+
+    def _relabelled(self, classes: Labels) -> Labelled[Any]:
+        """The sums with another label for each class."""
+        return relabelled(self._labelled, classes, self._derivation_or_raise())
+
+    def _with_sums(self, sums: Any) -> Labelled[Any]:
+        """Other sums of the same classes."""
+        return Labelled(self._labelled.classes.copy(), self._labelled.counts.copy(), sums)
 
     def _derivation_or_raise(self) -> Derivation[Any]:
         if self._derivation is None:
             raise ValueError(f"a state of other features or labels does not follow from {self!r}")
         return self._derivation
 
-    def _of_sums(self, sums: Any, feature_names: Sequence[str] | None) -> Self:
-        """The state of the same classes with the sums of other features."""
-        derived = self._twin(Labelled(self._labelled.classes.copy(), self._labelled.counts.copy(), sums))
+    def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
+        """The state with the sums of other features."""
+        derived = self._twin(labelled)
         derived._names = None if feature_names is None else tuple(feature_names)
         check_feature_names(derived._names, derived.n_features)
         return derived

@@ -137,10 +137,8 @@ class FoldStatistics:
         return state
 
     def _add(self, fold: Any, part: Statistics) -> None:
-        if fold in self._parts:
-            self._parts[fold].merge(part)
-        else:
-            self._parts[fold] = part.copy()
+        held = self._parts.get(fold)
+        self._parts[fold] = part.copy() if held is None else _merged(held, part)
 
     def _twin(self) -> Self:
         return type(self)(self._empty, self.rule)
@@ -183,7 +181,7 @@ class FoldStatistics:
 
     def merged(self, folds: Iterable[Any]) -> Statistics:
         """The statistics of the rows of some folds, in this order."""
-        return reduce(Statistics.merge, (self._parts[fold] for fold in folds), self._empty.copy())
+        return reduce(_merged, (self._parts[fold] for fold in folds), self._empty.copy())
 
     def held_out(self, folds: Iterable[Any] | None = None) -> Iterator[tuple[Any, Statistics]]:
         """Yield each fold, with the statistics of the rows of all the others.
@@ -203,4 +201,11 @@ class FoldStatistics:
             rest = after.pop()
             if fold in wanted:
                 yield fold, before + rest
-            before.merge(state)
+            before = _merged(before, state)
+
+
+def _merged(total: Statistics, part: Statistics) -> Statistics:
+    """The sum of two states; in place, unless only the second one keeps patterns of missing features."""
+    if part.keeps_patterns and not total.keeps_patterns:
+        return part.copy().merge(total)
+    return total.merge(part)

@@ -1,0 +1,114 @@
+"""Cross-validation of models that learn from rows in which features are missing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from sklearn.model_selection import cross_val_score
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
+    StatisticsSearchCV,
+    cross_validate,
+    scan_parquet,
+)
+from streamgda.cli.main import main
+from streamgda.selection.folds import HashedKFold
+from tests.test_learning_incomplete_rows import MODELS, holed, log_likelihood
+
+
+def covariances_of(model):
+    if isinstance(model, GaussianNB):
+        return [np.diag(variances) for variances in model.var_]
+    return np.resize(np.array(model.covariance_), (2, 3, 3))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return holed(600, d=3, seed=2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_held_out_rows_have_the_likelihood_of_what_is_observed(model, data):
+    X, y = data
+    stored = {} if model is GaussianNB else {"store_covariance": True}
+    search = StatisticsSearchCV(model(missing="marginal", **stored), {"priors": [[0.5, 0.5]]}, cv=3).fit(X, y)
+    for split, (train, test) in enumerate(HashedKFold(3).split(X, y)):
+        fitted = model(missing="marginal", priors=[0.5, 0.5], **stored).fit(X[train], y[train])
+        means = fitted.statistics_.means
+        expected = log_likelihood(X[test], y[test], means, covariances_of(fitted)) + len(test) * np.log(0.5)
+        found = search.cv_results_[f"split{split}_test_score"][0]
+        assert found == pytest.approx(expected / len(test), rel=1e-6)
+    assert search.n_reads_ == 1
+    assert search.best_estimator_.statistics_.n_rows == 600
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_held_out_rows_are_predicted_as_scikit_learn_has_them_predicted(model, data):
+    X, y = data
+    found = cross_validate(model(missing="marginal"), X, y, cv=3, scoring="accuracy")
+    peer = cross_val_score(model(missing="marginal"), X, y, cv=HashedKFold(3), scoring="accuracy")
+    np.testing.assert_allclose(found["test_score"], peer, atol=1e-12)
+
+
+def test_rows_that_lack_nothing_have_the_scores_of_ordinary_folds(data):
+    X, y = np.nan_to_num(data[0]), data[1]
+    grid = {"reg_param": [0.0, 0.1]}
+    scores = [
+        StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing=missing), grid, cv=3).fit(X, y).cv_results_
+        for missing in ("raise", "marginal")
+    ]
+    np.testing.assert_allclose(*[result["mean_test_score"] for result in scores], rtol=1e-13)
+
+
+def test_too_many_patterns_are_refused_with_a_remedy(data):
+    X, y = data
+    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=3), {})
+    with pytest.raises(ValueError, match=r"max_patterns=3 are kept\. Raise max_patterns"):
+        search.fit(X, y)
+    loo = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {}, cv="loo")
+    with pytest.raises(ValueError, match="complete rows alone, .* set cv to a number"):
+        loo.fit(X, y)
+    raising = StatisticsSearchCV(LinearDiscriminantAnalysis(), {})
+    with pytest.raises(ValueError, match=r"row \d+: .* let all candidates have missing='marginal'"):
+        raising.fit(X, y)
+
+
+@pytest.mark.parametrize("complete_first", [False, True])
+def test_a_ledger_keeps_folds_of_incomplete_rows(tmp_path, data, complete_first):
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abc")).assign(y=y)
+    ledger = StatisticsLedger(tmp_path / "ledger", folds=3)
+    if complete_first:
+        frame.fillna(0.0).to_parquet(tmp_path / "1.parquet")
+        ledger.refresh(scan_parquet(tmp_path / "*.parquet", "y"))
+    frame.to_parquet(tmp_path / "2.parquet")
+    source = scan_parquet(tmp_path / "*.parquet", "y", missing="keep")
+    ledger.refresh(source)
+    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {"priors": [None]}, cv=3)
+    kept = search.fit(StatisticsLedger(tmp_path / "ledger", folds=3).fold_statistics()).best_score_
+    assert kept == pytest.approx(search.fit(source).best_score_, rel=1e-9)
+
+
+def test_the_command_line_searches_incomplete_rows(tmp_path, data):
+    X, y = data
+    pd.DataFrame(X, columns=list("abc")).assign(y=y).to_parquet(tmp_path / "1.parquet")
+    arguments = [
+        "search",
+        str(tmp_path),
+        "--target",
+        "y",
+        "--missing",
+        "marginal",
+        "--try",
+        "qda",
+        "--cv",
+        "3",
+    ]
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {}, cv=3)
+    best = search.fit(scan_parquet(tmp_path / "1.parquet", "y", missing="keep")).best_score_
+    assert f"{best:.6g}" in done.output
