@@ -298,6 +298,13 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
     command = said.split("such as: streamgda ")[1].split()
     assert "53 rows, 2 classes" in invoke(tmp_path, *command)
     assert streamgda.load(tmp_path / "model.parquet").reg_param == 0.01
+    said = invoke(tmp_path, *arguments, "--priors", "0.2,0.3,0.5", code=1)
+    assert "priors have shape (3,). The statistics are saved in" in " ".join(said.split())
+    assert "--model qda --priors ... --out model.parquet" in said
+    iris[:9].assign(kind="new").to_parquet(tmp_path / "new.parquet")
+    said = invoke(tmp_path, *arguments, code=1)
+    assert "go on with rows of other classes: streamgda update model.statistics.parquet DATA" in said
+    iris[:53].assign(kind=["new"] * 3 + ["old"] * 50).to_parquet(tmp_path / "new.parquet")
     (tmp_path / "model.statistics.parquet").write_bytes((tmp_path / "new.parquet").read_bytes())
     assert "statistics are saved" not in invoke(tmp_path, *arguments, code=1)
 

@@ -106,6 +106,20 @@ def test_an_exact_ledger_has_the_bits_of_a_pass_over_what_is_there(tmp_path, kin
         StatisticsLedger(tmp_path / "other", exact=True).statistics(half_life=timedelta(days=1))
 
 
+def test_columns_may_come_in_another_order(data, ledger):
+    """As when the first file is another one, whose order all take that is not asked for."""
+    ledger.refresh(scan(data))
+    put(data / "-1.parquet", rows().select(["v", "kind", "u"]), 5)
+    source = scan(data)
+    assert source.feature_names == ("v", "u")
+    assert ledger.refresh(source, dry_run=True).read == ("-1.parquet",)
+    assert ledger.refresh(source).read == ("-1.parquet",)
+    assert ledger.statistics().feature_names == ("u", "v")
+    assert ledger.statistics().allclose(accumulate(scan(data, features=["u", "v"])), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"with features=\['u', 'v'\], and here it is \['v'\]"):
+        ledger.refresh(scan(data, features=["v"]))
+
+
 def test_a_ledger_keeps_fourth_moments(data, tmp_path):
     ledger = StatisticsLedger(tmp_path / "ledger", fourth_moments=True)
     ledger.refresh(scan(data))

@@ -164,6 +164,13 @@ def test_what_is_no_source_is_told_how_to_become_one(given, remedy):
         accumulate(*given)
 
 
+def test_data_without_features_is_named():
+    with pytest.raises(ValueError, match="^the data: .* at least one feature needed, and no column is left"):
+        scan_arrow(pa.table({"kind": ["ant"]}), "kind")
+    with pytest.raises(ValueError, match="features must name each column once"):
+        scan_arrow(pa.table({"u": [1.0], "kind": ["ant"]}), "kind", features=["u", "u"])
+
+
 def test_a_column_name_is_no_labels():
     with pytest.raises(ValueError, match=r"the string 'kind'. Of a frame .* scan_arrow\(frame, 'kind'\)"):
         GaussianNB().fit(pd.DataFrame(X).assign(kind=0), "kind")

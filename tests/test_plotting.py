@@ -324,9 +324,9 @@ def test_two_features_of_a_singular_model():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"features": [0]}, "two features are needed"),
-        ({"features": [1, 1]}, "two features are needed"),
-        ({"features": [3, -1]}, "two features are needed"),
+        ({"features": [0]}, "two different features are needed"),
+        ({"features": [1, 1]}, "two different features are needed"),
+        ({"features": [3, -1]}, "two different features are needed"),
         ({"features": [0, 4]}, "the model has 4 features, numbered from 0; got 4"),
         ({"features": ["petal", 1]}, "no feature 'petal'; it has 'sepal length"),
         ({"fixed": {0: 1.0}}, r"shown or fixed, and once; got fixed=\{0: 1.0\}"),

@@ -78,7 +78,8 @@ def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:
     except (ValueError, OSError):
         return ""
     learnt.save(beside)
-    return (
-        f"The statistics are saved in {beside}; go on with other options, such as: streamgda merge {beside} "
-        f"--model {model.model} {model.remedy} --out {out}"
-    )
+    saved = f"The statistics are saved in {beside}; go on with"
+    if len(learnt.classes) < 2:
+        return f"{saved} rows of other classes: streamgda update {beside} DATA --target ..."
+    command = f"streamgda merge {beside} --model {model.model} {model.remedy} --out {out}"
+    return f"{saved} other options, such as: {command}"

@@ -70,6 +70,8 @@ class ModelOptions:
     @property
     def remedy(self) -> str:
         """Options with which any statistics make a model of this kind."""
+        if self.priors:
+            return "--priors ..."
         remedies = {"qda": "--reg-param 0.01", "nb": "--var-smoothing 1e-9", "edda": "--covariance-model EII"}
         return remedies.get(self.model or "", "--priors ...")
 

@@ -14,6 +14,7 @@ _ARGUMENT = re.compile(rf"\b({_OPTIONS})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)"
 
 _PYTHON_ONLY = re.compile(
     r"; statistics_\.drop_class\([^)]*\) forgets it"
+    r"|\. Where classes may appear later, give priors by label, .*? forgets a class"
     r"|(?<=not full rank\. )When using `solver='svd'` .*? for regularization\. "
     r"|(?<=not full rank\. )Increase the value of .*? the collinearity\. "
 )

@@ -17,7 +17,7 @@ from streamgda.ledger.folder import LedgerFolder
 from streamgda.ledger.manifest import FileRecord, Manifest, check_reads_alike
 from streamgda.ledger.merging import merged
 from streamgda.ledger.names import fold_name
-from streamgda.ledger.plan import RefreshPlan, listed, plan_refresh
+from streamgda.ledger.plan import RefreshPlan, in_held_order, listed, plan_refresh
 from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
 from streamgda.ledger.selection import Choice, FileFilter, select, to_table
@@ -133,8 +133,8 @@ class StatisticsLedger:
         ----------
         source : Source
             A source of files, as `scan_parquet` makes it. Its files are listed anew. It must read the same
-            columns in the same way each time; only ``missing="drop"`` or ``missing="keep"`` may follow on
-            ``missing="raise"``.
+            columns, in any order, in the same way each time; only ``missing="drop"`` or ``missing="keep"``
+            may follow on ``missing="raise"``.
         scheduler, progress : optional
             As for `accumulate`. The workers write the entries, so the ledger must be where they reach it.
         dry_run : bool, default=False
@@ -172,7 +172,7 @@ class StatisticsLedger:
                 f"{self!r} lies in the folder of the dataset, where its own files would be taken for data; "
                 'put it elsewhere, or into a subfolder whose name begins with "_"'
             )
-        source = source.rescanned()
+        source = in_held_order(source.rescanned(), self._folder.read_manifest())
         if self.groups is not None:
             source = source.with_groups(self.groups)
         if dry_run:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.ledger.report import RefreshReport
 from streamgda.sources.base import FileSource, InputFile
+
+F = TypeVar("F", bound=FileSource)
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,13 @@ def listed(source: FileSource, manifest: Manifest, verify: bool) -> list[InputFi
     alike = [file for file in files if file.path in records and records[file.path].is_of(file)]
     footers = dict(zip((file.path for file in alike), source.footers(alike), strict=True))
     return [replace(file, footer=footers.get(file.path)) for file in files]
+
+
+def in_held_order(source: F, manifest: Manifest | None) -> F:
+    """The source with its features in the order in which a ledger holds them, if they are the same."""
+    held = [] if manifest is None else list(manifest.read_options.get("features") or ())
+    names = list(source.feature_names or ())
+    return source.with_features(held) if names != held and sorted(names) == sorted(held) else source
 
 
 def plan_refresh(

@@ -316,7 +316,7 @@ class _Plane:
 def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | str]) -> list[int]:
     chosen = [_feature(estimator, feature) for feature in features]
     if len(set(chosen)) != 2 or len(chosen) != 2:
-        raise ValueError(f"two features are needed; got {list(features)!r}")
+        raise ValueError(f"two different features are needed; got {list(features)!r}")
     return chosen
 
 

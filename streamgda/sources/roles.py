@@ -91,7 +91,7 @@ class Roles:
             features = [name for name in default if name not in left_out]
         roles = cls(tuple(features), target, weight, missing)
         roles._check_known(known, origin)
-        roles._check_apart()
+        roles._check_apart(origin)
         return roles
 
     @property
@@ -126,16 +126,18 @@ class Roles:
             if name is not None and name not in names:
                 check_known(name, known, origin)
 
-    def _check_apart(self) -> None:
+    def _check_apart(self, origin: str) -> None:
         if self.target is not None and self.target == self.weight:
             raise ValueError(f"column {self.target!r} cannot be both target and weight")
         for role, name in (("target", self.target), ("weight", self.weight)):
             if name in self.features:
                 raise ValueError(f"column {name!r} is the {role} and cannot be a feature too")
-        if len(set(self.features)) != len(self.features) or not self.features:
+        if not self.features:
             raise ValueError(
-                f"features must name at least one column, and each once; got {list(self.features)!r}"
+                f"{origin}: there is at least one feature needed, and no column is left to be one"
             )
+        if len(set(self.features)) != len(self.features):
+            raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(self, types: dict[str, pa.DataType], origin: str) -> None:
         usable = [name for name in self.features if name in types and is_number(types[name])]
