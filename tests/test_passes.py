@@ -33,6 +33,7 @@ from streamgda import (
 from streamgda.passes import compute
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import plan_fold
+from streamgda.sources.base import group_into_tasks
 from tests.logged_filesystem import NotingHandler
 
 whether_with_progress = pytest.mark.parametrize("progress", [False, True])
@@ -245,3 +246,14 @@ def test_the_copy_of_a_model_in_a_worker_does_not_repeat_its_warning(folder, tmp
 
 def raise_warnings():
     warnings.simplefilter("error")
+
+
+# ---------------------------------------------------------------------- how much a task reads
+
+
+@pytest.mark.parametrize(("n_features", "parts"), [(None, 104), (50, 104), (2048, 13), (10**9, 1)])
+def test_a_task_reads_fewer_rows_where_they_are_wide(n_features, parts):
+    """Parts of 2,500 rows, up to 262,144 in a task: 32,768 of 2,048 features, which are 512 MB."""
+    found = list(group_into_tasks(range(200), lambda part: 2500, n_features))
+    assert [part for group in found for part in group] == list(range(200))
+    assert max(map(len, found)) == parts

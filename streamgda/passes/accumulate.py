@@ -193,7 +193,7 @@ def read_into(source: Source, empty: S, scheduler: Scheduler = None, progress: b
     """
     _check_source(source)
     scheduler = scheduler_for(source, scheduler)
-    groups = list(group_into_tasks(source.splits(), n_rows_of))
+    groups = list(group_into_tasks(source.splits(), n_rows_of, source.n_features))
     if not groups:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamgda.storage.versions import Version
 
 ROWS_PER_TASK = 1 << 18
+_ELEMENTS_PER_TASK = 1 << 26
 
 READ_ELEMENTS = 1 << 23
 
@@ -189,17 +190,21 @@ class ScorableSource(Source):
         """Whether data of the source lies in a folder, or files written there would be read as data."""
 
 
-def group_into_tasks(parts: Iterable[T], n_rows: Callable[[T], int | None]) -> Iterator[list[T]]:
+def group_into_tasks(
+    parts: Iterable[T], n_rows: Callable[[T], int | None], n_features: int | None = None
+) -> Iterator[list[T]]:
     """Consecutive parts that together are worth a task: up to `ROWS_PER_TASK` rows, but at least one part.
 
-    A part of unknown size is a task of its own.
+    A part of unknown size is a task of its own. Of rows with so many features that these are over 512 MB,
+    fewer make a task.
     """
+    most = min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))
     run: list[T] = []
     rows = 0
     for part in parts:
         known = n_rows(part)
-        size = ROWS_PER_TASK if known is None else known
-        if run and rows + size > ROWS_PER_TASK:
+        size = most if known is None else known
+        if run and rows + size > most:
             yield run
             run, rows = [], 0
         run.append(part)

@@ -123,7 +123,7 @@ class AnchoredSums:
         """Let the tables have columns for all classes, and for some more to come."""
         n_places = len(self._counts)
         if n_places > self._sums.shape[1]:
-            size = n_places + n_places // 4
+            size = n_places + n_places // 8
             self._anchors = _widened(self._anchors, size)
             self._sums = _widened(self._sums, size)
             if not self._kind.is_pooled:
