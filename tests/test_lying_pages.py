@@ -75,11 +75,11 @@ def test_a_page_of_numbers_that_stands_for_far_more_is_refused(tmp_path, codec):
 
 
 def test_a_page_of_strings_that_stands_for_far_more_is_refused(tmp_path):
-    path = lying(tmp_path / "1.parquet", "zstd", bytes(1 << 27), pa.array(["ab"] * N))
+    path = lying(tmp_path / "1.parquet", "zstd", bytes(3 << 27), pa.array(["ab"] * N))
     (tmp_path / "key=3").mkdir()
     path.rename(tmp_path / "key=3" / "1.parquet")
     source = scan_parquet(tmp_path, "x", features=["key"])
-    with pytest.raises(ValueError, match="page of column 'x' stands for 134,217,728 bytes"):
+    with pytest.raises(ValueError, match="page of column 'x' stands for 402,653,184 bytes"):
         accumulate(source, "diag", scheduler="synchronous")
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import GaussianNB
+from streamgda import GaussianNB, predict_dataset, scan_parquet
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of one program")
 
@@ -31,10 +31,10 @@ print(peak() - start)
 """
 
 
-def memory(model, table, folder, out, *keep):
+def memory(model, table, folder, out, *keep, **writing):
     """The megabytes that predictions take beyond those of the libraries and the model."""
     model.save(folder / "model")
-    pq.write_table(table, folder / "in.parquet")
+    pq.write_table(table, folder / "in.parquet", **writing)
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, folder / "model", folder / "in.parquet", folder / out, *keep],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
@@ -62,3 +62,43 @@ def test_memory_does_not_grow_with_the_length_of_kept_strings(tmp_path):
     text = [f"{i:>4000}" for i in range(200_000)]
     table = pa.table({"a": np.arange(200_000.0), "text": text})
     assert memory(GaussianNB().fit(X, np.arange(8) % 2), table, tmp_path, "out", "text") < 400
+
+
+def test_memory_does_not_grow_with_strings_that_a_dictionary_stands_for(tmp_path):
+    """The strings take 400 MB, the file 60 KB."""
+    X = pd.DataFrame({"a": np.arange(8.0)})
+    texts = pa.array([letter * 100_000 for letter in "abcdefghij"])
+    text = pa.DictionaryArray.from_arrays(pa.array(np.arange(4000) % 10, pa.int32()), texts)
+    table = pa.table({"a": np.arange(4000.0), "text": text})
+    model = GaussianNB().fit(X, np.arange(8) % 2)
+    assert memory(model, table, tmp_path, "out", "text", store_schema=False) < 200
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_where_long_strings_stand_together(tmp_path):
+    """Of 500 MB of strings nearly all are in a twentieth of the rows."""
+    X = pd.DataFrame({"a": np.arange(8.0)})
+    text = [f"s{i}" * (20_000 if i < 5000 else 1) for i in range(100_000)]
+    table = pa.table({"a": np.arange(100_000.0), "text": text})
+    model = GaussianNB().fit(X, np.arange(8) % 2)
+    writing = {"write_batch_size": 64, "use_dictionary": False}
+    assert memory(model, table, tmp_path, "out", "text", **writing) < 350
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.string_view()], ids=str)
+@pytest.mark.parametrize(
+    "encoding", [{}, {"use_dictionary": False}, {"dictionary_pagesize_limit": 64}], ids=str
+)
+def test_strings_of_a_dictionary_are_kept_as_they_are(tmp_path, kind, encoding):
+    texts = ["", None, "a", "bc" * 500, "d" * 3]
+    table = pa.table({"x": np.arange(300.0), "text": pa.array([texts[i % 5] for i in range(300)]).cast(kind)})
+    table = table.set_column(0, "x", pa.array([None, *range(1, 300)], pa.float64()))
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=70, **encoding)
+    model = GaussianNB().fit(pd.DataFrame({"x": np.arange(8.0)}), np.arange(8) % 2)
+    for filters in (None, [("text", "!=", "a")] if pa.types.is_string(kind) else None):
+        source = scan_parquet(tmp_path / "in.parquet", features=["x"], missing="drop", filters=filters)
+        out = tmp_path / f"out-{filters is None}"
+        predict_dataset(model, source, out, columns=["label"], keep=["text"], scheduler="synchronous")
+        expected = table["text"][1:].cast(pa.string()).to_pylist()
+        expected = [text for text in expected if filters is None or text not in (None, "a")]
+        assert pq.read_table(out)["text"].cast(pa.string()).to_pylist() == expected

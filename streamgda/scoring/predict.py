@@ -262,7 +262,7 @@ def _write(part: Part, columns: PredictionColumns, output: Output[Any]) -> Predi
 def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any]) -> Iterator[PredictedRows]:
     for block, kept in part.split.features():
         n_dropped = block.n_dropped
-        for piece, beside in pieces(block, kept, len(columns.names)):
+        for piece, beside in pieces(block, kept, len(columns.names), output.schema):
             yield PredictedRows(_table(columns, output, piece, beside), n_dropped)
             n_dropped = 0
         del block, kept, piece, beside  # or they would be held while the next ones are read

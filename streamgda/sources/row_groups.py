@@ -17,6 +17,7 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.places import Places
 from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
+from streamgda.sources.carried_strings import columns_of_indices, rows_at_a_time
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
@@ -28,9 +29,8 @@ from streamgda.storage.versions import Version, current_version
 _BUFFER = 1 << 16
 _WIDE = 256  # columns; all of them have a buffer and pages in memory at a time
 
-_LONGEST_BY_REQUESTS = 1 << 20  # bytes of a column whose pages are checked where each page costs a request
+_LONGEST_BY_REQUESTS = 1 << 20  # bytes; where a visit to a page is a request
 
-_KEPT_BYTES = 1 << 25
 _ROWS_TOGETHER = 1 << 14  # of small row groups
 
 
@@ -125,14 +125,18 @@ class RowGroups(ScorableSplit):
         with file:
             with decoding(self.path):
                 parquet = self._opened(file, self._labels_alone)
-                if _has_deltas(parquet.metadata, self.rows_of_group, self._labels_alone):
-                    parquet = self._opened(file, [])  # Arrow decodes no dictionary from these
+                if (names := self._read_as_dictionaries(file, parquet.metadata)) != self._labels_alone:
+                    parquet = self._opened(file, names)
             before = _RowsBefore(parquet.metadata)
             for run in self._runs():
                 self._check_pages(file, parquet, run)
                 name = self.path.removeprefix(self.read_options.root).lstrip("/")
                 places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
-                yield from self._batches_of_run(parquet, run, places)
+                with decoding(self.path):
+                    size = rows_at_a_time(
+                        file, parquet.metadata, run, self.read_options.kept, self._longest_to_visit
+                    )
+                yield from self._batches_of_run(parquet, run, places, size)
         self._check_unchanged()
 
     def _opened(self, file: pa.NativeFile, as_dictionary: list[str]) -> pq.ParquetFile:
@@ -151,6 +155,16 @@ class RowGroups(ScorableSplit):
         elsewhere = (None, *self.partition, *options.filter_columns.names, *options.kept)
         return [] if target is None or target in elsewhere else [target]
 
+    def _read_as_dictionaries(self, file: pa.NativeFile, metadata: pq.FileMetaData) -> list[str]:
+        """The labels, and strings to be carried over that are stored so; Arrow makes none of differences."""
+        kept = set(self.read_options.kept).difference(self.read_options.filter_columns.names)
+        strings = columns_of_indices(file, metadata, self.rows_of_group, kept)
+        return [
+            name
+            for name in (*self._labels_alone, *strings)
+            if not _has_deltas(metadata, self.rows_of_group, [name])
+        ]
+
     def _runs(self) -> Iterator[dict[int, int]]:
         """Neighbours among the row groups that are read in one go, since each is small."""
         run: dict[int, int] = {}
@@ -163,30 +177,33 @@ class RowGroups(ScorableSplit):
 
     def _check_pages(self, file: pa.NativeFile, parquet: pq.ParquetFile, run: Iterable[int]) -> None:
         if self.inflates:
-            longest = None if is_local(self.read_options.filesystem) else _LONGEST_BY_REQUESTS
             with decoding(self.path):
                 for index in run:
-                    check_pages(file, parquet.metadata.row_group(index), self.read_options.columns, longest)
+                    group = parquet.metadata.row_group(index)
+                    check_pages(file, group, self.read_options.columns, self._longest_to_visit)
+
+    @property
+    def _longest_to_visit(self) -> int | None:
+        """How long columns may be in the file for each of their pages to be visited; None for any length."""
+        return None if is_local(self.read_options.filesystem) else _LONGEST_BY_REQUESTS
 
     def _batches_of_run(
-        self, parquet: pq.ParquetFile, run: dict[int, int], places: Places
+        self, parquet: pq.ParquetFile, run: dict[int, int], places: Places, size: int
     ) -> Iterator[tuple[pa.RecordBatch, Places]]:
         start = 0
-        for decoded in self._decoded(parquet, run):
+        for decoded in self._decoded(parquet, run, size):
             batch, rows = self._filtered(decoded, np.arange(start, start + decoded.num_rows))
             start += decoded.num_rows
             del decoded
             yield batch, places.take(rows)
             del batch
 
-    def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int]) -> Iterator[pa.RecordBatch]:
-        """Row groups in as few pieces as memory allows: Arrow decodes long runs faster."""
+    def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int], size: int) -> Iterator[pa.RecordBatch]:
+        """Row groups, up to `size` rows at a time, as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.read_options.columns if name not in self.partition]
-        size = min(rows_per_read(len(self.read_options.columns)), self._rows_of_long_values(parquet, run))
+        size = min(rows_per_read(len(self.read_options.columns)), size)
         with decoding(self.path):
-            decoded = parquet.iter_batches(
-                max(size, 1), row_groups=list(run), columns=stored, use_threads=False
-            )
+            decoded = parquet.iter_batches(size, row_groups=list(run), columns=stored, use_threads=False)
             n_rows = 0
             for batch in decoded:
                 n_rows += batch.num_rows
@@ -195,15 +212,6 @@ class RowGroups(ScorableSplit):
             if n_rows != sum(run.values()):  # a damaged footer can hide pages
                 named = f"row group {min(run)} has" if len(run) == 1 else f"row groups {list(run)} have"
                 raise pa.ArrowInvalid(f"{named} {n_rows} rows, and {sum(run.values())} by the footer")
-
-    def _rows_of_long_values(self, parquet: pq.ParquetFile, run: dict[int, int]) -> int:
-        """As many rows as hold some 32 MB in the columns to be carried over, in which strings may be long."""
-        kept = self.read_options.kept
-        groups = map(parquet.metadata.row_group, run if kept else ())
-        columns = (group.column(i) for group in groups for i in range(group.num_columns))
-        n_bytes = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.startswith(kept))
-        rows: int = _KEPT_BYTES * sum(run.values()) // max(n_bytes, 1)
-        return rows
 
     def _check_unchanged(self) -> None:
         if current_version(self.read_options.filesystem, self.path) != self.version:

@@ -12,11 +12,15 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamgda.storage.thrift import INT32, Struct, read_struct
+from streamgda.storage.thrift import INT32, STRUCT, Struct, read_struct
 
 SLIGHT_CODECS = frozenset({0, 1})  # none and Snappy, which makes nothing 25 times as large
 
-_DECOMPRESSED, _STORED = (2, INT32), (3, INT32)  # fields of the header of a page
+_DECOMPRESSED, _STORED, _OF_DICTIONARY = (2, INT32), (3, INT32), (7, STRUCT)  # fields of a header
+
+_PAGES_OF_DATA = (5, STRUCT), (8, STRUCT)  # in the two versions
+
+_N_ENTRIES = (1, INT32)  # of each of these
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
@@ -24,7 +28,9 @@ _LEVELS = 8  # bytes that the levels of a value take at most
 
 _SMALL = 1 << 20  # bytes that a page of few numbers may take,
 
-_USUAL = 1 << 26  # and any page;
+_USUAL = {"BYTE_ARRAY": 1 << 28}  # and any page of strings,
+
+_USUAL_OF_OTHERS = 1 << 26  # and of others;
 
 _LARGEST_RATIO = 1_000  # of longer ones to what is stored: only pages of one value over and over exceed it
 
@@ -62,12 +68,43 @@ def check_pages(
             _check_chunk(file, chunk)
 
 
+def dictionary_size(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    """How many bytes the dictionary of a chunk takes when it is decompressed, and its entries.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If the header of its page is damaged.
+    """
+    header, _ = _header(file, chunk.dictionary_page_offset)
+    if _N_ENTRIES not in header.get(_OF_DICTIONARY, {}):
+        raise pa.ArrowInvalid("the header of a page is damaged")
+    return header[_DECOMPRESSED], header[_OF_DICTIONARY][_N_ENTRIES]
+
+
+def most_bytes_of_value(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> float:
+    """How many bytes a value takes in that page of a chunk in which values take most; a dictionary apart.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If the header of a page is damaged.
+    """
+    rates = [
+        header[_DECOMPRESSED] / max(header[page].get(_N_ENTRIES, 0), 1)
+        for header in _headers(file, chunk)
+        for page in _PAGES_OF_DATA
+        if page in header
+    ]
+    return max(rates, default=0.0)
+
+
 def _check_chunk(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> None:
     width = _WIDTHS.get(chunk.physical_type)
     most = None if width is None else chunk.num_values * (width + _LEVELS) + _SMALL
     for header in _headers(file, chunk):
         n_bytes, n_stored = header[_DECOMPRESSED], header[_STORED]
-        likely = _USUAL + _LARGEST_RATIO * n_stored
+        likely = _USUAL.get(chunk.physical_type, _USUAL_OF_OTHERS) + _LARGEST_RATIO * n_stored
         if n_bytes > (likely if most is None else min(most, likely)):
             raise pa.ArrowInvalid(
                 f"a page of column {chunk.path_in_schema!r} stands for {n_bytes:,} bytes, which "
