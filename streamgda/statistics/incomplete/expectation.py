@@ -5,7 +5,7 @@ Values are taken in units of the standard deviations of the available cases, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self, cast
 
@@ -211,29 +211,36 @@ class _Completing:
         squares = (offsets * products).sum(axis=1)
         log_dets = np.full(len(offsets), self.log_det)
         residual = np.zeros(d * d)
-        for m in np.unique(n_missing[n_missing > 0]).tolist():
-            alike, size = np.flatnonzero(n_missing == m), max(1, _ELEMENTS_AT_A_TIME // (m * m))
-            for start in range(0, len(alike), size):
-                some = alike[start : start + size]
-                where = np.nonzero(missing[some])[1].reshape(-1, m)
-                precisions = self.precision[where[:, :, None], where[:, None, :]]
-                inverses = np.linalg.inv(precisions)
-                across = np.take_along_axis(products[some], where, axis=1)
-                shifts = (inverses @ across[:, :, None])[:, :, 0]
-                offsets[some[:, None], where] = -shifts
-                squares[some] -= (across * shifts).sum(axis=1)
-                log_dets[some] += np.linalg.slogdet(precisions)[1]
-                cells = (where[:, :, None] * d + where[:, None, :]).ravel()
-                residual += np.bincount(
-                    cells, (inverses * weights[some, None, None]).ravel(), minlength=d * d
-                )
+        for some, where in _alike(missing):
+            precisions = self.precision[where[:, :, None], where[:, None, :]]
+            inverses = np.linalg.inv(precisions)
+            across = np.take_along_axis(products[some], where, axis=1)
+            shifts = (inverses @ across[:, :, None])[:, :, 0]
+            offsets[some[:, None], where] = -shifts
+            squares[some] -= (across * shifts).sum(axis=1)
+            log_dets[some] += np.linalg.slogdet(precisions)[1]
+            cells = (where[:, :, None] * d + where[:, None, :]).ravel()
+            residual += np.bincount(cells, (inverses * weights[some, None, None]).ravel(), minlength=d * d)
         self.log_likelihood -= float(weights @ ((d - n_missing) * LOG_2PI + log_dets + squares)) / 2
         matrix = residual.reshape(d, d)
         return (matrix + matrix.T) / 2  # inverses are not symmetric to the last bit, and states are
 
 
+def _alike(missing: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Rows that lack as many features, some at a time: where they are (n,), and what they lack (n, m)."""
+    n_missing = missing.sum(axis=1)
+    for m in np.unique(n_missing[n_missing > 0]).tolist():
+        alike, size = np.flatnonzero(n_missing == m), max(1, _ELEMENTS_AT_A_TIME // (m * m))
+        for start in range(0, len(alike), size):
+            some = alike[start : start + size]
+            yield some, np.nonzero(missing[some])[1].reshape(-1, m)
+
+
 def _precision(covariance: Array) -> tuple[Array, float]:
-    """The inverse of a covariance and the logarithm of its determinant; tiny eigenvalues are raised."""
+    """The inverse of a covariance and the logarithm of its determinant.
+
+    Tiny eigenvalues are raised, so that each block of the inverse can be inverted.
+    """
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, _LEAST_EIGENVALUE)
     return (vectors / values) @ vectors.T, float(np.log(values).sum())
