@@ -20,6 +20,7 @@ from streamgda import (
     load,
     predict_dataset,
 )
+from streamgda.gaussians.whitening import Whitening
 
 MODELS = [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB]
 N_FEATURES = 3
@@ -266,3 +267,29 @@ def test_after_a_hundred_thousand_rows_posteriors_are_those_of_a_fit():
     assert_allclose(
         model.predict_log_proba(X[:1000]), fresh.predict_log_proba(X[:1000]), rtol=1e-10, atol=1e-10
     )
+
+
+def test_a_factor_serves_many_rows_of_many_features():
+    rng = np.random.default_rng(0)
+    n_features, n_rows = 200, 400
+    X, y = rng.normal(size=(n_rows + 48, n_features)), rng.integers(5, size=n_rows + 48)
+    model = LinearDiscriminantAnalysis().fit(X[:n_rows], y[:n_rows])
+    model.predict(X[:1])
+    for start in range(n_rows, n_rows + 40, 8):  # which add 20 to the trace, and little in any one direction
+        model.partial_fit(X[start : start + 8], np.arange(8) % 5).predict(X[:1])
+        if start < n_rows + 24:
+            assert model._cache.gaussians.is_updated
+    posteriors_agree(model, X[:50])
+
+
+@pytest.mark.parametrize(("n_rows", "rank"), [(2, 1), (9, 2)])
+def test_no_spectrum_is_taken_of_a_class_that_cannot_have_full_rank(n_rows, rank, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    model = QuadraticDiscriminantAnalysis().partial_fit(X, y)
+    young = rng.normal(size=(n_rows + 1, 3))
+    young[:, 1] = 1.0 if n_rows > 3 else young[:, 1]
+    with pytest.warns(UserWarning, match=f"class 5 gets no posterior until .* rank {rank} of 3"):
+        model.partial_fit(young[:-1], [5] * n_rows).predict(X)
+    monkeypatch.setattr(Whitening, "from_spectrum", None)
+    assert not model.partial_fit(young[-1:], [5]).predict_proba(X)[:, 2].any()

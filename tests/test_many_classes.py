@@ -1,11 +1,14 @@
 """Beside many classes, scores lie side by side in memory; rows keep their bits wherever they stand."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, evaluate
+from streamgda.gaussians.posteriors import posteriors
 
 
 @pytest.mark.parametrize("n_classes", [63, 64, 130])
@@ -20,3 +23,26 @@ def test_a_row_has_the_same_bits_alone_and_in_any_block(estimator, n_classes):
         assert_array_equal(model.predict_proba(X[start:stop]), whole[start:stop])
     assert_allclose(whole, softmax(model.predict_log_proba(X), axis=1), rtol=1e-12)
     assert evaluate(model, X, y).accuracy == model.score(X, y)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("n_classes", [3, 200])
+def test_posteriors_keep_the_digits_that_float64_has_left_near_its_least_number(n_classes, order):
+    scores = np.asarray(np.random.default_rng(0).uniform(-800, 0, size=(400, n_classes)), order=order)
+    scores[:, 1], scores[0, 2] = 0.0, -np.inf
+    ratios = np.array([[math.exp(value) for value in row] for row in scores])
+    expected = ratios / ratios.sum(axis=1, keepdims=True)
+    assert ((expected > 0) & (expected < np.finfo(np.float64).tiny)).any()
+    assert_allclose(posteriors(scores), expected, rtol=1e-13, atol=1e-323)
+
+
+@pytest.mark.parametrize(("n_features", "n_classes"), [(101, 257), (40, 1500)])
+def test_a_row_has_the_same_posteriors_wherever_it_is_written(n_features, n_classes):
+    rng = np.random.default_rng(0)
+    y = np.arange(2 * n_classes) % n_classes
+    X = rng.normal(size=(n_classes, n_features))[y] + rng.normal(size=(len(y), n_features))
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    whole = model.predict_proba(X)
+    for start, stop in [(0, 1), (5, 17), (0, 96), (10, 490)]:
+        assert_array_equal(model.predict_proba(X[start:stop]), whole[start:stop])
+    assert_allclose(whole, softmax(model.predict_log_proba(X), axis=1), rtol=1e-12, atol=1e-320)

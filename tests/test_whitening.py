@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.linalg import solve_triangular
 
+from streamgda.gaussians.triangles import inverse_of_triangle
 from streamgda.gaussians.whitening import TriangularWhitening, Whitening
 
 NO_MEANS = np.zeros((1, 5))
@@ -67,6 +69,17 @@ def test_the_inverse_and_the_determinant_are_those_of_rational_arithmetic():
     rows = np.arange(10.0).reshape(2, 5)
     whitened = whitening.whiten(rows.copy())
     assert_allclose(whitening.slopes(whitened), rows @ np.array(inverse, dtype=float), rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", [1, 2, 64, 65, 131, 300])
+def test_a_triangle_is_inverted_by_blocks_as_row_by_row(n):
+    rng = np.random.default_rng(n)
+    triangle = np.asfortranarray(
+        np.tril(rng.normal(size=(n, n)), -1) / np.sqrt(n) + np.diag(rng.uniform(1, 2, n))
+    )
+    inverse = inverse_of_triangle(triangle)
+    assert_allclose(inverse, solve_triangular(triangle, np.eye(n), lower=True), rtol=1e-9, atol=1e-12)
+    assert not np.triu(inverse, 1).any()
 
 
 def inverse_of(matrix):
