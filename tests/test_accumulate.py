@@ -11,7 +11,6 @@ import dask
 import nbclient
 import nbformat
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -298,13 +297,6 @@ def test_an_unknown_kind_is_refused_before_anything_is_read(folder):
     for kind in ("spherical", ["full"], None):
         with pytest.raises(ValueError, match="covariance_type must be one of"):
             accumulate(source(folder), kind)
-
-
-def test_what_is_no_source_is_refused():
-    with pytest.raises(TypeError, match="only a source .* scan_parquet makes; got str"):
-        accumulate("rows.parquet")
-    with pytest.raises(TypeError, match="only a source .*; got DataFrame"):
-        accumulate(pd.DataFrame({"x": [1.0]}), pd.Series([0]))
 
 
 @pytest.mark.parametrize("width", [2, 100])

@@ -356,7 +356,8 @@ def test_rows_are_scored_some_at_a_time_with_thousands_of_classes(model):
     fitted = model().fit(X, y)
     blocks = [len(scores.rows) for scores in score_rows(fitted, X)]
     assert sum(blocks) == len(X)
-    assert 50 < max(blocks) < 500
+    assert 50 < max(blocks)
+    assert max(blocks) * n_classes <= 1 << 22  # scores: 32 MB
     together = fitted.predict_log_proba(X[:200])
     alone = np.concatenate([fitted.predict_log_proba(X[[i]]) for i in range(0, 200, 23)])
     np.testing.assert_allclose(together[::23], alone, rtol=1e-10, atol=1e-10)

@@ -22,7 +22,8 @@ from streamgda.sources.base import InputFile
 from streamgda.storage import tables
 from streamgda.storage.digests import digest
 from streamgda.storage.documents import Metadata
-from streamgda.storage.filesystems import is_object_store, one_line, reaching
+from streamgda.storage.filesystems import is_object_store, reaching
+from streamgda.storage.messages import one_line
 from streamgda.storage.tables import DamagedFileError
 from streamgda.storage.versions import Version, listing
 

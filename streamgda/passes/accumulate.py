@@ -16,7 +16,6 @@ from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.plan import Plan, State, n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, client_of, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
-from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -212,6 +211,8 @@ def read_into(source: Source, empty: S, scheduler: Scheduler = None, progress: b
 def _check_source(source: object) -> None:
     if isinstance(source, Source):
         return
+    from streamgda.sources.conversion import is_dask
+
     remedy = "rows in memory are added by ClassStatistics().update(X, y), or become one by scan_arrow"
     if isinstance(source, str | PathLike):
         remedy = "scan_parquet makes one of a path"

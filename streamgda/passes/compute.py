@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.plan import Plan, total
 from streamgda.passes.schedulers import Scheduler, client_of
-from streamgda.storage.filesystems import one_line
+from streamgda.storage.messages import one_line
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -4,6 +4,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 
 `paths`
     The types of what users pass.
+`messages`
+    What errors of other libraries say.
 `local`
     The files in a local folder.
 `filesystems`

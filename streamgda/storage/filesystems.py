@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.storage.messages import one_line
 from streamgda.storage.paths import AnyFileSystem, Path
 
 if TYPE_CHECKING:
@@ -137,8 +138,3 @@ def reaching(path: str) -> Iterator[None]:
         raise
     except Exception as error:  # each filesystem raises its own kinds
         raise OSError(f"{path} cannot be reached: {one_line(error)}") from error
-
-
-def one_line(error: BaseException) -> str:
-    """The message of an error, without line breaks."""
-    return " ".join(str(error).split())

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from streamgda.storage.atomic import replacing
 from streamgda.storage.columns import Columns, to_arrow
 from streamgda.storage.documents import Metadata, decode, encode
-from streamgda.storage.filesystems import one_line, reaching, resolve
+from streamgda.storage.filesystems import reaching, resolve
 from streamgda.storage.limits import check_size
+from streamgda.storage.messages import one_line
 from streamgda.storage.paths import AnyFileSystem, Path
 
 
