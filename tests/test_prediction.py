@@ -652,9 +652,27 @@ def predict_on_a_full_disk(model, folder, out):
 def test_a_full_disk_is_one_error_that_names_the_output_and_work_goes_on(model, folder, tmp_path, out):
     with (
         ProcessPoolExecutor(1, multiprocessing.get_context("forkserver")) as process,
-        pytest.raises(OSError, match=f"predictions cannot be written: .*{out}'$"),
+        pytest.raises(OSError, match=f"too large.*: '.*{out}, where predictions are written'$"),
     ):
         process.submit(predict_on_a_full_disk, model, folder, tmp_path / out).result()
     written = [path.name for path in (tmp_path / out).rglob("*")]
     assert not [name for name in written if re.search(r"\w\.(unfinished|partial)$", name)]
     assert predict_dataset(model, folder, tmp_path / out).n_rows == 773
+
+
+class Denied(fsspec.filesystem("memory").__class__):
+    """A store that takes no files, and does not say which one it refused."""
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        raise PermissionError("Access Denied")
+
+    def _open(self, path, mode="rb", **options):
+        if mode == "wb":
+            raise PermissionError("Access Denied")
+        return super()._open(path, mode, **options)
+
+
+@pytest.mark.parametrize("out", ["/denied", "/denied.zarr"])
+def test_an_output_that_is_denied_is_named(model, folder, out):
+    with pytest.raises(OSError, match=f"{out}, where predictions are written: Access Denied"):
+        predict_dataset(model, folder, out, filesystem=Denied())

@@ -25,6 +25,7 @@ from streamgda.scoring.outputs.pieces import pieces
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
+from streamgda.sources.errors import add_place
 from streamgda.storage.digests import digest
 from streamgda.storage.paths import AnyFileSystem, Path
 
@@ -171,10 +172,9 @@ def _naming(output: Output[Any]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename is not None:
-            raise
-        reason = f"predictions cannot be written: {error.strerror}"
-        raise OSError(error.errno, reason, output.location[1]) from error
+        if error.filename is None and "/" not in str(error):
+            add_place(error, f"{output.location[1]}, where predictions are written")
+        raise
 
 
 def _write_missing(
