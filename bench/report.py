@@ -35,11 +35,12 @@ Each section is one run of `python -m bench.NAME`, on the machine and with the v
 - **Not reached, and what was tried.** 1,000 files of 1,000 rows: pyarrow alone takes four times as long per
   row to open and decode them as the standard layout; joining rows of small files into larger blocks gains
   up to 10 % on two threads, for a hundred lines more. Zarr in chunks of 65,536 rows: gathering row-major
-  values by class takes as long as reading them; half of that is the transposition. 400 features of 20,000
-  classes: about a half of the time beside scan and product goes into the tables of means, of which each
-  block touches nearly as many rows as it has; peak memory is the decoder's pages, on each of two threads,
-  and the growing tables. 2,048 columns: a scan alone holds 370 MB on each thread, since each column has its
-  pages open at a time. LDA (lsqr) ÷ tied and DuckDB ÷ diag: 3.4 to 6 and 0.8 to 1.1 over several evenings.
+  values by class takes as long as reading them; half of that is the transposition. Many short classes are
+  summed up about an anchor, with no gathering by class. Of 20 features of 10,000 classes a third of the time
+  still goes into adding values and squares to the sums of their classes, one by one, and a tenth into merging
+  tables. Peak memory of wide rows is what the decoder holds, the pages of a whole row group of 128 MB, on
+  each thread: 245 MB on one for 2,048 columns, and 489 MB on two. LDA (lsqr) ÷ tied and DuckDB ÷ diag: 3.4
+  to 6 and 0.8 to 1.1 over several evenings.
 """
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "dask", "duckdb", "polars")
 
