@@ -204,24 +204,32 @@ def _named_columns(
     )
     if groups is not None:
         roles = roles.with_groups(groups, names, "the data frame")
-    chosen: dict[str, Any] = {
-        "target": target,
-        "features": roles.features,
-        "weight": weight,
-        "groups": groups,
-    }
-    scan_again = partial(_named_columns, frame, exclude=(), missing=missing, **chosen)
-    kept = list(roles.columns)
+    scan_again = partial(
+        _named_columns,
+        frame,
+        exclude=(),
+        missing=missing,
+        target=target,
+        features=roles.features,
+        weight=weight,
+        groups=groups,
+    )
+    kept = frame[list(roles.columns)]
     roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow
-    types = _known_types(frame[kept]._meta_nonempty)
+    types = _known_types(kept._meta_nonempty)
     roles.check_types(types, "the data frame")
     warn_of_identifiers(roles, types, "the data frame", features, stacklevel=3)
+    return _of_frame(kept, roles, scan_again)
+
+
+def _of_frame(frame: Any, roles: Roles, scan_again: Callable[..., DaskSource]) -> DaskSource:
     partitions = [
         delayed(partial(FramePartition, index=i, roles=roles))(part)
-        for i, part in enumerate(frame[kept].to_delayed())
+        for i, part in enumerate(frame.to_delayed())
     ]
-    description, n_features = f"frame, target {target!r}", len(roles.features)
-    return DaskSource(description, partitions, roles.features, n_features, scan_again, missing == "keep")
+    description, n_features = f"frame, target {roles.target!r}", len(roles.features)
+    keeps_missing = roles.missing == "keep"
+    return DaskSource(description, partitions, roles.features, n_features, scan_again, keeps_missing)
 
 
 def _known_types(frame: Any) -> pa.Schema:
