@@ -211,3 +211,13 @@ def test_the_command_line_says_how_em_ends(folder, tmp_path):
     assert "more than --em-tol 1e-06. Raise --max-reads or --em-tol, or --max-patterns" in early.stderr
     once = CliRunner().invoke(main, [*arguments, "--statistics", "--out", str(out)])
     assert "Raise --max-patterns" in once.stderr
+
+
+@pytest.mark.parametrize("remedy", [{"reg_param": 0.5}, {"pooling": 0.5}, {"pooling": "bayes"}])
+def test_regularisation_does_not_stand_in_for_a_covariance_that_is_not_determined(remedy):
+    X, y = holed(400)
+    X[::2, 0] = X[1::2, 3] = np.nan
+    with pytest.raises(
+        ValueError, match=r"both 0 and 3.* reg_param and pooling act on covariances that are known"
+    ):
+        QuadraticDiscriminantAnalysis(missing="marginal", **remedy).fit(X, y)
