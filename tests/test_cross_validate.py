@@ -57,7 +57,7 @@ def test_a_part_that_does_not_determine_the_model_has_no_score():
     _, _, test = learning_curve(QuadraticDiscriminantAnalysis(), X, y, cv=10, n_parts=[1, 9])
     assert np.isnan(test[0]).all()
     assert np.isfinite(test[1]).all()
-    with pytest.raises(ValueError, match="n_parts must be from 1 to 4"):
+    with pytest.raises(ValueError, match="n_parts are whole numbers from 1 to 4"):
         learning_curve(GaussianNB(), X, y, n_parts=[5])
 
 

@@ -128,5 +128,7 @@ def test_what_is_no_span_or_date_is_refused(tmp_path):
     ledger = held(tmp_path, ["a.parquet"])
     with pytest.raises(TypeError, match=r"a half-life is a timedelta, such as timedelta\(days=30\); got 30"):
         ledger.statistics(half_life=30)
+    with pytest.raises(TypeError, match="age is a partition key, a list of them, or dates by path; got 3"):
+        ledger.statistics(half_life=DAY, age=3)
     with pytest.raises(TypeError, match="age of a.parquet: 20260131 is no date"):
         ledger.statistics(half_life=DAY, age={"a.parquet": 20260131})

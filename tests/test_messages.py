@@ -21,6 +21,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
     StatisticsSearchCV,
     accumulate,
     cross_validate,
@@ -28,6 +29,7 @@ from streamgda import (
     learning_curve,
     load,
     predict_dataset,
+    progressive_score,
     scan_arrow,
     scan_parquet,
 )
@@ -106,16 +108,15 @@ def holed(tmp_path):
     return tmp_path / "holed.parquet"
 
 
-def test_a_missing_value_in_a_search_is_not_mended_by_a_parameter_of_the_model(holed):
-    model = QuadraticDiscriminantAnalysis(missing="marginal")
+def test_a_missing_value_in_a_search_is_mended_for_all_candidates(holed):
     frame = pd.read_parquet(holed)
+    grid = {"estimator": [GaussianNB(missing="marginal"), GaussianNB()]}
     for rows in ((frame[["u", "v"]], frame["kind"]), (scan_parquet(holed, "kind"),)):
-        for choose in (StatisticsSearchCV(model, {}).fit, partial(cross_validate, model)):
+        for choose in (StatisticsSearchCV(None, grid).fit, partial(cross_validate, GaussianNB())):
             with pytest.raises(
-                ValueError, match="'v' is NaN or null.*folds here hold complete rows"
-            ) as caught:
+                ValueError, match="'v' is NaN.*; or let all candidates have missing='marginal'"
+            ):
                 choose(*rows)
-            assert "missing='marginal'" not in str(caught.value)
 
 
 def test_a_missing_value_in_prediction_is_mended_where_it_is_predicted(holed, tmp_path):
@@ -279,3 +280,49 @@ def test_a_pipeline_is_no_candidate_and_is_not_printed():
 def test_parameters_of_scikit_learn_that_are_not_here_name_what_does_their_work(call, message):
     with pytest.raises(TypeError, match=message):
         call()
+
+
+# ---------------------------------------------------------------------- what is given is of another kind
+
+
+FRAME = pd.DataFrame(X, columns=["u", "v"]).assign(kind=["ant", "bee"] * 30)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda m: scan_arrow(FRAME, ["kind"]),
+            TypeError,
+            r"target is the name of one column; got \['kind'\]",
+        ),
+        (lambda m: evaluate(m, "rows.parquet"), TypeError, "got the path rows.parquet; scan_parquet makes"),
+        (lambda m: evaluate(m, FRAME, "kind"), ValueError, r"the string 'kind'.*scan_arrow\(frame, 'kind'\)"),
+        (
+            lambda m: predict_dataset(m, FRAME, "out"),
+            TypeError,
+            "got DataFrame: of rows in memory, the model's",
+        ),
+        (lambda m: progressive_score(m, [(X,)]), TypeError, r"a batch is \(X, y\) or .*; got tuple"),
+        (lambda m: StatisticsSearchCV(m, {}).fit(FRAME, "kind"), ValueError, "the string 'kind'"),
+        (
+            lambda m: StatisticsSearchCV(m, {}).fit("rows.parquet", "kind"),
+            TypeError,
+            "got the path rows.parquet",
+        ),
+        (lambda m: learning_curve(m, X, [0, 1] * 30, n_parts=[0.5]), ValueError, "whole numbers from 1 to 4"),
+        (lambda m: StatisticsLedger("ledger", folds="5"), ValueError, "a whole number; got folds='5'"),
+    ],
+)
+def test_what_is_of_another_kind_is_told_what_is_needed(call, error, message):
+    with pytest.raises(error, match=message):
+        call(GaussianNB().fit(FRAME[["u", "v"]], FRAME["kind"]))
+
+
+def test_partial_fit_takes_the_columns_of_a_source_by_name():
+    tables = [scan_arrow(FRAME[:30], "kind"), scan_arrow(FRAME[30:][["v", "kind", "u"]], "kind")]
+    model = GaussianNB().fit(tables[0]).partial_fit(tables[1])
+    whole = GaussianNB().fit(FRAME[["u", "v"]], FRAME["kind"])
+    np.testing.assert_allclose(model.theta_, whole.theta_, rtol=1e-12)
+    with pytest.raises(ValueError, match="feature 1 is 'v' in one and 'w' in the other"):
+        model.partial_fit(scan_arrow(FRAME.rename(columns={"v": "w"}), "kind"))

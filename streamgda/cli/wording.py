@@ -28,7 +28,7 @@ _PHRASES = {
     ", or accumulate a source with missing='keep'": "",
     "accumulate with": "fit or refresh with",
     "accumulate both with": "fit both with",
-    "; or give the rows in memory to scikit-learn's GridSearchCV, for folds": "; folds",
+    "let all candidates have missing='marginal', and learn": "learn, with --missing marginal,",
     "filters: ": "--filter: ",
     "age: ": "--age: ",
     "Raise max_reads or em_tol, or max_patterns": "Raise --max-reads or --em-tol, or --max-patterns",

@@ -163,7 +163,8 @@ class StatisticsLearner(StatisticsReader, ABC):
         """
         self._check_learns_in_parts()
         if isinstance(X, Source) or is_dask(X):
-            read = self._reading_of(X, y, sample_weight, missing, scheduler, progress)
+            names = list(getattr(self, "feature_names_in_", ()))
+            read = self._reading_of(X, y, sample_weight, missing, scheduler, progress, names)
             return self.merge(self._read(read).statistics)
         blocks_of = partial(self._blocks_of, X, y, sample_weight, missing=missing, classes=classes)
         if not hasattr(self, "statistics_") and self._learn_first_batch(partial(blocks_of, reset=True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_reada
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.incomplete import reading_blocks
-from streamgda.estimators.validation import check_announced, check_batch, is_valid
+from streamgda.estimators.validation import check_announced, check_batch, check_no_name, is_valid
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.conversion import as_source
@@ -70,11 +70,7 @@ class StatisticsReader(BaseEstimator):
             check_no_rounding(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if isinstance(y, str):
-            raise ValueError(
-                f"y is the labels, one for each row; got the string {y!r}. Of a frame with a column of this "
-                f"name, scan_arrow(frame, {y!r}) makes a source"
-            )
+        check_no_name(y)
         if reset or not is_valid(self, X):
             X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         names = getattr(self, "feature_names_in_", None)
@@ -88,9 +84,17 @@ class StatisticsReader(BaseEstimator):
         return array_blocks(X, y, sample_weight, names, missing=missing)
 
     def _reading_of(
-        self, X: Any, y: Any, sample_weight: Any, missing: Missing, scheduler: Scheduler, progress: bool
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        missing: Missing,
+        scheduler: Scheduler,
+        progress: bool,
+        names: Sequence[str] = (),
     ) -> Read:
-        source = as_source(X, y, sample_weight, missing=missing)
+        """The reading of a source or a Dask collection; of features of these names, in this order."""
+        source = as_source(X, y, sample_weight, missing=missing).in_order_of(names)
         read = partial(read_into, source, scheduler=scheduler, progress=progress)
         refuses = source.keeps_missing and not self.learns_incomplete
         return remedying(_LEARN_KEPT)(read) if refuses else read

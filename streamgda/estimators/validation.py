@@ -35,6 +35,15 @@ def check_batch(X: Any) -> None:
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
 
 
+def check_no_name(y: Any) -> None:
+    """Raise ValueError for the name of a column where labels are needed."""
+    if isinstance(y, str):
+        raise ValueError(
+            f"y is the labels, one for each row; got the string {y!r}. Of a frame with a column of this "
+            f"name, scan_arrow(frame, {y!r}) makes a source"
+        )
+
+
 def is_valid(model: Any, X: Any) -> bool:
     """Whether X is an array that scikit-learn's `validate_data` returns as it is, if its values are finite.
 

@@ -66,7 +66,10 @@ def _dating(age: Age) -> Callable[[FileRecord], int]:
         return modified
     if isinstance(age, Mapping):
         return partial(_by_path, age)
-    return partial(_by_keys, [age] if isinstance(age, str) else age)
+    keys = [age] if isinstance(age, str) else age
+    if not isinstance(keys, Sequence) or not all(isinstance(key, str) for key in keys) or not keys:
+        raise TypeError(f"age is a partition key, a list of them, or dates by path; got {age!r}")
+    return partial(_by_keys, keys)
 
 
 def _by_path(dates: Mapping[str, str | date], record: FileRecord) -> int:

@@ -98,8 +98,8 @@ class StatisticsLedger:
         groups: str | None = None,
         filesystem: AnyFileSystem | None = None,
     ) -> None:
-        if folds is not None and folds < 2:
-            raise ValueError(f"at least 2 folds are needed; got folds={folds}")
+        if folds is not None and not (isinstance(folds, int) and folds > 1):
+            raise ValueError(f"at least 2 folds are needed, a whole number; got folds={folds!r}")
         if groups is not None and folds is None:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)

@@ -95,8 +95,7 @@ def listed(source: FileSource, manifest: Manifest, verify: bool) -> list[InputFi
 def in_held_order(source: F, manifest: Manifest | None) -> F:
     """The source with its features in the order in which a ledger holds them, if they are the same."""
     held = [] if manifest is None else list(manifest.read_options.get("features") or ())
-    names = list(source.feature_names or ())
-    return source.with_features(held) if names != held and sorted(names) == sorted(held) else source
+    return source.in_order_of(held)
 
 
 def plan_refresh(

@@ -11,6 +11,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import listed
 from streamgda.estimators.classifier import check_rows
+from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
@@ -136,7 +137,10 @@ def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evalua
     Evaluation(classes=2, rows=900, accuracy=1)
     """
     evaluation = Evaluation()
-    for X, y, *weights in _batches_of(batches):
+    for batch in _batches_of(batches):
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
+        X, y, *weights = batch
         weight = weights[0] if weights else None
         if hasattr(model, "statistics_") and len(model.statistics_.classes) > 1:
             evaluation.merge(_evaluate_blocks(model, _blocks_of(model, X, y, weight)))
@@ -193,6 +197,8 @@ def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
 
 def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Block]:
     """Blocks of labelled rows in memory, validated for a fitted model."""
+    check_batch(X)
+    check_no_name(y)
     if y is None:
         raise ValueError("rows need their labels to be judged by; the target y is None")
     rows = check_rows(model, X, missing="marginal")

@@ -199,6 +199,11 @@ def _write_missing(
 
 
 def _as_scorable(model: Model, source: Any) -> ScorableSource:
+    if hasattr(source, "__array__"):
+        raise TypeError(
+            f"a dataset is needed, got {type(source).__name__}: of rows in memory, the model's predict and "
+            "predict_proba are the predictions"
+        )
     source = as_source(source, features=features_of(model))
     if not isinstance(source, ScorableSource):
         raise TypeError(

@@ -10,6 +10,7 @@ import numpy as np
 from streamgda.blocks.arrays import array_blocks, check_readable
 from streamgda.blocks.block import Block
 from streamgda.blocks.places import Places
+from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.sources.base import Source, Split
 from streamgda.sources.conversion import as_source, is_dask
 
@@ -22,6 +23,8 @@ class ArraySource(Source):
     def __init__(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> None:
         if y is None:
             raise ValueError("models are compared on labelled rows, but the target y is None")
+        check_batch(X)
+        check_no_name(y)
         check_readable(X)
         self.rows, self.labels, self.weights, self.groups = X, y, sample_weight, groups
 

@@ -182,8 +182,10 @@ def _ticks(n_parts: Sequence[int] | None, n_folds: int) -> list[int]:
     if n_parts is None:
         return sorted({*(1 << k for k in range(n_folds.bit_length()) if 1 << k < n_folds), n_folds - 1})
     for size in n_parts:
-        if not 0 < size < n_folds:
-            raise ValueError(f"n_parts must be from 1 to {n_folds - 1}, as one fold is held out; got {size}")
+        if not 0 < size < n_folds or size != int(size):
+            raise ValueError(
+                f"n_parts are whole numbers from 1 to {n_folds - 1}, as one fold is held out; got {size}"
+            )
     return [int(size) for size in n_parts]
 
 

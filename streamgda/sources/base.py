@@ -104,6 +104,11 @@ class Source(ABC):
         """
         raise ValueError(f"{self!r} has other features, or another order; give it those of {list(names[:5])}")
 
+    def in_order_of(self, names: Sequence[str]) -> Self:
+        """The same source with its features in this order, if they are these; else as it is."""
+        ours = list(self.feature_names or ())
+        return self.with_features(names) if ours != list(names) and sorted(ours) == sorted(names) else self
+
     @abstractmethod
     def splits(self) -> Sequence[Split | Delayed]:
         """The parts of the source, in order: a pure function of the data, whoever reads them.

@@ -81,6 +81,9 @@ class Roles:
             If a column is not among those known, or would have two roles.
         """
         check_missing(missing)
+        for role, name in (("target", target), ("weight", weight)):
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"{role} is the name of one column; got {name!r:.80}")
         for argument, names in (("features", features), ("exclude", exclude)):
             if isinstance(names, str):
                 raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
