@@ -75,6 +75,8 @@ def _encode_strings(values: NDArray[Any]) -> tuple[Labels, Codes]:
 
 
 def _encode_typed(values: Labels) -> tuple[Labels, Codes]:
+    if len(values) == 1:
+        return values.copy(), np.zeros(1, dtype=code_dtype(1))
     if values.dtype.kind == "i" and len(values):
         span = int(values.max()) - int(values.min()) + 1
         if span <= _LOOKUP_SPAN:
