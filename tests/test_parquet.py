@@ -376,7 +376,7 @@ def test_when_every_row_is_dropped_it_says_so(tmp_path):
         ({"target": "y", "features": ["u", "y"]}, "column 'y' is the target and cannot be a feature too"),
         ({"target": "y", "features": ["u", "v"], "weight": "v"}, "column 'v' is the weight"),
         ({"target": "y", "weight": "y"}, "cannot be both target and weight"),
-        ({"target": "y", "features": ["u", "u"]}, "each once"),
+        ({"target": "y", "features": ["u", "u"]}, "each column once"),
         ({"target": "y", "features": []}, "at least one"),
         ({"target": "y", "features": "u"}, "must be a list"),
         ({"target": "y", "missing": "ignore"}, "must be 'raise' or 'drop'"),
