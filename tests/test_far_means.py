@@ -1,6 +1,7 @@
 """Means that float64 does not hold: predictions use the digits that the state keeps of them."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,15 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
 )
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
+MODELS = [
+    partial(GaussianNB, var_smoothing=0),
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    GaussianDiscriminantAnalysis,
+    partial(GaussianNB, var_smoothing=0, pooling=0.5),
+    partial(QuadraticDiscriminantAnalysis, pooling=0.5),
+    partial(QuadraticDiscriminantAnalysis, pooling="bayes", predictive="student"),
+]
 RNG = np.random.default_rng(0)
 
 
@@ -31,8 +40,7 @@ def test_predictions_far_from_zero_are_those_near_it(model, offset, atol):
     assert all(
         Fraction(a) - Fraction(offset) == Fraction(b) for a, b in zip(rows[:, 0], gaps[:, 0], strict=True)
     )
-    params = {"var_smoothing": 0} if model is GaussianNB else {}
-    far, near = model(**params).fit(rows, y), model(**params).fit(gaps, y)
+    far, near = model().fit(rows, y), model().fit(gaps, y)
     np.testing.assert_allclose(far.predict_log_proba(rows), near.predict_log_proba(gaps), rtol=0, atol=atol)
     np.testing.assert_allclose(far.mahalanobis(rows), near.mahalanobis(gaps), rtol=0, atol=atol)
     np.testing.assert_array_equal(far.predict(rows), near.predict(gaps))
@@ -41,9 +49,8 @@ def test_predictions_far_from_zero_are_those_near_it(model, offset, atol):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_missing_value_far_from_zero_changes_nothing_else(model):
     rows, gaps, y = far_rows(1e14)
-    params = {"var_smoothing": 0} if model is GaussianNB else {}
-    far = model(missing="marginal", **params).fit(rows, y)
-    near = model(missing="marginal", **params).fit(gaps, y)
+    far = model(missing="marginal").fit(rows, y)
+    near = model(missing="marginal").fit(gaps, y)
     rows[::2, 0] = gaps[::2, 0] = np.nan
     np.testing.assert_allclose(far.predict_log_proba(rows), near.predict_log_proba(gaps), rtol=0, atol=1e-11)
     np.testing.assert_allclose(far.impute(rows) - 1e14, near.impute(gaps), rtol=0, atol=4 * np.spacing(1e14))
@@ -52,8 +59,7 @@ def test_a_missing_value_far_from_zero_changes_nothing_else(model):
 @pytest.mark.parametrize("model", MODELS[:3])
 def test_a_stream_far_from_zero_predicts_as_one_near_it(model):
     rows, gaps, y = far_rows(1e15)
-    params = {"var_smoothing": 0} if model is GaussianNB else {}
-    far, near = model(**params).fit(rows[:200], y[:200]), model(**params).fit(gaps[:200], y[:200])
+    far, near = model().fit(rows[:200], y[:200]), model().fit(gaps[:200], y[:200])
     for i in range(200, 230):
         far.partial_fit(rows[[i]], y[[i]])
         near.partial_fit(gaps[[i]], y[[i]])

@@ -315,6 +315,20 @@ def test_scikit_learn_takes_the_pooled_covariances():
 # ---------------------------------------------------------------------- singular, and wrong
 
 
+@pytest.mark.parametrize("n_features", [40, 80])
+def test_a_sum_of_two_features_changes_no_posterior(n_features):
+    """Singular covariances are whitened in another way if features are many."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12 * n_features, n_features)), np.arange(12 * n_features) % 3
+    more = np.column_stack([X, X[:, 0] + X[:, 1]])
+    model = QuadraticDiscriminantAnalysis(pooling=0.3).fit(X, y)
+    with pytest.warns(UserWarning, match="collinear"):
+        singular = QuadraticDiscriminantAnalysis(pooling=0.3).fit(more, y)
+    np.testing.assert_allclose(
+        singular.predict_log_proba(more), model.predict_log_proba(X), rtol=0, atol=1e-9
+    )
+
+
 def test_a_singular_pooled_covariance_is_treated_as_by_lda(rows):
     X, y = rows
     wide = np.column_stack([X, X[:, 0] - X[:, 1], np.ones(len(X))])

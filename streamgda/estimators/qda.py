@@ -289,7 +289,7 @@ class QuadraticDiscriminantAnalysis(
             whitening = Whitening.of(self._shrunk(within), means, least)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        return PooledGaussians.of(means, covariances, whitening, pooling)
+        return PooledGaussians.of(means, covariances, whitening, pooling, statistics.mean_tails)
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Leave classes that are not determined to `singular`, unless the classes are pooled."""

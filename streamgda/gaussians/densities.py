@@ -88,7 +88,7 @@ class SeparateGaussians(Gaussians):
     def marginal(self, observed: Observed) -> Self:
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
-        return replace(self, means=means, whitenings=whitenings, tails=_of_features(self.tails, observed))
+        return replace(self, means=means, whitenings=whitenings, tails=of_features(self.tails, observed))
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
@@ -244,7 +244,7 @@ class SharedGaussians(Gaussians):
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
-        whitening, tails = self.whitening.marginal(observed, means), _of_features(self.tails, observed)
+        whitening, tails = self.whitening.marginal(observed, means), of_features(self.tails, observed)
         return SharedGaussians(means, self.centre[observed], whitening, tails=tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
@@ -328,7 +328,7 @@ class DiagonalGaussians(Gaussians):
         return np.divide(1.0, scales, out=scales)
 
     def marginal(self, observed: Observed) -> DiagonalGaussians:
-        tails = _of_features(self.tails, observed)
+        tails = of_features(self.tails, observed)
         return DiagonalGaussians(self.means[:, observed], self.variances[:, observed], tails=tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
@@ -371,7 +371,8 @@ def _from_origin(X: Array, origin: Array | None) -> Array:
     return X if origin is None else X - origin
 
 
-def _of_features(tails: Array | None, observed: Observed) -> Array | None:
+def of_features(tails: Array | None, observed: Observed) -> Array | None:
+    """The tails of the observed features."""
     return None if tails is None else tails[:, observed]
 
 

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 
-from streamgda.gaussians.densities import SeparateGaussians
+from streamgda.gaussians.densities import SeparateGaussians, of_features
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.whitening import Array, Observed, TriangularWhitening, Whitening
 
@@ -29,17 +29,20 @@ class PooledGaussians(SeparateGaussians):
     common: Whitening
 
     @classmethod
-    def of(cls, means: Array, covariances: Array, common: Whitening, pooling: Pooling) -> PooledGaussians:
+    def of(
+        cls, means: Array, covariances: Array, common: Whitening, pooling: Pooling, tails: Array
+    ) -> PooledGaussians:
         """The densities with these means (K, d) and covariances (K, d, d) in the range of the common one."""
         whitenings = [_whitening(covariance, common) for covariance in covariances]
-        return cls(means=means, whitenings=whitenings, pooling=pooling, common=common)
+        return cls(means=means, whitenings=whitenings, pooling=pooling, tails=tails, common=common)
 
     def marginal(self, observed: Observed) -> Self:
         """The marginal densities of the observed features, given as a mask (d,)."""
         means = self.means[:, observed]
         common, corner = self.common.marginal(observed, means), np.ix_(observed, observed)
         whitenings = [_whitening(whitening.covariance[corner], common) for whitening in self.whitenings]
-        return replace(self, means=means, whitenings=whitenings, common=common)
+        tails = of_features(self.tails, observed)
+        return replace(self, means=means, whitenings=whitenings, tails=tails, common=common)
 
 
 def _whitening(covariance: Array, common: Whitening) -> Whitening:

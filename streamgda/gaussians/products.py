@@ -57,7 +57,7 @@ def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
 
 
 def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
-    """Lower triangles (d, d) stored by column as `squared_lengths` takes them, copied if it is of use."""
+    """Lower triangles (r, d) stored by column as `squared_lengths` takes them, copied if it is of use."""
     n_features = len(triangles[0])
     if n_features > _LARGE_TRIANGLE or _LOWEST_TILE * n_features * len(triangles) > _MOST_AT_ONCE:
         return triangles
@@ -67,7 +67,7 @@ def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
 def squared_lengths(
     X: Array, origins: Array, triangles: Sequence[Array] | Array
 ) -> Iterator[tuple[slice, Array]]:
-    """|T_k (x − m_k)|² of rows (n, d) for origins (K, d) and K lower triangles, see `stacked`.
+    """|T_k (x − m_k)|² of rows (n, d) for origins (K, d) and K lower triangles (r, d), see `stacked`.
 
     Yields some of the k, and their squared lengths: (n, number of these k).
     """
@@ -87,7 +87,8 @@ def _padded_for_triangle(X: Array) -> Array:
 
 
 def _multiply_by_triangle(rows: Array, triangle: Array) -> Array:
-    if len(triangle) <= _LARGE_TRIANGLE:
+    n_rows, n_columns = triangle.shape
+    if n_rows <= _LARGE_TRIANGLE or n_rows < n_columns:
         return _multiply_tiles(rows, triangle.T)
     product: Array = dtrmm(1.0, triangle, rows.T, lower=True, overwrite_b=True).T
     return product

@@ -172,9 +172,9 @@ class Whitening:
 
     @cached_property
     def triangle(self) -> Array:
-        """At full rank, a lower triangular matrix that whitens as Wᵀ does: (d, d), Fortran-contiguous.
+        """A matrix that whitens as Wᵀ does: (r, d) at rank r, Fortran-contiguous; at full rank, a triangle.
 
-        W = R Q with an orthogonal Q, so W Wᵀ = R Rᵀ. Half of Rᵀ is zero.
+        W = R Q with an orthogonal Q, so W Wᵀ = R Rᵀ. Rᵀ is then lower triangular.
         """
         return np.asfortranarray(scipy.linalg.rq(self.matrix, mode="r", check_finite=False).T)
 
