@@ -106,8 +106,9 @@ def predicting(features: int, classes: int, rows: int) -> Callable[[], Any]:
     rng = np.random.default_rng(0)
     means, few = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
     counts = np.full(classes, 100)
+    scatter = few.T @ few * (counts.sum() / len(few))  # as of rows that vary as much as the means
     statistics = ClassStatistics.from_moments(
-        np.arange(classes), counts, means, few.T @ few, covariance_type="tied"
+        np.arange(classes), counts, means, scatter, covariance_type="tied"
     )
     model = LinearDiscriminantAnalysis.from_statistics(statistics)
     asked = rng.normal(size=(rows, features))
