@@ -20,10 +20,20 @@ from streamgda import (
     load,
     predict_dataset,
 )
+from streamgda.gaussians import updated
 from streamgda.gaussians.whitening import Whitening
 
 MODELS = [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB]
 N_FEATURES = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def follows_few_features():
+    """Small models too are brought up to date, though a new factor takes them less time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(updated, "_LEAST_WORK", 0)
+        yield
+
 
 batches = st.lists(st.integers(0, 4), min_size=1, max_size=5)
 
@@ -174,6 +184,17 @@ def test_most_batches_of_a_long_stream_need_no_new_factor(offset, batch):
         if updated % 9 == 1:
             posteriors_agree(model, test, rtol=1e-10 if offset == 0 else 1e-6)  # 1e8 deviations cost 8 digits
     assert updated > 60 if batch == 1 else updated > 20
+
+
+def test_few_features_get_a_new_factor_which_takes_less_time(monkeypatch):
+    model, test = begun(LinearDiscriminantAnalysis, 1.0), rows_of([0, 1, 2], 3, 1.0)
+    monkeypatch.setattr(updated, "_LEAST_WORK", 3**2 * (3 + 3) + 1)
+    model.partial_fit(rows_of([1], 6, 1.0), [1])
+    assert_array_equal(
+        model.predict_proba(test),
+        LinearDiscriminantAnalysis.from_statistics(model.statistics_).predict_proba(test),
+    )
+    assert not model._cache.gaussians.is_updated
 
 
 def test_given_priors_are_followed_too():

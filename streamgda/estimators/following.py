@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
-from streamgda.gaussians.updated import LearntRows
+from streamgda.gaussians.updated import LearntRows, is_worth_following
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.revisions import Added
 
@@ -38,9 +38,12 @@ def is_plain(model: Any, *, but: Collection[str] = ()) -> bool:
 
 
 def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Added]) -> LearntRows | None:
-    """The rows that were added; None if they are not known, or are of a class that is new."""
+    """The rows that were added; None if not known, of a class that is new, or not worth following."""
     blocks = [update.rows for update in added if update.rows is not None]
-    if len(blocks) < len(added) or len(before.classes) < len(statistics.counts):
+    n_classes, n_rows = len(before.classes), sum(len(block.codes) for block in blocks)
+    if len(blocks) < len(added) or n_classes < len(statistics.counts):
+        return None
+    if not is_worth_following(statistics.n_features, n_classes, n_rows):
         return None
     weights = np.concatenate([block.row_weights for block in blocks])
     positions = [np.searchsorted(before.classes, block.classes)[block.codes] for block in blocks]
