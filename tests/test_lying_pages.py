@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import GaussianNB, accumulate, predict_dataset, scan_parquet
+from streamgda.storage.pages import check_pages
 from streamgda.storage.thrift import BINARY, FALSE, INT16, INT32, INT64, LIST, STRUCT, read_struct
 
 CODECS = ["zstd", "brotli", "gzip"]
@@ -107,3 +108,58 @@ def test_predict_dataset_reads_no_page_that_lies(tmp_path):
     model = GaussianNB().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
     with pytest.raises(ValueError, match="page of column 'x' stands for"):
         predict_dataset(model, scan_parquet(path, features=["x"]), tmp_path / "out", scheduler="synchronous")
+
+
+def damaged(content, start, stop, rng):
+    """Damage a few places between two positions: flip a bit, set a byte, insert a run or delete."""
+    content = bytearray(content)
+    for place in sorted(rng.integers(start, stop, rng.integers(1, 4)), reverse=True):
+        byte, length = int(rng.choice([0, 0x1C, 0x19, 0xF7, 0xF9, 0xFF])), int(rng.choice([1, 12, 3000]))
+        match rng.integers(4):
+            case 0:
+                content[place] ^= 1 << int(rng.integers(8))
+            case 1:
+                content[place] = rng.integers(256)
+            case 2:
+                content[place:place] = bytes([byte]) * length
+            case _:
+                del content[place : place + 4]
+    return bytes(content)
+
+
+@pytest.mark.parametrize("n_cases", [2000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_a_damaged_header_of_a_page_ends_in_one_kind_of_error(n_cases):
+    file = pa.BufferOutputStream()
+    table = pa.table({"x": np.arange(float(N)), "s": ["a", "b"] * (N // 2), "l": [[1.0], []] * (N // 2)})
+    pq.write_table(table, file, compression="zstd")
+    content = file.getvalue().to_pybytes()
+    group = pq.read_metadata(pa.BufferReader(content)).row_group(0)
+    rng, n_damaged = np.random.default_rng(0), 0
+    for case in range(n_cases):
+        chunk = group.column(case % group.num_columns)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        _, stop = read_struct(content, start)
+        try:
+            check_pages(pa.BufferReader(damaged(content, start, stop, rng)), group, table.column_names)
+        except pa.ArrowInvalid:
+            n_damaged += 1
+    assert n_cases / 10 < n_damaged < n_cases
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\x25\xfe" + b"\xff" * 3000 + b"\x01",  # a size of 21,000 bits
+        b"\x19\xf7" + b"\xff" * 9 + b"\x01",  # a list of 2 ** 64 numbers of floating point
+        b"\x1c" * 3000,  # 3,000 structs, each within the one before
+        b"\x1f",  # a type that there is not
+    ],
+)
+def test_an_impossible_header_of_a_page_is_an_error_that_names_the_file(tmp_path, header):
+    path = tmp_path / "1.parquet"
+    pq.write_table(pa.table({"x": np.arange(float(N)), "k": np.arange(N) % 2}), path, compression="zstd")
+    content = path.read_bytes()
+    start = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
+    path.write_bytes(content[:start] + header + content[start:])
+    with pytest.raises(ValueError, match=r"1\.parquet cannot be read.*the header of a page is damaged"):
+        accumulate(scan_parquet(path, "k"), "diag", scheduler="synchronous")

@@ -24,7 +24,17 @@ import pyarrow as pa
 
 from streamgda.storage.column_chunks import METADATA, N_BYTES, N_VALUES, PATH, STRINGS, ChunkReader, Form
 from streamgda.storage.pages import SLIGHT_CODECS
-from streamgda.storage.thrift import INT32, INT64, LIST, Field, Reader, Struct, read_list, read_struct
+from streamgda.storage.thrift import (
+    INT32,
+    INT64,
+    LIST,
+    READ_ERRORS,
+    Field,
+    Reader,
+    Struct,
+    read_list,
+    read_struct,
+)
 
 _SCHEMA, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = ((i, LIST) for i in (2, 4, 5, 7))  # fields of a footer,
 
@@ -210,5 +220,5 @@ def chunks(file: pa.NativeFile) -> Iterator[Chunk]:
 def _reading() -> Iterator[None]:
     try:
         yield
-    except (LookupError, TypeError, AttributeError, RuntimeError, re.error) as error:
+    except (*READ_ERRORS, TypeError, AttributeError, RuntimeError, UnicodeDecodeError, re.error) as error:
         raise pa.ArrowInvalid("the footer is damaged") from error

@@ -28,7 +28,7 @@ from streamgda.storage.thrift import (
 Roles: TypeAlias = Mapping[Field, "str | Roles"]
 """Of numbers to read, the names of their groups; "same" for what must be the same; of structs, their own."""
 
-_NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"
+_NUMBER = rb"[\x80-\xff]{0,9}[\x00-\x7f]"  # 64 bits in groups of seven; the last byte has no high bit
 
 _WIDTHS = {TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8}  # in a list, bools are bytes
 

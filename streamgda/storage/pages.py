@@ -7,12 +7,13 @@ Zstandard or Brotli can stand for as many, and nothing in the footer shows it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamgda.storage.thrift import INT32, STRUCT, Struct, read_struct
+from streamgda.storage.thrift import INT32, READ_ERRORS, STRUCT, Struct, read_struct
 
 SLIGHT_CODECS = frozenset({0, 1})  # none and Snappy, which makes nothing 25 times as large
 
@@ -126,12 +127,10 @@ def _header(file: pa.NativeFile, at: int) -> tuple[Struct, int]:
     size = _HEADER
     while True:
         content = file.read_at(size, at)
-        try:
+        with suppress(*READ_ERRORS):  # the header is longer, or damaged
             header, length = read_struct(content)
             if _STORED in header and _DECOMPRESSED in header:
                 return header, length
-        except (LookupError, RecursionError):
-            pass  # it is longer, or damaged
         if len(content) < size or size >= _LONGEST_HEADER:
             raise pa.ArrowInvalid("the header of a page is damaged")
         size *= 16

@@ -22,8 +22,12 @@ Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 
 TRUE, FALSE, BYTE, INT16, INT32, INT64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(1, 13)
 
+READ_ERRORS = LookupError, OverflowError, RecursionError
+"""What the readers of this module raise for damaged content."""
 
 _NO_READERS: Mapping[Field, Reader] = MappingProxyType({})
+
+_LAST_SHIFT = 63  # of a number of 64 bits, in groups of seven
 
 
 def read_struct(
@@ -36,8 +40,8 @@ def read_struct(
 
     Raises
     ------
-    IndexError, KeyError, RecursionError
-        If the content is damaged.
+    LookupError, OverflowError, RecursionError
+        If the content is damaged, `READ_ERRORS`.
     """
     fields: Struct = {}
     number = 0
@@ -89,6 +93,8 @@ def _byte(content: bytes, at: int) -> tuple[int, int]:
 
 
 def _double(content: bytes, at: int) -> tuple[bytes, int]:
+    if at + 8 > len(content):
+        raise IndexError("the content ends within a number")
     return content[at : at + 8], at + 8
 
 
@@ -98,9 +104,11 @@ def _binary(content: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read_unsigned(content: bytes, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first."""
+    """A number of at most 64 bits, in groups of seven, the lowest first."""
     value = shift = 0
     while (byte := content[at]) > 127:
+        if shift == _LAST_SHIFT:
+            raise OverflowError("a number has more than 64 bits")
         value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
     return value | byte << shift, at + 1
 
