@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -19,10 +19,14 @@ from streamgda.sources.filters import filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.sources.views import without_views
+from streamgda.storage.filesystems import is_local
 from streamgda.storage.footers import FooterCheck, digest_of_footer, read_tail
 from streamgda.storage.versions import Version, current_version
 
-_READERS = 16
+_READERS = 16  # an object store answers many requests in the time of one
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,18 @@ class FilePlanner:
             The versions in which they are to be read, by path; the present ones by default.
         """
         known, check = versions or {}, FooterCheck()
-        with ThreadPoolExecutor(_READERS) as readers:
-            return list(readers.map(lambda file: self._plan(file, known.get(file.path), check), fragments))
+        return self._each(lambda file: self._plan(file, known.get(file.path), check), fragments)
 
     def footers(self, paths: Iterable[str]) -> list[str]:
         """The digests of the footers that files have now; "" for one that cannot be opened."""
+        return self._each(self._footer, paths)
+
+    def _each(self, function: Callable[[T], R], files: Iterable[T]) -> list[R]:
+        """Apply a function to each file: in threads, unless files are local; then these would only wait."""
+        if is_local(self.dataset.filesystem):
+            return list(map(function, files))
         with ThreadPoolExecutor(_READERS) as readers:
-            return list(readers.map(self._footer, paths))
+            return list(readers.map(function, files))
 
     def _footer(self, path: str) -> str:
         try:
