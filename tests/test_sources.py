@@ -2,8 +2,10 @@
 
 import collections
 import dataclasses
+import itertools
 import pickle
 import re
+import threading
 import typing
 from pathlib import Path
 
@@ -37,6 +39,7 @@ from streamgda import (
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.accumulate import accumulate_folds
+from streamgda.sources.ahead import read_ahead
 from streamgda.sources.base import Source, Split
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
@@ -1170,3 +1173,27 @@ def test_a_column_that_changes_its_type_from_file_to_file_is_told_with_the_remed
     schema = pa.schema([("u", pa.float64()), ("y", pa.int64())])
     state = accumulate(scan_arrow(ds.dataset(tmp_path, format="csv", schema=schema), "y"))
     assert state.means.tolist() == [[1.25], [2.0]]
+
+
+# ---------------------------------------------------------------------- read ahead
+
+
+def test_what_is_read_ahead_comes_in_order_and_an_error_at_its_turn():
+    def parts():
+        yield 1
+        yield 2
+        raise ValueError("the third is damaged")
+
+    ready = read_ahead(parts())
+    assert [next(ready), next(ready)] == [1, 2]
+    with pytest.raises(ValueError, match="the third is damaged"):
+        next(ready)
+
+
+def test_no_thread_is_left_if_the_parts_read_ahead_are_not_all_taken():
+    before = threading.active_count()
+    ready = read_ahead(itertools.count(1))
+    assert next(ready) == 1
+    assert threading.active_count() == before + 1
+    ready.close()
+    assert threading.active_count() == before

@@ -20,6 +20,7 @@ from zarr.storage import StoreLike
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing, without_missing
 from streamgda.blocks.places import Places
+from streamgda.sources.ahead import read_ahead
 from streamgda.sources.base import ROWS_PER_TASK, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
 from streamgda.sources.zarr_chunks import (
@@ -35,6 +36,8 @@ from streamgda.sources.zarr_chunks import (
 from streamgda.storage.places import Place
 
 READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
+
+_MOST_AHEAD = 1 << 23  # elements
 
 _NUMBERS = "biuf"
 
@@ -316,13 +319,17 @@ class ZarrRows(ScorableSplit):
             del rows, block
 
     def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """So many rows of all the arrays at a time, and where they start."""
+        """So many rows of all the arrays at a time, and where they start.
+
+        The next ones are read meanwhile, unless chunks are so large that two of them would be too much.
+        """
         arrays = self._arrays()
         n_rows, n_features = arrays[0].chunks[0], arrays[0].shape[1]
         size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
         with self._naming_damage():
             slabs = zip(*(_slabs(array, self.start, self.stop, size) for array in arrays), strict=True)
-            yield from zip(range(self.start, self.stop, size), slabs, strict=True)
+            ready = read_ahead(slabs) if size * n_features <= _MOST_AHEAD else slabs
+            yield from zip(range(self.start, self.stop, size), ready, strict=True)
 
     def _arrays(self) -> list[zarr.Array[Any]]:
         arrays = self.source.arrays(WatchedStore(self.source.store, self.stored, self.blosc))
