@@ -198,7 +198,7 @@ def test_collinear_features_and_few_rows_are_named():
     few = np.r_[0:60, 100:103]
     with pytest.raises(np.linalg.LinAlgError, match="class 2: .*from 3 rows; it has no more rows than"):
         box_m(ClassStatistics().update(X[few], Y[few]))
-    with pytest.raises(np.linalg.LinAlgError, match="4 features need more than 6 rows"):
+    with pytest.raises(np.linalg.LinAlgError, match="4 features in 3 classes take 7 rows or more"):
         manova(ClassStatistics().update(X[::25], Y[::25]))
 
 

@@ -339,7 +339,7 @@ Y = np.array(["a", "a", "b", "b", "b"])
     [
         (lambda kind: of(kind, [[1.0, 1.0]], ["c"]), "class c cannot be removed: the state never saw it"),
         (lambda kind: of(kind, np.ones((3, 2)), ["a"] * 3), "class a: cannot remove 3 rows"),
-        (lambda kind: of(kind, [[1.0, 2.0]], ["a"], [4]), "class a: cannot remove 1 rows of weight 4"),
+        (lambda kind: of(kind, [[1.0, 2.0]], ["a"], [4]), "class a: cannot remove 1 row of weight 4"),
         (lambda kind: of(kind, X[:2] + 2.0**-40, Y[:2]), "these rows never went into the state"),
         (lambda kind: of(kind, [[1e13, 2.0]], ["b"]), "these rows never went into the state"),
         (lambda kind: of(kind, [[1.0, 1e6]], ["a"]), "these rows never went into the state"),
@@ -596,7 +596,7 @@ def test_integer_sums_are_a_state():
         ({"counts": [2, 0]}, "class a has count 0"),
         ({"weights": [2, -1]}, "class a has count 1 and weight -1"),
         ({"outer_sums": [[[10, 1]], [[1, 1]]]}, "outer_sums must have shape"),
-        ({"feature_names": ["u", "v"]}, "2 feature names for 1 features"),
+        ({"feature_names": ["u", "v"]}, "2 feature names for 1 feature$"),
     ],
 )
 def test_sums_that_cannot_be_are_refused(change, message):
@@ -717,7 +717,7 @@ def test_one_row_that_is_left_does_not_vary(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_row_that_is_left_weighs_less_than_one(kind):
     state = of(kind, np.zeros((3, 1)), [0, 0, 0], [1, 1, 5])
-    with pytest.raises(ValueError, match="cannot remove 1 rows of weight 6 from 3 rows of weight 7"):
+    with pytest.raises(ValueError, match="cannot remove 1 row of weight 6 from 3 rows of weight 7"):
         state - of(kind, [[0.0]], [0], [6])
 
 

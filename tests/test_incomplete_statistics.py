@@ -206,7 +206,7 @@ def test_patterns_that_never_went_in_cannot_be_taken_out():
     state = IncompleteStatistics().update([[1.0, 2.0], [nan, 3.0]], [0, 0])
     with pytest.raises(ValueError, match=r"rows with the features \[0\] alone cannot be removed"):
         state - IncompleteStatistics().update([[1.0, nan]], [0])
-    with pytest.raises(ValueError, match=r"class 0: cannot remove 2 rows of weight 2 from 1 rows"):
+    with pytest.raises(ValueError, match=r"class 0: cannot remove 2 rows of weight 2 from 1 row of"):
         state - IncompleteStatistics().update([[nan, 3.0], [nan, 3.0]], [0, 0])
 
 

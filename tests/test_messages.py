@@ -68,7 +68,7 @@ def test_lists_that_are_cut_end_in_an_ellipsis():
     state = ClassStatistics("diag", feature_names=MANY).update(rows, np.arange(60) % 12)
     with pytest.raises(ValueError, match="the features are 'f00', .*, 'f09', …$"):
         state.select(["g"])
-    with pytest.raises(ValueError, match=r"12 classes, 0, 1, .*, 9, …; priors have shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"of which there are 12: 0, 1, .*, 9, …; priors have shape \(2,\)"):
         GaussianNB.from_statistics(state, priors=[0.5, 0.5])
     table = pa.table({name: rows[:, i] for i, name in enumerate(MANY)})
     with pytest.raises(ValueError, match="there is no column 'zzz'; there are 'f00', .*, 'f19', …$"):

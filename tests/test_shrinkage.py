@@ -246,7 +246,7 @@ def test_a_class_of_one_row_adds_no_scatter(shrinkage):
     ours = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
     assert_same_model(ours, theirs, X)
     assert_same_model(streamed(LinearDiscriminantAnalysis(shrinkage=shrinkage), X, y, 1), theirs, X)
-    with pytest.raises(np.linalg.LinAlgError, match=r"class 2.*rank 0 of 3, from 1 rows.*Set reg_param"):
+    with pytest.raises(np.linalg.LinAlgError, match=r"class 2.*rank 0 of 3, from 1 row;.*Set reg_param"):
         QuadraticDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
     regularised = QuadraticDiscriminantAnalysis(shrinkage=shrinkage, reg_param=0.5).fit(X, y)
     np.testing.assert_array_equal(covariances(regularised)[2], 0.5 * np.eye(3))

@@ -743,7 +743,7 @@ def test_a_blosc_chunk_that_lost_its_end_is_named(tmp_path, zarr_format, codec, 
     content = (tmp_path / chunk).read_bytes()
     (tmp_path / chunk).write_bytes(content[:-lost])
     with pytest.raises(
-        ValueError, match=f"damaged: .*{chunk} has {len(content) - lost} bytes of {len(content)}"
+        ValueError, match=f"damaged: .*{chunk} has {len(content) - lost:,} bytes of {len(content):,}"
     ):
         accumulate(scan_zarr(tmp_path))
 

@@ -61,7 +61,7 @@ def test_from_sums_takes_weights():
         ({"outer_sums": np.full((2, 2, 2), 99.0) * [[1, 1], [2, 1]]}, "symmetric"),
         ({"outer_sums": [[[35.0, 99], [99, 54]]] * 2}, "a correlation would exceed 1"),
         ({"counts": [3, 1.5]}, "whole numbers"),
-        ({"feature_names": ["u"]}, "1 feature names for 2 features"),
+        ({"feature_names": ["u"]}, "1 feature name for 2 features"),
     ],
 )
 def test_from_sums_refuses_what_no_rows_could_give(change, message):
@@ -193,7 +193,7 @@ def test_only_states_merge():
     [
         (ClassStatistics().update([[1.0, 1.0]], ["c"]), "class c cannot be removed: the state never saw it"),
         (ClassStatistics().update(np.ones((3, 2)), ["b"] * 3), "class b: cannot remove 3 rows"),
-        (ClassStatistics().update([[1.0, 2.0]], ["a"], [4.0]), "class a: cannot remove 1 rows of weight 4"),
+        (ClassStatistics().update([[1.0, 2.0]], ["a"], [4.0]), "class a: cannot remove 1 row of weight 4"),
         (ClassStatistics().update([[1e6, 2.0]], ["a"]), "never went into the state"),
     ],
 )

@@ -40,7 +40,7 @@ def test_a_mistyped_label_changes_no_prediction_of_the_others(rows, params):
     model.partial_fit(X[:1], ["typo"])
     if params.get("shrinkage"):  # which shrinks one row to a covariance of zero
         params = {}
-    with pytest.warns(UserWarning, match="class typo gets no posterior until .* rank 0 of 3, from 1 rows"):
+    with pytest.warns(UserWarning, match="class typo gets no posterior until .* rank 0 of 3, from 1 row;"):
         after = model.predict_proba(X)
     np.testing.assert_array_equal(after[:, 2], 0.0)
     np.testing.assert_allclose(after[:, :2], before, rtol=0.05, atol=1e-6)
@@ -104,7 +104,7 @@ def test_fit_raises_unless_asked_to_skip(rows):
 
 def test_no_class_at_all_can_be_estimated():
     model = QuadraticDiscriminantAnalysis().partial_fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
-    with pytest.raises(np.linalg.LinAlgError, match="class 0, .* rank 0 of 2, from 1 rows"):
+    with pytest.raises(np.linalg.LinAlgError, match="class 0, .* rank 0 of 2, from 1 row;"):
         model.predict([[0.0, 0.0]])
 
 
@@ -151,7 +151,7 @@ def test_a_dropped_class_leaves_no_trace(kind, covariance_type):
     state = kind(covariance_type).update(X, y)
     others = kind(covariance_type).update([X[0], X[1], X[3]], [0, 0, 0])
     assert state.drop_class(1) == others
-    with pytest.raises(ValueError, match="1 is none of the 1 classes: 0"):
+    with pytest.raises(ValueError, match="1 is none of the classes: 0"):
         state.drop_class(1)
     assert state.drop_class(0).n_rows == 0
 

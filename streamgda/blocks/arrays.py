@@ -52,7 +52,9 @@ def array_blocks(
         weights = None if sample_weight is None else _weights(sample_weight)
         for name, other in (("y", codes), ("sample_weight", weights)):
             if other is not None and other.shape != (len(matrix),):
-                raise ValueError(f"X has {len(matrix)} rows, {name} has shape {other.shape}")
+                raise ValueError(
+                    f"X has {labels.counted(len(matrix), 'row')}, {name} has shape {other.shape}"
+                )
     return cut_into_blocks(
         matrix,
         classes,
@@ -76,7 +78,7 @@ def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
     """
     values, codes, missing = labels.encode(groups)
     if codes.shape != (n_rows,):
-        raise ValueError(f"there are {n_rows} rows, and groups or folds of shape {codes.shape}")
+        raise ValueError(f"groups or folds have shape {codes.shape} for {labels.counted(n_rows, 'row')}")
     if missing is not None:
         raise ValueError(f"row {int(np.argmax(missing))} has no group or fold (null or NaN)")
     return values, codes

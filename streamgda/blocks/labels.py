@@ -6,6 +6,7 @@ kept sorted, so that the position of a label does not depend on when it was firs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -202,8 +203,8 @@ def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
         longest = max(map(str, among), key=len)
         raise ValueError(
             f"a label has {len(longest):,} characters: {longest[:40]!r}… Labels are held at the width of "
-            f"the longest, which takes too much memory beside {n_labels - 1:,} other classes. Is this the "
-            "target? Shorten such labels"
+            f"the longest, which takes too much memory beside {counted(n_labels - 1, 'other class')}. Is "
+            "this the target? Shorten such labels"
         )
 
 
@@ -260,7 +261,7 @@ def position_of(label: Any, classes: Labels) -> int:
     """
     known: list[Any] = classes.tolist()
     if label not in known:
-        raise ValueError(f"{label!r} is none of the {len(known)} classes: {listed(known)}")
+        raise ValueError(f"{label!r} is none of the classes: {listed(known)}")
     return known.index(label)
 
 
@@ -283,6 +284,18 @@ def abridged(names: Sequence[Any], most: int) -> str:
     """The first few names in a line, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, which is in the plural unless the number is one.
+
+    Examples
+    --------
+    >>> counted(1, "class"), counted(2, "class"), counted(2_000, "entry")
+    ('1 class', '2 classes', '2,000 entries')
+    """
+    plural = f"{noun}es" if noun.endswith("s") else re.sub("y$", "ie", noun) + "s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def named(label: Any) -> str:

@@ -6,7 +6,7 @@ import click
 
 from streamgda.cli.outputs import check_replaceable, file_of_model
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.saved import counted, document_of, statistics_of, summary_of, warn_of_fault
+from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_fault
 
 
 @click.command("drop-class")
@@ -27,6 +27,7 @@ def drop_class(saved_in: str, labels: tuple[str, ...], out: str | None, run: Rep
       streamgda drop-class model.parquet setsoa
     """
     from streamgda import load
+    from streamgda.blocks.labels import counted
 
     saved = load(saved_in)
     statistics = statistics_of(saved)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.saved import counted, document_of, faults_of, statistics_of, text_of
+from streamgda.cli.saved import document_of, faults_of, statistics_of, text_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -96,7 +96,9 @@ def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[s
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    lines = [f"{facts['bytes']:,} bytes"]
+    from streamgda.blocks.labels import counted
+
+    lines = [counted(facts["bytes"], "byte")]
     if "files" in facts:
         lines[0] += f", {counted(facts['files'], 'file')}"
         options = [

@@ -12,7 +12,7 @@ from streamgda.cli.errors import interruptible
 from streamgda.cli.options import some_of, split_names
 from streamgda.cli.outputs import check_apart, place_of_predictions
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import counted, load_model
+from streamgda.cli.saved import load_model
 
 
 @click.command()
@@ -55,6 +55,7 @@ def predict(
       streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
     from streamgda import predict_dataset
+    from streamgda.blocks.labels import counted
 
     model = load_model(saved_in, data)
     source = data.unlabelled(model.statistics_.feature_names)

@@ -22,7 +22,6 @@ from streamgda.cli.models import ModelOptions, model_options
 from streamgda.cli.options import bad_usage
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import counted
 
 
 @click.command()
@@ -98,6 +97,8 @@ def refresh(
         model.build(held.statistics(**choice.options)).save(saved)
         run.note(f"saved in {saved}")
     if compact_before is not None and not dry_run:
+        from streamgda.blocks.labels import counted
+
         run.note(f"folded {counted(held.compact(before=compact_before), 'entry')} into one")
     if drifted:
         raise Drifted("; ".join(drifted))

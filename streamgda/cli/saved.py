@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -80,6 +79,8 @@ def document_of(saved: Saved) -> dict[str, Any]:
 
 def summary_of(saved: Saved) -> str:
     """Describe a model or statistics in one line."""
+    from streamgda.blocks.labels import counted
+
     statistics = statistics_of(saved)
     dropped = f" ({statistics.n_dropped:,} dropped)" if statistics.n_dropped else ""
     return (
@@ -124,16 +125,13 @@ def _patterns_document(statistics: Statistics) -> dict[str, Any]:
 def _patterns_text(statistics: Statistics) -> list[str]:
     if not _has_patterns(statistics):
         return []
+    from streamgda.blocks.labels import counted
+
     frame = statistics.patterns().to_pandas()
     more = len(frame) - _MOST_PATTERNS
     shown: str = frame.head(_MOST_PATTERNS).to_string(index=False)
-    return ["", "missing features:", shown, *([f"... and {more:,} more patterns"] if more > 0 else [])]
-
-
-def counted(number: int | None, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one."""
-    plural = f"{noun}es" if noun.endswith("s") else re.sub("y$", "ie", noun) + "s"
-    return f"{number or 0:,} {noun if number == 1 else plural}"
+    rest = [f"... and {counted(more, 'more pattern')}"] if more > 0 else []
+    return ["", "missing features:", shown, *rest]
 
 
 def _parameters(saved: Saved) -> dict[str, Any]:
@@ -151,11 +149,13 @@ def _features(statistics: Statistics) -> str:
 def _classes(statistics: Statistics) -> str:
     import pandas as pd
 
+    from streamgda.blocks.labels import counted
+
     columns = {"class": statistics.classes, "rows": statistics.counts, "weight": statistics.weights}
     frame = pd.DataFrame(columns).set_index("class")
     more = len(frame) - _MOST_CLASSES
     shown: str = frame.head(_MOST_CLASSES).to_string(float_format="{:.10g}".format)
-    return shown + (f"\n... and {more:,} more classes" if more > 0 else "")
+    return shown + (f"\n... and {counted(more, 'more class')}" if more > 0 else "")
 
 
 # ---------------------------------------------------------------------- whether it can predict

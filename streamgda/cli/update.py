@@ -11,7 +11,6 @@ from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import (
     Saved,
-    counted,
     document_of,
     fault_of,
     is_model,
@@ -45,6 +44,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
       streamgda update model.parquet wednesday.parquet --target kind
     """
     from streamgda import accumulate, load
+    from streamgda.blocks.labels import counted
 
     saved = load(saved_in)
     statistics = statistics_of(saved)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.labels import counted, named
 from streamgda.diagnostics.checks import check_classes, whitening_within
 from streamgda.diagnostics.tables import Table
 from streamgda.gaussians.whitening import Array, Whitening
@@ -120,7 +120,7 @@ def _log_determinants(statistics: Statistics, least_eigenvalue: float) -> Array:
         if rank < statistics.n_features or weight <= statistics.n_features:
             raise np.linalg.LinAlgError(
                 f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
-                f"{statistics.n_features}, from {statistics.counts[k]} rows; "
+                f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
                 f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
                 "bring more rows"
             )

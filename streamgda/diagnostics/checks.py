@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streamgda.blocks.labels import counted
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -41,11 +42,13 @@ def whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whiteni
     """
     covariance, n_features = pooled_covariance(statistics), statistics.n_features
     whitening = Whitening.of(covariance, statistics.means, least_eigenvalue)
-    freedom = float(statistics.weights.sum()) - len(statistics.classes)
+    n_classes = len(statistics.classes)
+    freedom = float(statistics.weights.sum()) - n_classes
     if freedom < n_features:
         raise np.linalg.LinAlgError(
-            f"{n_features} features need more than {n_features + len(statistics.classes) - 1} rows; leave "
-            f"features out with statistics.select, or bring more rows. Got {statistics!r}"
+            f"{counted(n_features, 'feature')} in {counted(n_classes, 'class')} take "
+            f"{n_features + n_classes:,} rows or more; leave features out with "
+            f"statistics.select, or bring more rows. Got {statistics!r}"
         )
     if whitening.rank < n_features:
         raise np.linalg.LinAlgError(

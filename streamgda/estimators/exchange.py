@@ -59,7 +59,7 @@ def class_counts(peer: Any, class_count: ArrayLike | None) -> Array:
         )
     counts = np.asarray(class_count, dtype=np.float64)
     if counts.shape != (len(peer.classes_),):
-        raise ValueError(f"class_count must have {len(peer.classes_)} entries; got shape {counts.shape}")
+        raise ValueError(f"class_count must have shape ({len(peer.classes_)},); got shape {counts.shape}")
     return counts
 
 

@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.labels import counted
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
@@ -46,7 +47,7 @@ def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
         state = empty.copy()
         state.update_blocks(blocks())
         if not state.n_rows:
-            dropped = f", or it was dropped ({state.n_dropped} rows)" if state.n_dropped else ""
+            dropped = f", or it was dropped ({counted(state.n_dropped, 'row')})" if state.n_dropped else ""
             raise ValueError(f"every sample weight is zero{dropped}, so there is no row to learn from")
         return state
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.labels import counted
 from streamgda.estimators.classifier import MissingAtPrediction, finalised, priors_of
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
@@ -251,9 +252,10 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
 
     def _too_few_rows(self, statistics: Statistics, k: int) -> Exception:
         return ValueError(
-            f"{statistics.n_rows} rows (of weight {statistics.weights.sum():g}) of {len(statistics.classes)} "
-            f"classes leave no degrees of freedom for Student t densities of {statistics.n_features} "
-            "features; bring more rows, or set predictive='plugin'"
+            f"{counted(statistics.n_rows, 'row')} (of weight {statistics.weights.sum():g}) of "
+            f"{counted(len(statistics.classes), 'class')} leave no degrees of freedom for Student t "
+            f"densities of {counted(statistics.n_features, 'feature')}; bring more rows, or "
+            "set predictive='plugin'"
         )
 
     def _n_covariance_parameters(self) -> float:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.labels import counted, named
 from streamgda.estimators.classifier import G
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -81,7 +81,7 @@ class PredictiveClassifier(GenerativeClassifier[G]):
             self._warned = {label for label, _ in state.unestimated}
         if new:
             label, error = new[0]
-            more = f" (and {len(new) - 1} more classes)" if len(new) > 1 else ""
+            more = f" (and {counted(len(new) - 1, 'more class')})" if len(new) > 1 else ""
             warnings.warn(
                 f"class {named(label)}{more} gets no posterior until it can be estimated. {error()}; "
                 f"statistics_.drop_class({label!r}) forgets it",

@@ -46,8 +46,8 @@ def class_priors(priors: Priors, statistics: Statistics, *, renormalise: bool) -
     given = _numbers(_of_classes(priors, classes.tolist()) if isinstance(priors, Mapping) else priors)
     if given.shape != classes.shape:
         raise ValueError(
-            "Number of priors must match number of classes. There are "
-            f"{len(classes)} classes, {listed(classes.tolist())}; priors have shape {given.shape}. "
+            "Number of priors must match number of classes, of which there are "
+            f"{len(classes)}: {listed(classes.tolist())}; priors have shape {given.shape}. "
             "Where classes may appear later, give priors by label, as a dict; statistics_.drop_class(label) "
             "forgets a class"
         )

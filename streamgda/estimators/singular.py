@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.labels import counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
@@ -31,7 +31,7 @@ def singular_class(
     n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
         f"{_as_in_scikit_learn(statistics, k, solver)} "
-        f"It has rank {rank} of {statistics.n_features}, from {n_rows} rows; "
+        f"It has rank {rank} of {statistics.n_features}, from {counted(n_rows, 'row')}; "
         f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, regularised)}, "
         "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
         "GaussianNB"
@@ -65,7 +65,7 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
 def too_few_rows(statistics: Statistics, k: int) -> np.linalg.LinAlgError:
     """The error for a class (at position k) whose rows are too few for a Student t density."""
     return np.linalg.LinAlgError(
-        f"class {named(statistics.classes[k])}: {int(statistics.counts[k])} rows (of weight "
+        f"class {named(statistics.classes[k])}: {counted(statistics.counts[k], 'row')} (of weight "
         f"{statistics.weights[k]:g}) leave no degrees of freedom for a Student t density; bring more rows, "
         "or set pooling='bayes' or predictive='plugin'"
     )

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.labels import counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -52,7 +52,7 @@ class Determined:
         for k in np.flatnonzero(self._ranks < self.statistics.n_features)[:1].tolist():
             return (
                 f"class {named(self.statistics.classes[k])}: the covariance has rank {self._ranks[k]} of "
-                f"{self.statistics.n_features}, from {self.statistics.counts[k]} rows; "
+                f"{self.statistics.n_features}, from {counted(self.statistics.counts[k], 'row')}; "
                 f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {REMEDIES}"
             )
         return None
@@ -69,8 +69,8 @@ class Determined:
         for k in np.flatnonzero(~self._varies.any(axis=1))[:1].tolist():
             return (
                 f"class {named(self.statistics.classes[k])}: no feature varies in its "
-                f"{self.statistics.counts[k]} rows. Bring more rows of it, or name a model of equal "
-                "volume (EEE, EEI, EII)"
+                f"{counted(self.statistics.counts[k], 'row')}. Bring more rows of it, or name a model of "
+                "equal volume (EEE, EEI, EII)"
             )
         return None
 
@@ -80,7 +80,7 @@ class Determined:
     def _singular_together(self) -> str | None:
         n_features = self.statistics.n_features
         if int((self.statistics.counts - 1).sum()) < n_features:
-            return f"too few rows for {n_features} features. Bring more rows, or name EEI or EII"
+            return f"too few rows for {counted(n_features, 'feature')}. Bring more rows, or name EEI or EII"
         rank = Whitening.of(
             pooled_covariance(self.statistics), self.statistics.means, self.least_eigenvalue
         ).rank

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
+from streamgda.blocks.labels import counted
 from streamgda.ledger.manifest import FileRecord
 
 Age: TypeAlias = str | Sequence[str] | Mapping[str, str | date] | None
@@ -40,8 +41,8 @@ def ages(entries: Mapping[str, list[FileRecord]], age: Age = None) -> Iterator[t
     for entry, times_of_entry in times.items():
         if len(times_of_entry) > 1:
             raise ValueError(
-                f"{entries[entry][0].path} and {len(entries[entry]) - 1} other files of different age have "
-                "been folded into one entry, and cannot be weighed by their age"
+                f"{entries[entry][0].path} and {counted(len(entries[entry]) - 1, 'other file')} of different "
+                "age have been folded into one entry, and cannot be weighed by their age"
             )
         yield timedelta(microseconds=(newest - min(times_of_entry)) / 1000)
 

@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.blocks.labels import counted
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import is_entry
 from streamgda.ledger.read_ahead import contents
@@ -86,8 +87,8 @@ class EntryFolder:
         state = state_of(table, {**metadata, "definite": False}, self._at(name), empty)
         if state.n_rows != (rows := sum(record.rows for record in held)):
             raise ValueError(
-                f"{self._at(name)} is damaged: it holds {state.n_rows:,} rows, and lists files of {rows:,}; "
-                "delete the file, and refresh the ledger"
+                f"{self._at(name)} is damaged: it holds {counted(state.n_rows, 'row')}, and lists files of "
+                f"{rows:,}; delete the file, and refresh the ledger"
             )
         return state
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.labels import counted
 from streamgda.ledger.ages import Age
 from streamgda.ledger.comparison import compare
 from streamgda.ledger.folder import LedgerFolder
@@ -231,9 +232,9 @@ class StatisticsLedger:
     def _check_present(self, now: Manifest, there: Mapping[str, Version]) -> None:
         if missing := now.entries.keys() - there.keys():
             raise OSError(
-                f"{len(missing)} entries are not in {self._folder.entries.path}: the workers wrote them "
-                "elsewhere, or another refresh has removed them; use a folder or URL that all share, and "
-                "refresh again"
+                f"{counted(len(missing), 'entry')} cannot be found in {self._folder.entries.path}: "
+                "the workers wrote elsewhere, or another refresh has deleted what they wrote; use a folder "
+                "or URL that all share, and refresh again"
             )
 
     # ------------------------------------------------------------------ what comes out

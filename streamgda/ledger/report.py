@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.blocks.labels import abridged
+from streamgda.blocks.labels import abridged, counted
 from streamgda.ledger.drift import ClassDrift
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class RefreshReport:
     def __str__(self) -> str:
         lines = [self._files(), *(f"skipped {path}: {reason}" for path, reason in self.skipped.items())]
         if not self.dry_run:
-            lines.append(f"{self.rows:,} rows read, {self.rows_held:,} held")
+            lines.append(f"{counted(self.rows, 'row')} read, {self.rows_held:,} held")
         if self.new_classes:
             lines.append(f"new classes: {abridged(self.new_classes, 20)}")
         if self.drift:
@@ -96,11 +96,7 @@ class RefreshReport:
     def _files(self) -> str:
         reread = f", {len(self.reread):,} once more" if self.reread else ""
         return (
-            f"{'would read' if self.dry_run else 'read'} {_files(len(self.read))} "
+            f"{'would read' if self.dry_run else 'read'} {counted(len(self.read), 'file')} "
             f"({len(self.added):,} new, {len(self.changed):,} changed{reread}), "
             f"reused {len(self.reused):,}, dropped {len(self.dropped):,}"
         )
-
-
-def _files(number: int) -> str:
-    return f"{number:,} file{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from streamgda.blocks.labels import counted
 from streamgda.diagnostics.checks import check_statistics
 from streamgda.plotting.drawing import axes
 from streamgda.statistics.incomplete.state import IncompleteStatistics
@@ -101,7 +102,7 @@ class MissingPatternsDisplay:
 
     def _label_patterns(self, ax: Any, n_shown: int) -> None:
         rows = self.table.counts.sum(axis=1)
-        texts = [f"{n:,} {'row' if n == 1 else 'rows'} ({n / rows.sum():.0%})" for n in rows[:n_shown]]
+        texts = [f"{counted(n, 'row')} ({n / rows.sum():.0%})" for n in rows[:n_shown]]
         ax.set_yticks(np.arange(n_shown), [text.replace("%", " %") for text in texts])
         left = len(self.table) - n_shown
         ax.set_ylabel("patterns" + (f", and {left:,} more" if left else ""))
@@ -109,7 +110,7 @@ class MissingPatternsDisplay:
     def _label_features(self, ax: Any) -> None:
         names, shares = self.table.feature_names, self.table.shares
         if len(names) > _MOST_NAMES:
-            ax.set_xlabel(f"{len(names):,} features")
+            ax.set_xlabel(counted(len(names), "feature"))
             return
         texts = [
             f"{name} ({share:.0%})".replace("%", " %") for name, share in zip(names, shares, strict=True)

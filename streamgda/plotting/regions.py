@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import Labels, listed
+from streamgda.blocks.labels import Labels, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
@@ -341,7 +341,7 @@ def _feature(estimator: GaussianClassifier[Any], feature: int | str) -> int:
             raise ValueError(f"the model has no feature {feature!r}; it has {known}")
         return names.index(feature)
     if not -n_features <= feature < n_features:
-        raise ValueError(f"the model has {n_features} features, numbered from 0; got {feature}")
+        raise ValueError(f"the model has {counted(n_features, 'feature')}, numbered from 0; got {feature}")
     return int(feature % n_features)
 
 
@@ -354,9 +354,9 @@ def _title(estimator: GaussianClassifier[Any], values: dict[int, float]) -> str:
     """Which of the features that are not shown are fixed or marginalised."""
     said = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
     if len(said) > _MOST_IN_TITLE:
-        said = [f"{len(said)} features fixed"]
+        said = [f"{counted(len(said), 'feature')} fixed"]
     if n_others := estimator.n_features_in_ - len(values) - 2:
-        said.append(f"{n_others} other feature{'s' * (n_others > 1)} marginalised")
+        said.append(f"{counted(n_others, 'other feature')} marginalised")
     return ", ".join(said)
 
 

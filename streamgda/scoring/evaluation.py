@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import checked_weights
-from streamgda.blocks.labels import Codes, Labels, named
+from streamgda.blocks.labels import Codes, Labels, counted, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import N_BINS, Array, bins_of
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
@@ -101,8 +101,8 @@ class Evaluation(Measures):
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         if scores.shape != (len(codes), len(known)) or (weights is not None and weights.shape != codes.shape):
             raise ValueError(
-                f"y has {len(codes)} rows and classes {len(known)} labels, scores have shape {scores.shape}"
-                + ("" if weights is None else f", sample_weight {weights.shape}")
+                f"y has {counted(len(codes), 'row')} and classes has {counted(len(known), 'label')}, scores "
+                f"have shape {scores.shape}" + ("" if weights is None else f", sample_weight {weights.shape}")
             )
         if not np.isfinite(scores.max(axis=1, initial=-np.inf)).all():
             raise ValueError("a row has scores that are NaN or infinite")

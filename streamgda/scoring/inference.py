@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
+from streamgda.blocks.labels import counted
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.whitening import Array
@@ -100,6 +101,6 @@ def matched(model: Model, source: S) -> S:
 def _check_number(model: Model, source: Source) -> None:
     if source.n_features not in {None, model.n_features_in_}:
         raise ValueError(
-            f"{source!r} has {source.n_features} features, the model was fitted to {model.n_features_in_}; "
-            "name them where it is scanned"
+            f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to "
+            f"{model.n_features_in_}; name them where it is scanned"
         )

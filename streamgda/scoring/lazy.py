@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.labels import counted
 from streamgda.estimators.classifier import check_rows
 from streamgda.estimators.lazy import check_lazy, snapshot
 from streamgda.scoring.columns import PredictionColumns
@@ -83,7 +84,7 @@ def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
     features = list(getattr(model, "feature_names_in_", [name for name in known if name not in keep]))
     if len(features) != model.n_features_in_:
         raise ValueError(
-            f"the data frame has {len(features)} columns besides those kept, and the model was fitted to "
-            f"{model.n_features_in_} features"
+            f"the data frame has {counted(len(features), 'column')} besides those kept, and the model "
+            f"was fitted to {counted(model.n_features_in_, 'feature')}"
         )
     return features

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels, listed
+from streamgda.blocks.labels import Labels, counted, listed
 from streamgda.scoring.curves import Array, ScoreHistogram
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Measures:
         more = len(frame) - _ROWS_SHOWN
         return "\n".join(
             [
-                f"{_counted(self.n_rows, 'row')}{dropped}, {_counted(len(self.classes), 'class')}",
+                f"{counted(self.n_rows, 'row')}{dropped}, {counted(len(self.classes), 'class')}",
                 "   ".join(
                     f"{name} {value:.4f}"
                     for name, value in (
@@ -230,15 +230,9 @@ class Measures:
                 ),
                 "",
                 frame.head(_ROWS_SHOWN).to_string(float_format="{:.4f}".format),
-                *([f"... and {_counted(more, 'more class')}"] if more > 0 else []),
+                *([f"... and {counted(more, 'more class')}"] if more > 0 else []),
             ]
         )
-
-
-def _counted(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one."""
-    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}{ending}"
 
 
 def _ratio(part: Any, whole: Any, otherwise: float) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.labels import counted, named
 from streamgda.estimators.classifier import GaussianClassifier, priors_of
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -169,7 +169,8 @@ class DiscriminantDowndate(Downdate):
         for k in np.flatnonzero(statistics.counts - 2 < statistics.n_features):
             raise ValueError(
                 f"class {named(self.classes[k])}: without one of its {statistics.counts[k]} rows, the "
-                f"covariance is singular for {statistics.n_features} features; regularise, or bring more rows"
+                f"covariance is singular for {counted(statistics.n_features, 'feature')}; regularise, or "
+                "bring more rows"
             )
 
     def _pooled(self, statistics: Statistics) -> list[Array]:

@@ -14,7 +14,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 from streamgda.blocks.arrays import group_codes
 from streamgda.blocks.folds import FoldRule, folds_of_groups, folds_of_rows
-from streamgda.blocks.labels import named
+from streamgda.blocks.labels import counted, named
 from streamgda.selection.arrays import source_of
 from streamgda.sources.base import Source
 from streamgda.statistics.folded import FoldStatistics
@@ -165,14 +165,14 @@ def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
     for label, folds in found.items():
         if len(folds) == 1 and folds[0] in tested:
             raise ValueError(
-                f"class {named(label)}: all its {n_rows[label]} rows are in fold {folds[0]!s}, so the "
-                "training part of that fold lacks the class. Bring more rows of it, leave it out, or name "
-                "the folds"
+                f"class {named(label)}: fold {folds[0]!s} has {counted(n_rows[label], 'row')}, all there "
+                "are, so the training part of that fold lacks the class. Bring more rows of it, leave it "
+                "out, or name the folds"
             )
     label, least = min(n_rows.items(), key=itemgetter(1))
     if least < len(tested):
         warnings.warn(
-            f"class {named(label)} has {least} rows, fewer than the {len(tested)} folds, so some folds hold "
-            "none",
+            f"class {named(label)} has {counted(least, 'row')}, fewer than the {len(tested)} folds, so "
+            "some folds hold none",
             stacklevel=5,
         )

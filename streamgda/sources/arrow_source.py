@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from streamgda.blocks.labels import counted
 from streamgda.sources.base import Source
 from streamgda.sources.roles import Roles
 
@@ -49,6 +50,6 @@ class ArrowSource(Source, Generic[D]):
 
     def __repr__(self) -> str:
         return (
-            f"<Arrow {type(self._data).__name__}: {len(self._roles.features)} features, "
+            f"<Arrow {type(self._data).__name__}: {counted(len(self._roles.features), 'feature')}, "
             f"target {self._roles.target!r}>"
         )

@@ -14,6 +14,7 @@ from dask.delayed import Delayed, delayed
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing
+from streamgda.blocks.labels import counted
 from streamgda.blocks.places import Places
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batch
@@ -315,7 +316,7 @@ def _chunked_like(rows: Any, other: Any, role: str) -> Any:
     if other.chunks[0] == rows.chunks[0] or _is_unknown(rows) or _is_unknown(other):
         return other
     if other.shape[0] != rows.shape[0]:
-        raise ValueError(f"there are {rows.shape[0]} rows, and {role} has {other.shape[0]}")
+        raise ValueError(f"X has {counted(rows.shape[0], 'row')}, {role} has {other.shape[0]:,}")
     return other.rechunk((rows.chunks[0],))
 
 

@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
+from streamgda.blocks.labels import counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource
 from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.errors import decoding
@@ -195,7 +196,8 @@ class ParquetSource(FileSource, ScorableSource):
     def __repr__(self) -> str:
         files = self._dataset.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        return f"<Parquet {files[0]}{more}: {self.n_features} features, target {self.target!r}>"
+        n_features = counted(len(self._read_options.roles.features), "feature")
+        return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
 
     @property
     def keeps_missing(self) -> bool:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.labels import counted
 from streamgda.blocks.places import Places
 from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
@@ -211,7 +212,9 @@ class RowGroups(ScorableSplit):
                 del batch
             if n_rows != sum(run.values()):  # a damaged footer can hide pages
                 named = f"row group {min(run)} has" if len(run) == 1 else f"row groups {list(run)} have"
-                raise pa.ArrowInvalid(f"{named} {n_rows} rows, and {sum(run.values())} by the footer")
+                raise pa.ArrowInvalid(
+                    f"{named} {counted(n_rows, 'row')}, and {sum(run.values())} by the footer"
+                )
 
     def _check_unchanged(self) -> None:
         if current_version(self.read_options.filesystem, self.path) != self.version:

@@ -15,6 +15,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.sync import collect_aiterator, sync  # private: the only way into the loop of a store
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
+from streamgda.blocks.labels import counted
 from streamgda.storage.places import Place
 from streamgda.storage.versions import Version as FileVersion
 from streamgda.storage.versions import version_of_info
@@ -87,7 +88,7 @@ class WatchedStore(WrapperStore[Store]):
         if found is not None and key in self._seen and key.startswith(self._blosc):
             size = int.from_bytes(found[12:16].to_bytes(), "little")
             if byte_range is None and len(found) < size:
-                raise ValueError(f"{self._store}/{key} has {len(found)} bytes of {size}")
+                raise ValueError(f"{self._store}/{key} has {counted(len(found), 'byte')} of {size:,}")
         planned = None if self._folder is None else self._seen.get(key)
         if planned is not None and planned != _version_of(self._folder, key):
             raise ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels, named
+from streamgda.blocks.labels import Labels, counted, named
 from streamgda.statistics.covariances import CovarianceKind, Indices
 
 Counts = NDArray[np.int64]
@@ -189,8 +189,8 @@ class Labelled(Generic[S]):
     def _check_weights(self, removed: Labelled[S], counts: Counts) -> None:
         for k in np.flatnonzero((counts < 0) | self.sums.overdrawn(removed.sums, counts)).tolist():
             raise ValueError(
-                f"class {named(self.classes[k])}: cannot remove {removed.counts[k]} rows of weight "
-                f"{removed.sums.weight_text(k)} from {self.counts[k]} rows of weight "
+                f"class {named(self.classes[k])}: cannot remove {counted(removed.counts[k], 'row')} of "
+                f"weight {removed.sums.weight_text(k)} from {counted(self.counts[k], 'row')} of weight "
                 f"{self.sums.weight_text(k)}"
             )
 

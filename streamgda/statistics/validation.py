@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks.labels import listed
+from streamgda.blocks.labels import counted, listed
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -66,7 +66,7 @@ def as_feature_names(value: Any) -> list[str] | None:
 def check_feature_names(names: tuple[str, ...] | None, n_features: int) -> None:
     """Raise ValueError unless there is a name for each feature."""
     if names is not None and len(names) != n_features:
-        raise ValueError(f"{len(names)} feature names for {n_features} features")
+        raise ValueError(f"{counted(len(names), 'feature name')} for {counted(n_features, 'feature')}")
 
 
 def check_same_names(ours: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> None:
@@ -98,7 +98,7 @@ def as_feature_positions(
         positions = given.tolist()
     else:
         raise ValueError(
-            f"features are names, positions or a mask of {n_features} features; got {features!r}"
+            f"features are names, positions or a mask of {counted(n_features, 'feature')}; got {features!r}"
         )
     for position in positions:
         if not 0 <= position < n_features:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.labels import counted
 from streamgda.statistics.incomplete.patterns import Pattern, observed_in, pattern_of
 from streamgda.statistics.validation import Columns, check_columns
 
@@ -91,5 +92,5 @@ def _matrix(values: NDArray[Any], name: str) -> NDArray[Any]:
 
 def _mask(observed: Any, n_features: int) -> NDArray[np.bool_]:
     if not isinstance(observed, str) or len(observed) != n_features or not set(observed) <= {"0", "1"}:
-        raise ValueError(f"{observed!r} is no pattern of {n_features} features")
+        raise ValueError(f"{observed!r} is no pattern of {counted(n_features, 'feature')}")
     return np.array([character == "1" for character in observed], np.bool_)
