@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
+from scipy.stats import multivariate_normal
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, evaluate
+from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, evaluate
 from streamgda.gaussians.posteriors import posteriors
 
 
@@ -46,3 +47,19 @@ def test_a_row_has_the_same_posteriors_wherever_it_is_written(n_features, n_clas
     for start, stop in [(0, 1), (5, 17), (0, 96), (10, 490)]:
         assert_array_equal(model.predict_proba(X[start:stop]), whole[start:stop])
     assert_allclose(whole, softmax(model.predict_log_proba(X), axis=1), rtol=1e-12, atol=1e-320)
+
+
+def test_a_row_is_told_from_hundreds_of_classes_that_are_far_apart():
+    rng = np.random.default_rng(0)
+    means = 1e3 * rng.normal(size=(900, 2))
+    means[500:] = means[:400] + rng.normal(size=(400, 2))  # pairs that are near each other
+    rows = rng.normal(size=(20, 2)) @ [[1.0, 0.5], [0.0, 2.0]]
+    statistics = ClassStatistics.from_moments(
+        np.arange(900), np.full(900, 10), means, 900 * rows.T @ rows, covariance_type="tied"
+    )
+    X, within = means[::50] + rng.normal(size=(18, 2)), rows.T @ rows / 10
+    log_densities = np.array([multivariate_normal.logpdf(X, mean, within) for mean in means]).T
+    expected = log_densities - log_densities.max(axis=1, keepdims=True)
+    model = LinearDiscriminantAnalysis.from_statistics(statistics)
+    assert_allclose(model.predict_log_proba(X), log_softmax(expected, axis=1), rtol=1e-9, atol=1e-12)
+    assert_array_equal(model.predict_proba(X[7:9]), model.predict_proba(X)[7:9])

@@ -6,7 +6,7 @@ in whitened coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Self
@@ -18,12 +18,13 @@ from scipy.spatial.distance import cdist
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import order_of
-from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked, transposed
+from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
 _LEAST_TAIL = 1e-12  # standard deviations; what is less changes no score by more than its own rounding
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
+_CLASSES_AT_ONCE = 384  # whole tiles
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,9 @@ class SharedGaussians(Gaussians):
         """The discriminants; if classes are far apart, relative to the most likely class of each row."""
         if self._is_compact:
             return self.discriminants(X, log_priors, out)
-        scores = self.discriminants(X, out=out)
+        whitened, order = self._whitened(X, self.centre), order_of(len(self.means))
+        scores = multiply_rows(whitened, self.whitened_means.T, order, out)
+        scores += self.intercepts
         nearest = scores.argmax(axis=1)
         for k in np.unique(nearest):
             rows = nearest == k
@@ -200,28 +203,44 @@ class SharedGaussians(Gaussians):
 
     def _scores_against(self, k: int, X: Array) -> Array:
         """Ln p(x | j) − ln p(x | k) of rows (n, d) for each class j: (n, K)."""
-        gaps = self.means - self.means[k]
-        if self.tails is not None:
-            gaps += self.tails - self.tails[k]
-        gaps = self.whitening.whiten(gaps)
-        scores = multiply_rows(self._from_mean(X, k), np.ascontiguousarray(gaps.T))
-        scores -= 0.5 * np.vecdot(gaps, gaps)
+        whitened, scores = self._from_mean(X, k), np.empty((len(X), len(self.means)))
+        tail = 0.0 if self.tails is None else self.tails[k]
+        for some in self._some_classes():
+            gaps = self.whitening.whiten(self._less(self.means[k], tail, some))
+            scores[:, some] = multiply_rows(whitened, np.ascontiguousarray(gaps.T))
+            scores[:, some] -= 0.5 * np.vecdot(gaps, gaps)
         return scores
+
+    def _some_classes(self) -> Iterator[slice]:
+        """Some classes at a time, whose means stay in the cache."""
+        for start in range(0, len(self.means), _CLASSES_AT_ONCE):
+            yield slice(start, start + _CLASSES_AT_ONCE)
+
+    def _less(self, point: Array, tail: Array | float = 0.0, classes: slice = slice(None)) -> Array:
+        """The means of some classes less a point, to twice the precision of float64: (k, d)."""
+        gaps = self.means[classes] - point
+        if self.tails is not None:
+            gaps += self.tails[classes]
+            gaps -= tail
+        return gaps
 
     @cached_property
     def _is_compact(self) -> bool:
         """Whether all classes are so near to `centre` that discriminants keep their digits."""
         return bool((-2 * self.intercepts <= FAR**2).all())
 
-    @cached_property
+    @property
     def coefficients(self) -> Array:
         """The coefficients of the discriminants of x − centre: (K, d)."""
-        return self.whitening.slopes(self.whitened_means)
+        return self.slopes.T
 
     @cached_property
     def slopes(self) -> Array:
         """The coefficients, stored by column: (d, K)."""
-        return transposed(self.coefficients)
+        slopes = np.empty(self.means.shape[::-1])
+        for some in self._some_classes():
+            slopes[:, some] = self.whitening.slopes(self.whitened_means[some]).T
+        return slopes
 
     @cached_property
     def intercepts(self) -> Array:
@@ -232,15 +251,15 @@ class SharedGaussians(Gaussians):
     @cached_property
     def whitened_means(self) -> Array:
         """The means less `centre`, in whitened coordinates: (K, r)."""
-        return self.whitening.whiten(self._offsets.copy())
+        whitened = np.empty((len(self.means), self.whitening.rank))
+        for some in self._some_classes():
+            whitened[some] = self.whitening.whiten(self._less(self.centre, classes=some))
+        return whitened
 
     @cached_property
     def _offsets(self) -> Array:
         """The means less `centre`: (K, d)."""
-        offsets = self.means - self.centre
-        if self.tails is not None:
-            offsets += self.tails
-        return offsets
+        return self._less(self.centre)
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]

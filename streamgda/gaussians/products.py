@@ -24,7 +24,6 @@ _FEW_ROWS = 192  # for which lower tiles, of fewer rows that are only padding, a
 _MOST_IN_LOW_TILES = 10_000  # elements of a matrix; OpenBLAS shares larger products among threads
 _LEAST_LARGE = 10**6  # multiplications from which on OpenBLAS never takes its kernels for small matrices
 _MOST_AT_ONCE = 1 << 16  # deviations, which fit the second-level cache
-_ROWS_TO_TRANSPOSE = 64
 _LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as skipping the half that is zero
 
 
@@ -40,15 +39,6 @@ def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: 
     if out is None or len(rows) > len(X) or order == "F":
         out = np.empty((len(rows), matrix.shape[1]), order=order)
     return np.matmul(rows, matrix, out=out)[: len(X)]
-
-
-def transposed(matrix: Array) -> Array:
-    """A copy of the transpose of a matrix, both stored by row; several rows at a time, as suits the cache."""
-    result = np.empty(matrix.shape[::-1])
-    for start in range(0, len(matrix), _ROWS_TO_TRANSPOSE):
-        some = slice(start, start + _ROWS_TO_TRANSPOSE)
-        result[:, some] = matrix[some].T
-    return result
 
 
 def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
