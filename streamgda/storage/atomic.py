@@ -43,6 +43,11 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
     ------
     pyarrow.NativeFile
         A stream of bytes. It is closed when the block ends.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the message names `path` or its folder, and no temporary name.
     """
     filesystem, path = unwrapped(filesystem, path)
     if in_memory and is_object_store(filesystem):
@@ -53,7 +58,7 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
         return
     unfinished = _unfinished_name(path)
     try:
-        with filesystem.open_output_stream(unfinished, compression=None) as stream:
+        with _naming(path, unfinished), filesystem.open_output_stream(unfinished, compression=None) as stream:
             yield stream
         if is_local(filesystem):
             _flush_to_disk(unfinished)
@@ -64,6 +69,20 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
         with suppress(OSError):
             filesystem.delete_file(unfinished)
         raise
+
+
+@contextmanager
+def _naming(path: str, unfinished: str) -> Iterator[None]:
+    """Name the file itself, or the folder that is not there, in an error about the temporary file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or unfinished not in str(error):
+            raise
+        folder = LocalPath(path).parent
+        if not folder.exists():
+            raise FileNotFoundError(f"there is no folder {folder}") from error
+        raise OSError(error.errno, os.strerror(error.errno), path) from error
 
 
 def finished_name(name: str) -> str | None:

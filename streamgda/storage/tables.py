@@ -84,6 +84,8 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
             _write_parquet(table, file)
     except MemoryError:
         raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"cannot write {path}: {one_line(error)}") from error
     except Exception as error:  # each filesystem raises its own kinds
         raise OSError(f"cannot write {path}: {one_line(error)}; what was there before is kept") from error
 
