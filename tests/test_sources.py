@@ -1076,6 +1076,33 @@ def test_each_part_of_a_feather_file_is_read_once(tmp_path):
         assert set(times[place : place + 160_000]) == {1}
 
 
+def test_a_feather_file_that_asks_for_more_than_the_memory_is_named(tmp_path):
+    table = pa.table({"x": np.arange(400.0), "y": np.arange(400) % 2})
+    pa.feather.write_feather(table, tmp_path / "1.feather", compression="lz4")
+    content, lz4 = (tmp_path / "1.feather").read_bytes(), bytes.fromhex("04224d18")
+    length, far_more = ((8 * 400).to_bytes(8, "little") + lz4), (1 << 50).to_bytes(8, "little") + lz4
+    assert length in content
+    (tmp_path / "1.feather").write_bytes(content.replace(length, far_more))
+    source = scan_arrow(ds.dataset(tmp_path, format="feather"), "y")
+    with pytest.raises(ValueError, match=r"1\.feather cannot be read as Ipc, it is damaged or too large"):
+        accumulate(source, "diag", scheduler="synchronous")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1 << 34, 1 << 13), "a chunk is damaged or too large for the memory: Unable to allocate"),
+        ((1 << 34, 1 << 40), r"'X' has 1,099,511,627,776 columns, of which a row takes a gigabyte"),
+    ],
+)
+def test_a_zarr_group_that_asks_for_more_than_the_memory_is_named(tmp_path, shape, message):
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    group.create_array("X", shape=shape, chunks=shape, dtype="f8")
+    group.create_array("y", shape=shape[:1], chunks=shape[:1], dtype="i8")
+    with pytest.raises(ValueError, match=rf"rows\.zarr: .*{message}"):
+        accumulate(scan_zarr(tmp_path / "rows.zarr"), "diag", scheduler="synchronous")
+
+
 def test_a_damaged_feather_file_is_named(tmp_path):
     pa.feather.write_feather(rows().combine_chunks(), tmp_path / "1.feather", chunksize=100)
     pa.feather.write_feather(rows().combine_chunks(), tmp_path / "2.feather", chunksize=100)

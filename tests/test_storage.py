@@ -391,7 +391,9 @@ def test_a_file_that_cannot_be_written_is_named_without_its_temporary_name(tmp_p
     with pytest.raises(FileNotFoundError, match=rf"^cannot write {folder}/1: there is no folder {folder}$"):
         state.save(folder / "1")
     file.write_text("")
-    with pytest.raises(OSError, match=rf"^cannot write {file}/1: .*Not a directory: '{file}/1'; what was there"):
+    with pytest.raises(
+        OSError, match=rf"^cannot write {file}/1: .*Not a directory: '{file}/1'; what was there"
+    ):
         state.save(file / "1")
 
 

@@ -16,8 +16,6 @@ _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
 )
 
-_OF_ARROW_ITSELF = (MemoryError, KeyboardInterrupt)
-
 
 @contextmanager
 def opening(path: str) -> Iterator[None]:
@@ -46,15 +44,20 @@ def decoding(
     Raises
     ------
     ValueError
-        For a file that is damaged or something else.
+        For a file that is damaged, something else, or too large for the memory.
     OSError
         For a file that the storage did not give, as `opening` does.
     """
     with opening(path):
         try:
             yield
+        except MemoryError as error:  # Arrow's too; a damaged file may ask for any number of bytes
+            raise ValueError(
+                f"{path} cannot be read as {written_as}, it is damaged or too large for the memory: "
+                f"{str(error) or 'no memory is left'}"
+            ) from error
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, _OF_ARROW_ITSELF) or is_of_storage(error):
+            if isinstance(error, KeyboardInterrupt) or is_of_storage(error):
                 raise
             if "crypt" in str(error):
                 reasons = _ENCRYPTED

@@ -39,6 +39,8 @@ READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster 
 
 _MOST_AHEAD = 1 << 23  # elements
 
+_MOST_FEATURES = 1 << 27  # in float64, a row of them takes a gigabyte
+
 _NUMBERS = "biuf"
 
 _STRINGS = "UTO"
@@ -188,8 +190,14 @@ class ZarrSource(ScorableSource):
                     f"{self.origin}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,)"
                     f"; {self.features!r} is {arrays[0].shape}, {name!r} is {array.shape}"
                 )
-        if not arrays[0].shape[1]:
+        n_features = arrays[0].shape[1]
+        if not n_features:
             raise ValueError(f"{self.origin}: {self.features!r} has no columns, so there are no features")
+        if n_features > _MOST_FEATURES:
+            raise ValueError(
+                f"{self.origin}: {self.features!r} has {n_features:,} columns, of which a row takes a "
+                "gigabyte or more; its metadata is damaged, or it is the transpose of what is needed"
+            )
         return arrays
 
     def _array(self, group: zarr.Group, name: str) -> zarr.Array[Any]:
@@ -343,15 +351,16 @@ class ZarrRows(ScorableSplit):
     def _naming_damage(self) -> Iterator[None]:
         try:
             yield
-        except (FileNotFoundError, MemoryError, ChangedChunkError):
+        except (FileNotFoundError, ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
             if isinstance(error, OSError) and is_of_storage(error):
                 add_place(error, self.source.origin)
                 raise
+            or_too_large = " or too large for the memory" if isinstance(error, MemoryError) else ""
             raise ValueError(
                 f"{self.source.origin}: rows {self.start} to {self.stop} cannot be read, "
-                f"a chunk is damaged: {error}"
+                f"a chunk is damaged{or_too_large}: {error}"
             ) from error
 
 
