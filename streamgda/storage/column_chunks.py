@@ -1,4 +1,8 @@
-"""Read the column chunks of a footer: the first by loops, and others laid out like them much faster."""
+"""Read the column chunks of footers: the first ones field by field, later ones by regular expressions.
+
+A footer is checked before pyarrow sees it (`streamgda.storage.footers`), and of many small files there is
+little else to read. `streamgda.storage.layouts` makes the regular expressions.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +22,21 @@ from streamgda.storage.thrift import (
     read_struct,
 )
 
-METADATA, _ENCRYPTED = (3, STRUCT), (8, STRUCT)  # fields of a chunk,
+# The fields of a chunk.
+METADATA, _ENCRYPTED = (3, STRUCT), (8, STRUCT)
 
-# of its metadata, where its type is once more,
+# The fields of its metadata.
 _TYPE, PATH, _CODEC = (1, INT32), (3, LIST), (4, INT32)
 N_VALUES, N_BYTES, _N_STORED, _DATA, _DICTIONARY = ((i, INT64) for i in (5, 6, 7, 9, 11))
 _STATISTICS, _SIZES = (12, STRUCT), (16, STRUCT)
 
-# and of its statistics: least and largest values, and the numbers of values by level.
+# The fields of its statistics: the least and largest value, in two versions.
 _BOUNDS = (1, BINARY), (2, BINARY), (5, BINARY), (6, BINARY)
+
+# The fields of its sizes: bytes of strings, and values by repetition level and by definition level.
 _N_CHARACTERS, _N_REPEATED, _N_DEFINED = (1, INT64), (2, LIST), (3, LIST)
 
-STRINGS = 6  # the type of byte arrays
+STRINGS = 6  # the type of strings, among those of a column
 
 _ROLES_OF_STRINGS: Roles = {
     _TYPE: "same",
@@ -42,17 +49,25 @@ _ROLES_OF_STRINGS: Roles = {
 
 _ROLES: Roles = {**_ROLES_OF_STRINGS, _STATISTICS: dict.fromkeys(_BOUNDS, "same")}
 
-_READ_FIRST = 64  # chunks, before a regular expression is worth its while
+_READ_FIRST = 64  # chunks, field by field: a regular expression takes as long to make as a hundred to read
 
-_MOST_LAYOUTS = 16
+_MOST_LAYOUTS = 16  # to try, one after the other
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What of the metadata of a chunk is the same in all that are laid out like it.
+    """What is the same in all chunks that are laid out alike.
 
-    Its type and codec, and of its statistics the bytes of bounds, whether characters are counted, and how
-    many levels are.
+    Attributes
+    ----------
+    kind, codec : int
+        The type of the values, and the codec of the pages.
+    widths : frozenset of int
+        How many bytes the least and largest values in the statistics have.
+    counts_characters : bool
+        Whether the bytes of strings are counted.
+    n_repeated, n_defined : int
+        For how many repetition and definition levels values are counted.
     """
 
     kind: int
@@ -77,16 +92,16 @@ class Form:
 
 
 PlacedChunk: TypeAlias = tuple[Form, int, int, int]
-"""The form of a chunk, its values, its bytes in the file, and where they begin."""
+"""The form of a chunk, how many values it has, how many bytes in the file, and where these begin."""
 
 
 class ChunkReader:
-    """Reads the chunks of row groups: the first by loops, and others laid out like them faster."""
+    """Reads the chunks of row groups, one row group after the other."""
 
     def __init__(self) -> None:
         self._n_read = 0
         self._layouts: list[_Layout] = []
-        self._of_column: dict[int, _Layout] = {}  # by its position: the layout that it had last
+        self._last_of_column: dict[int, _Layout] = {}  # by the position of the column
 
     def read_all(self, content: bytes, at: int) -> tuple[list[PlacedChunk | None], int]:
         """The chunks of a row group, None for encrypted ones, and the position behind them."""
@@ -100,10 +115,10 @@ class ChunkReader:
         return chunks, at
 
     def _read(self, content: bytes, at: int, column: int) -> tuple[PlacedChunk | None, int]:
-        last = self._of_column.get(column)
+        last = self._last_of_column.get(column)
         for layout in self._layouts if last is None else (last, *self._layouts):
             if found := layout.pattern.match(content, at):
-                self._of_column[column] = layout
+                self._last_of_column[column] = layout
                 return layout.read(found), found.end()
         struct, end = read_struct(content, at)
         if _ENCRYPTED in struct:

@@ -36,16 +36,18 @@ from streamgda.storage.thrift import (
     read_struct,
 )
 
-_SCHEMA, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = ((i, LIST) for i in (2, 4, 5, 7))  # fields of a footer,
+# The fields of a footer.
+_SCHEMA, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = ((i, LIST) for i in (2, 4, 5, 7))
 
-# of a column in its schema, or of a group of columns,
+# The fields of an element of the schema: a column, or a group of columns.
 _TYPE, _WIDTH, _REPETITION, _N_CHILDREN = (1, INT32), (2, INT32), (3, INT32), (5, INT32)
-
-_CHUNKS, _N_ROWS = (1, LIST), (3, INT64)  # of a row group,
 
 _OPTIONAL, _REPEATED = 1, 2  # kinds of repetition
 
-_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # bytes of a value, by its type
+# The fields of a row group.
+_CHUNKS, _N_ROWS = (1, LIST), (3, INT64)
+
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # bytes of a value, by the type of its column
 
 _TAIL = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 
@@ -72,7 +74,7 @@ class Chunk:
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
-    """The end of a Parquet file: its footer, and what follows on it. A reader of footers needs no more."""
+    """The end of a Parquet file: its footer, the length of that, and four letters."""
     size = file.size()
     tail: bytes = file.read_at(min(size, _READ_AHEAD), max(size - _READ_AHEAD, 0))
     length = int.from_bytes(tail[-_TAIL:-4], "little") + _TAIL
@@ -87,7 +89,10 @@ def digest_of_footer(tail: bytes) -> str:
 
 
 class FooterCheck:
-    """Checks the footers of the files of a dataset, which are much alike: what is equal is read once."""
+    """Checks the footers of the files of a dataset, one after the other.
+
+    They are much alike: a schema or other list with the same bytes as in the file before is not read again.
+    """
 
     def __init__(self) -> None:
         self._chunks = ChunkReader()
@@ -120,7 +125,9 @@ class FooterCheck:
         with _reading():
             footer, _ = read_struct(tail, readers=self._readers)
             leaves = footer[_SCHEMA]
-            places = sorted(place for group in footer[_ROW_GROUPS] for place in _places(group, leaves))
+            places = sorted(
+                place for group in footer[_ROW_GROUPS] for place in _checked_places(group, leaves)
+            )
         if any(stop > start for (_, stop), (start, _) in pairwise(places)):
             raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
         chunks = [chunk for group in footer[_ROW_GROUPS] for chunk in group[_CHUNKS]]
@@ -128,7 +135,7 @@ class FooterCheck:
 
 
 class _Repeated:
-    """Reads a list that is mostly the same as the last time."""
+    """Reads a list, unless its bytes are those of the last one; then returns the same value again."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
@@ -145,7 +152,18 @@ class _Repeated:
 
 @dataclass(frozen=True, eq=False)
 class _Leaf:
-    """A column of the schema: its type, and how often it is repeated and optional with what it is in."""
+    """A column of the schema that holds values.
+
+    Attributes
+    ----------
+    kind : int
+        The type of its values.
+    width : int or None
+        The bytes of a value; None for strings.
+    repeated, defined : int
+        How many of the column and the groups that enclose it are repeated, and how many are repeated or
+        optional: the highest repetition level and definition level.
+    """
 
     kind: int
     width: int | None
@@ -159,7 +177,7 @@ def _read_leaves(content: bytes, at: int) -> tuple[list[_Leaf], int]:
 
 
 def _leaves(elements: Iterator[Struct], repeated: int = 0, defined: int = 0) -> Iterator[_Leaf]:
-    """The columns of the next element of a schema, whose elements are listed depth first."""
+    """The leaves of the next element of a schema, whose elements are listed depth first."""
     element = next(elements)
     repetition = element.get(_REPETITION, 0)
     repeated += repetition == _REPEATED
@@ -171,8 +189,8 @@ def _leaves(elements: Iterator[Struct], repeated: int = 0, defined: int = 0) -> 
         yield _Leaf(kind, _WIDTHS.get(kind, element.get(_WIDTH)), repeated, defined)
 
 
-def _places(group: Struct, leaves: Sequence[_Leaf]) -> Iterator[tuple[int, int]]:
-    """Where the chunks of a row group begin and end."""
+def _checked_places(group: Struct, leaves: Sequence[_Leaf]) -> Iterator[tuple[int, int]]:
+    """Check the chunks of a row group, and yield where each begins and ends."""
     n_rows = group[_N_ROWS]
     if len(group[_CHUNKS]) != len(leaves):
         raise pa.ArrowInvalid("the footer is damaged: a row group has more or fewer columns than the file")
@@ -192,6 +210,7 @@ def _places(group: Struct, leaves: Sequence[_Leaf]) -> Iterator[tuple[int, int]]
 
 @lru_cache
 def _has_sound_statistics(form: Form, leaf: _Leaf) -> bool:
+    """Whether bounds have the width of a value, and counts are for each level, where there are any."""
     return (
         (leaf.kind == STRINGS or form.widths <= {0, leaf.width})
         and (leaf.kind == STRINGS or not form.counts_characters)
@@ -218,6 +237,7 @@ def chunks(file: pa.NativeFile) -> Iterator[Chunk]:
 
 @contextmanager
 def _reading() -> Iterator[None]:
+    """Turn what damaged bytes may raise into one error."""
     try:
         yield
     except (*READ_ERRORS, TypeError, AttributeError, RuntimeError, UnicodeDecodeError, re.error) as error:

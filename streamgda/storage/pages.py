@@ -1,7 +1,8 @@
-"""Check what the pages of a Parquet file say that they take, before pyarrow makes room for them.
+"""Read the headers of the pages of a Parquet file: how many bytes and values a page has.
 
-Each page says in its header how many bytes it has when it is decompressed, up to 2 GB. A few kilobytes of
-Zstandard or Brotli can stand for as many, and nothing in the footer shows it.
+pyarrow takes memory for a page as its header says, before it decompresses the page: up to 2 GB. A few
+kilobytes of Zstandard or Brotli can stand for as many, and the footer does not show it. So headers are
+checked first.
 """
 
 from __future__ import annotations
@@ -9,34 +10,34 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import accumulate
+from math import inf
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamgda.storage.thrift import INT32, READ_ERRORS, STRUCT, Struct, read_struct
 
-SLIGHT_CODECS = frozenset({0, 1})  # none and Snappy, which makes nothing 25 times as large
+SLIGHT_CODECS = frozenset({0, 1})
+"""The codecs by which a page is never 25 times as large as its stored bytes: none, and Snappy."""
 
-_DECOMPRESSED, _STORED, _OF_DICTIONARY = (2, INT32), (3, INT32), (7, STRUCT)  # fields of a header
+# The fields of the header of a page.
+_DECOMPRESSED_SIZE, _STORED_SIZE = (2, INT32), (3, INT32)
+_DATA_PAGES = (5, STRUCT), (8, STRUCT)  # of version 1 and of version 2
+_DICTIONARY_PAGE = (7, STRUCT)
+_N_VALUES = (1, INT32)  # of a page of any of these kinds
 
-_PAGES_OF_DATA = (5, STRUCT), (8, STRUCT)  # in the two versions
+# How many bytes a decompressed page may have. A page of numbers may have no more than all values of the
+# column take, and _ALLOWANCE. Any page may have _USUAL bytes, and _LARGEST_RATIO for each stored byte, which
+# only pages of one value over and over exceed.
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # of one number
+_LEVELS = 8  # of the repetition and definition levels of one value, at most
+_ALLOWANCE = 1 << 20
+_USUAL = 1 << 26
+_USUAL_OF_STRINGS = 1 << 28
+_LARGEST_RATIO = 1_000
 
-_N_ENTRIES = (1, INT32)  # of each of these
-
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-
-_LEVELS = 8  # bytes that the levels of a value take at most
-
-_SMALL = 1 << 20  # bytes that a page of few numbers may take,
-
-_USUAL = {"BYTE_ARRAY": 1 << 28}  # and any page of strings,
-
-_USUAL_OF_OTHERS = 1 << 26  # and of others;
-
-_LARGEST_RATIO = 1_000  # of longer ones to what is stored: only pages of one value over and over exceed it
-
-_HEADER = 1 << 8  # bytes that hold most headers
-
+# How many bytes are read at first to find a header whole, and at last.
+_MOST_HEADERS = 1 << 8
 _LONGEST_HEADER = 1 << 24
 
 
@@ -61,16 +62,22 @@ def check_pages(
     pyarrow.ArrowInvalid
         If a page takes far more memory than its values can, or the header of one is damaged.
     """
-    names = set(columns)
-    for chunk in map(group.column, range(group.num_columns)):
-        if names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format)):
-            continue
+    for chunk in chunks_of(group, columns):
         if longest is None or chunk.total_compressed_size <= longest:
             _check_chunk(file, chunk)
 
 
+def chunks_of(group: pq.RowGroupMetaData, columns: Collection[str]) -> Iterator[pq.ColumnChunkMetaData]:
+    """The chunks of some columns of a row group; a column of lists or structs has one for each leaf."""
+    names = set(columns)
+    for chunk in map(group.column, range(group.num_columns)):
+        enclosing = accumulate(chunk.path_in_schema.split("."), "{}.{}".format)  # of "a.b": "a" and "a.b"
+        if not names.isdisjoint(enclosing):
+            yield chunk
+
+
 def dictionary_size(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:
-    """How many bytes the dictionary of a chunk takes when it is decompressed, and its entries.
+    """How many bytes the dictionary of a chunk takes when it is decompressed, and how many values it has.
 
     Raises
     ------
@@ -78,13 +85,15 @@ def dictionary_size(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> tuple
         If the header of its page is damaged.
     """
     header, _ = _header(file, chunk.dictionary_page_offset)
-    if _N_ENTRIES not in header.get(_OF_DICTIONARY, {}):
+    if _N_VALUES not in header.get(_DICTIONARY_PAGE, {}):
         raise pa.ArrowInvalid("the header of a page is damaged")
-    return header[_DECOMPRESSED], header[_OF_DICTIONARY][_N_ENTRIES]
+    return header[_DECOMPRESSED_SIZE], header[_DICTIONARY_PAGE][_N_VALUES]
 
 
 def most_bytes_of_value(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> float:
-    """How many bytes a value takes in that page of a chunk in which values take most; a dictionary apart.
+    """The mean number of bytes of a value, in the data page of a chunk where that is largest.
+
+    Where a dictionary holds the values, these are the bytes of their indices.
 
     Raises
     ------
@@ -92,21 +101,21 @@ def most_bytes_of_value(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> f
         If the header of a page is damaged.
     """
     rates = [
-        header[_DECOMPRESSED] / max(header[page].get(_N_ENTRIES, 0), 1)
+        header[_DECOMPRESSED_SIZE] / max(header[kind].get(_N_VALUES, 0), 1)
         for header in _headers(file, chunk)
-        for page in _PAGES_OF_DATA
-        if page in header
+        for kind in _DATA_PAGES
+        if kind in header
     ]
     return max(rates, default=0.0)
 
 
 def _check_chunk(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> None:
     width = _WIDTHS.get(chunk.physical_type)
-    most = None if width is None else chunk.num_values * (width + _LEVELS) + _SMALL
+    most = inf if width is None else chunk.num_values * (width + _LEVELS) + _ALLOWANCE
+    usual = _USUAL_OF_STRINGS if chunk.physical_type == "BYTE_ARRAY" else _USUAL
     for header in _headers(file, chunk):
-        n_bytes, n_stored = header[_DECOMPRESSED], header[_STORED]
-        likely = _USUAL.get(chunk.physical_type, _USUAL_OF_OTHERS) + _LARGEST_RATIO * n_stored
-        if n_bytes > (likely if most is None else min(most, likely)):
+        n_bytes, n_stored = header[_DECOMPRESSED_SIZE], header[_STORED_SIZE]
+        if n_bytes > min(most, usual + _LARGEST_RATIO * n_stored):
             raise pa.ArrowInvalid(
                 f"a page of column {chunk.path_in_schema!r} stands for {n_bytes:,} bytes, which "
                 f"{n_stored:,} stored bytes and {chunk.num_values:,} values do not account for"
@@ -114,22 +123,23 @@ def _check_chunk(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> None:
 
 
 def _headers(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> Iterator[Struct]:
+    """The headers of the pages of a chunk, in order."""
     at = chunk.dictionary_page_offset or chunk.data_page_offset
     end = at + chunk.total_compressed_size
     while at < end:
         header, length = _header(file, at)
         yield header
-        at += length + max(header[_STORED], 0)
+        at += length + max(header[_STORED_SIZE], 0)
 
 
 def _header(file: pa.NativeFile, at: int) -> tuple[Struct, int]:
-    """The header of the page at a position, and its length."""
-    size = _HEADER
+    """The header of the page at a position, and its length, which is known once it has been read."""
+    size = _MOST_HEADERS
     while True:
         content = file.read_at(size, at)
         with suppress(*READ_ERRORS):  # the header is longer, or damaged
             header, length = read_struct(content)
-            if _STORED in header and _DECOMPRESSED in header:
+            if _STORED_SIZE in header and _DECOMPRESSED_SIZE in header:
                 return header, length
         if len(content) < size or size >= _LONGEST_HEADER:
             raise pa.ArrowInvalid("the header of a page is damaged")

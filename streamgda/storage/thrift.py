@@ -1,4 +1,8 @@
-"""Read Thrift's compact protocol [1]_, in which Parquet's footers are written.
+"""Read Thrift's compact protocol [1]_, in which footers of Parquet files and headers of pages are written.
+
+A struct is a sequence of fields. The first byte of a field has its type in the lower four bits, and in the
+upper four how much its number exceeds that of the field before; zero there says that the number itself
+follows. A zero byte ends the struct.
 
 References
 ----------
@@ -12,13 +16,13 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 Field: TypeAlias = tuple[int, int]
-"""The number of a field, and its type."""
+"""The number of a field in its struct, and its type."""
 
 Struct: TypeAlias = dict[Field, Any]
-"""The fields of a struct, by their numbers and types: readers pass over a field of another type."""
+"""The values of the fields of a struct."""
 
 Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-"""Reads a value at a position; returns it, and the position behind it."""
+"""Reads a value at a position; returns the value, and the position behind it."""
 
 TRUE, FALSE, BYTE, INT16, INT32, INT64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(1, 13)
 
@@ -33,10 +37,19 @@ _LAST_SHIFT = 63  # of a number of 64 bits, in groups of seven
 def read_struct(
     content: bytes, at: int = 0, readers: Mapping[Field, Reader] = _NO_READERS
 ) -> tuple[Struct, int]:
-    """The fields of a struct, and the position behind it; some lists and structs by readers of their own.
+    """The fields of a struct, and the position behind it.
 
-    The common types are read here, in one loop: a footer has some forty fields for each column of a row
-    group.
+    Numbers are read in the loop itself, without calls: a footer has some forty fields for each column of a
+    row group.
+
+    Parameters
+    ----------
+    content : bytes
+        Holds the struct.
+    at : int, default=0
+        Where it begins.
+    readers : mapping of Field to Reader, optional
+        How to read some fields that are lists or structs.
 
     Raises
     ------
@@ -80,7 +93,10 @@ def read_list(content: bytes, at: int, reader: Reader | None = None) -> tuple[li
 
 
 def read_list_header(content: bytes, at: int) -> tuple[int, int, int]:
-    """The number of elements of a list, their type, and the position of the first."""
+    """The number of elements of a list, their type, and the position of the first.
+
+    Both are in one byte; 15 in its upper half says that the number of elements follows.
+    """
     size, kind = content[at] >> 4, content[at] & 15
     at += 1
     if size == 15:
@@ -104,7 +120,7 @@ def _binary(content: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read_unsigned(content: bytes, at: int) -> tuple[int, int]:
-    """A number of at most 64 bits, in groups of seven, the lowest first."""
+    """A number of at most 64 bits, in groups of seven, the lowest first; the last byte has no high bit."""
     value = shift = 0
     while (byte := content[at]) > 127:
         if shift == _LAST_SHIFT:
