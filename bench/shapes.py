@@ -3,13 +3,14 @@
 Run as ``python -m bench.shapes``. The limit of a shape is a scan of its files, read as this project reads
 them, and after it the products that its statistics take, on numbers in cache. Peak memory is given in MB and
 in states: how many times the bytes of the state that the pass returns. The other tables are of layouts (many
-small files, single-row row groups, Zarr), and of finalising a model of very many classes.
+small files, single-row row groups, Zarr), of the parts that a pass consists of, and of finalising a model of
+very many classes.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from bench import data, report
 from bench.arguments import add_data, parser_of
 from bench.contest import Contender, Result, contest, limit_threads
 from bench.dask import as_zarr, zarr_pass, zarr_read
+from bench.parts import parts_table
 from bench.passes import (
     BLAS,
     DUCKDB_VARIANCE,
@@ -207,15 +209,12 @@ def peers_table(results: dict[Shape, dict[str, Result]]) -> str:
 def layouts_table(options: argparse.Namespace) -> str:
     """Small files and row groups beside pyarrow alone, and Zarr beside a bare read and the products."""
     threads, features = options.threads, min(50, options.most_features)
-    many = data.make_layout(
-        options.data, files=options.files, rows_per_file=1_000, features=features, classes=10
-    )
     single = single_row_groups(options.data, 2 * options.files, features)
     shape = shrunk(SHAPES[0], options)
     chunks = as_zarr(data.make(options.data, shape.rows, features, shape.classes), ROWS_PER_CHUNK)
     products = Contender(BLAS, blas_products, (shape.rows, features, shape.classes, threads))
-    layouts: list[tuple[str, float, Sequence[Contender]]] = [
-        (f"{options.files:,} files of 1,000 rows", 3, parquet_beside_scan(many, threads)),
+    contests: list[tuple[str, float, Sequence[Contender]]] = [
+        (small_files_name(options), 3, parquet_beside_scan(small_files(options), threads)),
         (f"{2 * options.files:,} row groups of 1 row", 3, parquet_beside_scan(single, threads)),
         (
             f"Zarr in chunks of {ROWS_PER_CHUNK:,} rows",
@@ -228,7 +227,7 @@ def layouts_table(options: argparse.Namespace) -> str:
         ),
     ]
     rows = []
-    for name, goal, found in layouts:
+    for name, goal, found in contests:
         ours, *limit = contest(found, options.repeats).values()
         least = sum(result.median for result in limit)
         ratio = ours.median / least
@@ -244,6 +243,28 @@ def parquet_beside_scan(folder: Path, threads: int) -> list[Contender]:
         Contender(OURS, parquet_pass, (folder, "full")),
         Contender(SCAN_TUNED, scan_as_we_do, (folder, threads)),
     ]
+
+
+def layouts(options: argparse.Namespace, shapes: Iterable[Shape]) -> dict[str, tuple[Path, str]]:
+    """The folder and the kind of statistics of each shape, and of many small files."""
+    named = {
+        shape.name: (data.make(options.data, shape.rows, shape.features, shape.classes), shape.kind)
+        for shape in shapes
+    }
+    return named if options.only else {**named, small_files_name(options): (small_files(options), "full")}
+
+
+def small_files_name(options: argparse.Namespace) -> str:
+    """What the tables call many small files."""
+    return f"{options.files:,} files of 1,000 rows"
+
+
+def small_files(options: argparse.Namespace) -> Path:
+    """The folder of many small files."""
+    features = min(50, options.most_features)
+    return data.make_layout(
+        options.data, files=options.files, rows_per_file=1_000, features=features, classes=10
+    )
 
 
 def finalising_table(options: argparse.Namespace) -> str:
@@ -290,6 +311,7 @@ def main() -> None:
         "Diag statistics beside other libraries:",
         peers_table(results),
     ]
+    sections += ["Parts of a pass, profiled on one thread:", parts_table(layouts(options, results))]
     if not options.only:
         sections += ["Layouts:", layouts_table(options), "Finalising:", finalising_table(options)]
     keep = not (options.print_only or options.only)
