@@ -415,7 +415,7 @@ def test_bad_batches_leave_the_model_as_it_was(model):
         (frame[["v", "u"]], y, "names"),
         (frame.assign(w=1.0), y, "names"),
         (X[:, :1], y, "1 features"),
-        (frame, y[:-1], "X has 3000 rows, y has shape"),
+        (frame, y[:-1], "X has 3,000 rows, y has shape"),
         (frame, y + 0.5, "continuous"),
         (frame, y.astype(str), "different kinds"),
         (frame.iloc[:0], y[:0], "0 sample"),

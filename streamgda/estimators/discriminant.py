@@ -54,6 +54,11 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         """
         return float(self.tol) ** 2
 
+    @property
+    def _given_share(self) -> float:
+        """How far `shrinkage` shrinks a covariance; 0 where it is estimated for each class."""
+        return 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
+
     def _warn_once(self, state: Finalised[G]) -> None:
         """Warn of priors that do not sum to 1, unless these same priors have been warned of."""
         super()._warn_once(state)

@@ -31,6 +31,7 @@ from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
+    mean_of_classes,
     shrunk,
     statistics_for,
 )
@@ -208,11 +209,11 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk or estimated."""
         if self.covariance_estimator is not None:
-            return _mean_of_classes(statistics, self._estimated(statistics).within)
+            return mean_of_classes(statistics, self._estimated(statistics).within)
         if isinstance(self.shrinkage, str):
-            return _mean_of_classes(statistics, class_covariances(statistics, self.shrinkage))
+            return mean_of_classes(statistics, class_covariances(statistics, self.shrinkage))
         pooled = pooled_covariance(statistics)
-        return pooled if self.shrinkage is None else shrunk(pooled, float(self.shrinkage))
+        return pooled if self.shrinkage is None else shrunk(pooled, self._given_share)
 
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
         self._check_components(statistics)
@@ -260,8 +261,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
 
     def _n_covariance_parameters(self) -> float:
         n_free = super()._n_covariance_parameters()
-        share = 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
-        return (1 - share) * n_free + share
+        return (1 - self._given_share) * n_free + self._given_share
 
     def _check_linear(self, attribute: str) -> None:
         """Raise AttributeError if the decision function has no coefficients."""
@@ -392,12 +392,6 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
 
 
 _FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
-
-
-def _mean_of_classes(statistics: Statistics, covariances: Array) -> Array:
-    """The mean of covariances (K, d, d), weighted by the shares of the classes."""
-    mean: Array = np.tensordot(statistics.weights / statistics.weights.sum(), covariances, axes=1)
-    return mean
 
 
 def _between_two(terms: Array) -> Array:

@@ -38,7 +38,6 @@ class StatisticsLearner(StatisticsReader, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
     statistics_: Statistics
-    n_features_in_: int
 
     @classmethod
     @lru_cache(maxsize=64)
@@ -369,13 +368,6 @@ class StatisticsLearner(StatisticsReader, ABC):
         """Set the statistics, of which there may be no model."""
         self._describe_features(statistics)
         self.statistics_ = statistics
-
-    def _describe_features(self, statistics: Statistics) -> None:
-        self.n_features_in_ = statistics.n_features
-        if statistics.feature_names is not None:
-            self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def __getstate__(self) -> dict[str, Any]:
         """The attributes to pickle: all but the densities, which are computed again when needed."""

@@ -28,7 +28,13 @@ from streamgda.estimators.following import changed_positions, is_plain
 from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
 from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.separate import separate_gaussians, whiten_classes
-from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for
+from streamgda.estimators.shrinkage import (
+    Shrinkage,
+    class_covariances,
+    regularised,
+    shrunk,
+    statistics_for,
+)
 from streamgda.estimators.validation import one_of
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.pooled import PooledGaussians
@@ -229,15 +235,8 @@ class QuadraticDiscriminantAnalysis(
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk or estimated, and regularised."""
         if self.covariance_estimator is not None:
-            return self._regularised(self._estimated(statistics).within.copy())
-        return self._regularised(class_covariances(statistics, self.shrinkage))
-
-    def _regularised(self, covariances: Array) -> Array:
-        """Covariances (..., d, d), changed in place by `reg_param`."""
-        if self.reg_param:
-            covariances *= 1 - self.reg_param
-            np.einsum("...ii->...i", covariances)[...] += self.reg_param
-        return covariances
+            return regularised(self._estimated(statistics).within.copy(), self.reg_param)
+        return regularised(class_covariances(statistics, self.shrinkage), self.reg_param)
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         if self._is_pooled:
@@ -298,12 +297,11 @@ class QuadraticDiscriminantAnalysis(
 
     def _shrunk(self, covariances: Array) -> Array:
         """Covariances (..., d, d), shrunk by a number and regularised."""
-        share = 0.0 if self.shrinkage is None else float(self.shrinkage)
-        return self._regularised(shrunk(covariances, share) if share else covariances.copy())
+        share = self._given_share
+        return regularised(shrunk(covariances, share) if share else covariances.copy(), self.reg_param)
 
     def _n_covariance_parameters(self) -> float:
-        share = 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
-        n_of_one = self.n_features_in_ * (self.n_features_in_ + 1) / 2
+        share, n_of_one = self._given_share, self.n_features_in_ * (self.n_features_in_ + 1) / 2
         left = (1 - self.reg_param) * (1 - share + share / n_of_one)
         return left * super()._n_covariance_parameters()
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -19,6 +20,7 @@ from streamgda.estimators.validation import check_announced, check_batch, check_
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.conversion import as_source
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.incomplete.reads import (
@@ -48,6 +50,7 @@ class StatisticsReader(BaseEstimator):
     _types: FittedTypes = FittedTypes()
 
     exact: bool
+    n_features_in_: int
 
     def required_statistics(self) -> dict[str, Any]:
         """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
@@ -126,6 +129,14 @@ class StatisticsReader(BaseEstimator):
     @property
     def _em_steps(self) -> Steps:
         return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", TOLERANCE))
+
+    def _describe_features(self, statistics: Statistics) -> None:
+        """Set the number and the names of the features, as the statistics have them."""
+        self.n_features_in_ = statistics.n_features
+        if statistics.feature_names is not None:
+            self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     @contextmanager
     def _kept_on_error(self) -> Iterator[None]:

@@ -75,6 +75,12 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     return covariances
 
 
+def mean_of_classes(statistics: Statistics, covariances: Array) -> Array:
+    """The mean of covariances (K, d, d), weighted by the shares of the classes."""
+    mean: Array = np.tensordot(statistics.weights / statistics.weights.sum(), covariances, axes=1)
+    return mean
+
+
 def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """The maximum-likelihood covariance of the rows of all classes, shrunk as that of one class.
 
@@ -112,6 +118,14 @@ def shrunk(covariance: Array, share: float) -> Array:
     mean_variance = np.trace(covariance, axis1=-2, axis2=-1)[..., None, None] / n_features
     result: Array = (1 - share) * covariance + share * mean_variance * np.eye(n_features)
     return result
+
+
+def regularised(covariances: Array, share: float) -> Array:
+    """(1 − a) S + a I: covariances (..., d, d) changed in place by a share a in [0, 1]; they are returned."""
+    if share:
+        covariances *= 1 - share
+        np.einsum("...ii->...i", covariances)[...] += share
+    return covariances
 
 
 def ledoit_wolf(covariance: Array, mean_squares: Array, weight: float) -> float:
