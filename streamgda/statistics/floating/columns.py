@@ -1,7 +1,6 @@
-"""Floating states from outside, and as columns: of a file, of an SQL engine, of other moments.
+"""Floating states as columns of a table, with a row for each class.
 
-Columns have one row for each class. A scatter that the classes share is a column of one row, under a name
-of its own.
+A scatter that the classes share is a column of one row, under a name of its own.
 """
 
 from __future__ import annotations
@@ -15,16 +14,13 @@ from streamgda.blocks import labels
 from streamgda.blocks.labels import Labels, named
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.moments import NOISE, Moments
+from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, as_counts, check_columns
 
 _PACKED = {"scatter", "pooled_scatter", "fourth_moment"}  # they are copied when they are unpacked
 
 _FOURTH = {"third_moment", "fourth_moment"}
-
-
-# ---------------------------------------------------------------------- a state as columns
 
 
 def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
@@ -122,97 +118,3 @@ def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
     if (classes[1:] == classes[:-1]).any():
         raise ValueError("a label stands twice")
     return Labelled(classes, state.counts[order], state.sums.take(order))
-
-
-# ---------------------------------------------------------------------- a state from sums or moments
-
-
-def from_sums(
-    kind: CovarianceKind,
-    classes: Labels,
-    counts: NDArray[Any],
-    weights: Array,
-    sums: Array,
-    outer_sums: Array,
-) -> Labelled[Moments]:
-    """The state that has these raw sums, for classes in any order.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not agree, a class stands twice or is empty, or no rows have these sums.
-    """
-    _check_counts(classes, counts, weights)
-    _check_shapes(kind, len(classes), sums=sums, outer_sums=outer_sums)
-    order = np.argsort(classes)
-    weights, sums = weights[order], sums[order]
-    outer_sums = kind.unpacked(kind.packed(kind.take(outer_sums, order)), *sums.shape)
-    scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
-    means, no_tails = sums / weights[:, None], np.zeros_like(sums)
-    moments = Moments(kind, weights, np.zeros_like(weights), means, no_tails, scatter)
-    squares = kind.diagonal(outer_sums)
-    moments.clip(squares, NOISE * squares, "these sums cannot be of any rows")
-    _check_semidefinite(moments, squares, "these sums")
-    return Labelled(classes[order], counts[order].astype(np.int64), moments)
-
-
-def from_moments(
-    kind: CovarianceKind,
-    classes: Labels,
-    counts: NDArray[Any],
-    weights: Array,
-    means: Array,
-    scatter: Array,
-) -> Labelled[Moments]:
-    """The state that has these means and this scatter, for classes in any order.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not agree, a class stands twice or is empty, or no rows have this scatter.
-    """
-    _check_counts(classes, counts, weights)
-    _check_shapes(kind, len(classes), means=means, scatter=scatter)
-    order = np.argsort(classes)
-    scatter = kind.unpacked(kind.packed(kind.take(scatter, order)), *means.shape)
-    moments = Moments(
-        kind, weights[order], np.zeros_like(weights), means[order], np.zeros_like(means), scatter
-    )
-    moments.clip(np.abs(moments.diagonal), 0.0, "this scatter cannot be of any rows")
-    _check_semidefinite(moments, moments.diagonal, "this scatter")
-    return Labelled(classes[order], counts[order].astype(np.int64), moments)
-
-
-def _check_semidefinite(moments: Moments, squares: Array, name: str) -> None:
-    if not moments.kind.is_semidefinite(moments.scatter, squares):
-        raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
-
-
-def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
-    if not len(classes) == len(counts) == len(weights):
-        raise ValueError("counts and weights must have one entry for each class")
-    if len(np.unique(classes)) != len(classes):
-        raise ValueError("a class stands twice")
-    if not np.array_equal(counts, np.floor(counts)):
-        raise ValueError("counts must be whole numbers")
-    if not np.isfinite(weights).all():
-        raise ValueError("weights must be finite")
-    empty = (counts <= 0) | ~(weights > 0)
-    if empty.any():
-        raise ValueError(f"class {named(classes[empty][0])} has no rows")
-
-
-def _check_shapes(kind: CovarianceKind, n_classes: int, **arrays: Array) -> None:
-    """Check an array with a vector for each class and one in the scatter's shape, given by name."""
-    (vectors_name, vectors), (products_name, products) = arrays.items()
-    if vectors.ndim != 2 or len(vectors) != n_classes:
-        raise ValueError(f"{vectors_name} must have one row for each class; got shape {vectors.shape}")
-    expected = kind.shape(*vectors.shape)
-    if products.shape != expected:
-        raise ValueError(
-            f"{products_name} must have shape {expected} for {kind.name!r}; got {products.shape}"
-        )
-    if not (np.isfinite(vectors).all() and np.isfinite(products).all()):
-        raise ValueError(f"{vectors_name} and {products_name} must be finite")
-    if not kind.is_symmetric(products):
-        raise ValueError(f"{products_name} must be symmetric")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from streamgda.blocks import labels
 from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
@@ -17,18 +16,19 @@ from streamgda.statistics.derivation import Derivation
 from streamgda.statistics.floating import derivation
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.anchored import is_quicker_anchored
-from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
+from streamgda.statistics.floating.columns import from_columns, to_columns
 from streamgda.statistics.floating.digits import check_squares, warn_of_lost_digits
+from streamgda.statistics.floating.exchange import ExchangedStatistics
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.validation import Columns, check_feature_names, check_same_names
+from streamgda.statistics.validation import Columns, check_same_names
 
 _NO_WEIGHT = 1e-200
 
 
-class ClassStatistics(Statistics):
+class ClassStatistics(ExchangedStatistics):
     """Sufficient statistics of labelled rows under Gaussian class densities.
 
     The statistics of two sets of rows merge into the statistics of their union, so those of a
@@ -137,21 +137,6 @@ class ClassStatistics(Statistics):
         fourth = self._moments.fourth
         return None if fourth is None else fourth.fourth.copy()
 
-    @property
-    def sums(self) -> Array:
-        """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
-        weights = self._moments.weights[:, None]
-        return weights * self._moments.means + weights * self._moments.tails
-
-    @property
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ in the shape of `scatter`, for exchange with SQL engines.
-
-        It loses the digits that `scatter` keeps where means are large beside deviations.
-        """
-        roots = np.sqrt(self._moments.weights)[:, None]
-        return self._moments.scatter + self._moments.kind.outer(roots * self._moments.means)
-
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
 
@@ -225,114 +210,6 @@ class ClassStatistics(Statistics):
         self._n_dropped += block.n_dropped
         if len(block.codes):
             accumulation.add(block, workspace)
-
-    @classmethod
-    def from_sums(
-        cls,
-        classes: ArrayLike,
-        counts: ArrayLike,
-        sums: ArrayLike,
-        outer_sums: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
-        covariance_type: CovarianceType = "full",
-        feature_names: Sequence[str] | None = None,
-    ) -> Self:
-        """Statistics from the raw sums that an SQL engine can give.
-
-        The scatter is then a difference, Σ w x xᵀ − Σ w x (Σ w x)ᵀ / Σ w, and no better than the
-        sums: where a mean is m deviations large, m² × 10⁻¹⁶ of it is rounding.
-
-        Parameters
-        ----------
-        classes : array-like of shape (n_classes,)
-            Labels, each once, in any order.
-        counts : array-like of shape (n_classes,)
-            Rows of each class.
-        sums : array-like of shape (n_classes, n_features)
-            Σ w x.
-        outer_sums : array-like
-            Σ w x xᵀ, in the shape of `scatter` for this kind of covariance.
-        weights : array-like of shape (n_classes,), optional
-            Σ w; the counts where not given.
-        covariance_type, feature_names
-            As for the class.
-
-        Raises
-        ------
-        ValueError
-            If shapes do not agree, a class stands twice or is empty, or a variance would be
-            negative by more than rounding.
-
-        Examples
-        --------
-        >>> s = ClassStatistics.from_sums(["b", "a"], [2, 1], [[4.0], [1.0]], [[[10.0]], [[1.0]]])
-        >>> s.classes, s.means.ravel(), s.covariance().ravel()
-        (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
-        """
-        state = cls(covariance_type, feature_names=feature_names)
-        state._fill(from_sums, classes, counts, weights, sums, outer_sums)
-        return state
-
-    @classmethod
-    def from_moments(
-        cls,
-        classes: ArrayLike,
-        counts: ArrayLike,
-        means: ArrayLike,
-        scatter: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
-        covariance_type: CovarianceType = "full",
-        feature_names: Sequence[str] | None = None,
-    ) -> Self:
-        """Statistics from means and scatters that something else has worked out.
-
-        Parameters
-        ----------
-        classes : array-like of shape (n_classes,)
-            Labels, each once, in any order.
-        counts : array-like of shape (n_classes,)
-            Rows of each class.
-        means : array-like of shape (n_classes, n_features)
-            Weighted means.
-        scatter : array-like
-            Σ w (x − mean)(x − mean)ᵀ in the shape of `scatter` for this kind of covariance.
-        weights : array-like of shape (n_classes,), optional
-            Σ w; the counts where not given.
-        covariance_type, feature_names
-            As for the class.
-
-        Raises
-        ------
-        ValueError
-            If shapes do not agree, a class stands twice or is empty, or a variance is negative.
-
-        Examples
-        --------
-        >>> ClassStatistics.from_moments(["a"], [4], [[1.0]], [[[8.0]]]).covariance()
-        array([[[2.]]])
-        """
-        state = cls(covariance_type, feature_names=feature_names)
-        state._fill(from_moments, classes, counts, weights, means, scatter)
-        return state
-
-    def _fill(
-        self,
-        make: Callable[..., Labelled[Moments]],
-        classes: ArrayLike,
-        counts: ArrayLike,
-        weights: ArrayLike | None,
-        *arrays: ArrayLike,
-    ) -> None:
-        """Replace the state by one made of numbers from outside."""
-        weight = np.asarray(counts if weights is None else weights, dtype=np.float64)
-        numbers = (np.asarray(array, dtype=np.float64) for array in arrays)
-        known = labels.as_labels(classes)
-        self._set_labelled(
-            make(self._moments.kind, known, np.atleast_1d(counts), np.atleast_1d(weight), *numbers)
-        )
-        check_feature_names(self._names, self.n_features)
 
     # ------------------------------------------------------------------ states are saved
 
