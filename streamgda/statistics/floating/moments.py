@@ -4,168 +4,30 @@ Moments are merged pairwise by the formula of Chan, Golub & LeVeque (1983, "Algo
 sample variance", eq. 2.1) in the weighted matrix form of Schubert & Gertz (2018, "Numerically stable
 parallel computation of (co-)variance", eq. 22). No sum of squares is ever formed.
 
-A mean is kept as the unevaluated sum of two float64 numbers, ``means + tails``. The difference of
-two means, on which the merge rests, is then good to the last digit even where the mean is 10^12
-times the deviation; and a mean does not stand still after 10^16 rows have gone into it. So is a weight,
-``weights + weight_tails``: the same rows then weigh the same, however they were cut and merged.
+`streamgda.statistics.floating.arrays` says how means and weights are kept to twice the precision of float64.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows
-from streamgda.statistics.floating.fourth_moments import FourthMoments
+from streamgda.statistics.covariances import Array, Indices, Rows
+from streamgda.statistics.floating.arrays import MomentArrays
 from streamgda.statistics.labelled import Counts
 
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a merge works on
-NOISE = 64 * 2.0**-52  # of a scatter, relative to what it is the difference of
-_ROUNDING = 1e-8
-_WEIGHT_ROUNDING = 1e-13
+NOISE = 64 * 2.0**-52  # a scatter that is rounding alone, relative to what it is the difference of
+_ROUNDING = 1e-8  # relative to the same: what is further from possible is no rounding, but of other rows
+_WEIGHT_ROUNDING = 1e-13  # of the weight that is left, relative to the weight before
 
 
-@dataclass
-class Moments:
-    """Weight, mean and scatter of each class, the first two to twice the precision of float64.
-
-    Fourth moments are kept where they are asked for; they go with a scatter matrix for each class.
-    """
-
-    kind: CovarianceKind
-    weights: Array
-    weight_tails: Array
-    means: Array
-    tails: Array
-    scatter: Array
-    fourth: FourthMoments | None = None
-
-    @classmethod
-    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int, *, fourth: bool = False) -> Self:
-        """The moments of no rows."""
-        shape = (n_classes, n_features)
-        return cls(
-            kind,
-            np.zeros(n_classes),
-            np.zeros(n_classes),
-            np.zeros(shape),
-            np.zeros(shape),
-            kind.zeros(*shape),
-            FourthMoments.zeros(*shape) if fourth else None,
-        )
-
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The moments of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features, fourth=self.has_fourth)
-
-    # ------------------------------------------------------------------ what is kept
-
-    @property
-    def has_fourth(self) -> bool:
-        """Whether fourth moments are kept."""
-        return self.fourth is not None
-
-    @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-        return int(self.means.shape[1])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held by the arrays."""
-        return sum(array.nbytes for array in self.arrays)
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All arrays."""
-        return (
-            self.weights,
-            self.weight_tails,
-            self.means,
-            self.tails,
-            self.scatter,
-            *(self.fourth.arrays if self.fourth else ()),
-        )
-
-    @property
-    def diagonal(self) -> Array:
-        """Each feature's own scatter: (K, d), or (1, d) where the classes share it."""
-        return self.kind.diagonal(self.scatter)
-
-    def weight_text(self, k: int) -> str:
-        """The weight of a class as an error names it."""
-        return f"{self.weights[k]:g}"
-
-    def are_finite(self) -> bool:
-        """Whether no value was NaN or infinite and no power of it exceeded float64."""
-        finite = all(bool(np.isfinite(array).all()) for array in (self.means, self.tails, self.diagonal))
-        return finite and (self.fourth is None or self.fourth.are_finite())
-
-    def equals(self, other: Moments) -> bool:
-        """Whether the two are the same to the last bit."""
-        return all(map(np.array_equal, self.arrays, other.arrays))
-
-    # ------------------------------------------------------------------ by class
-
-    def copy(self) -> Self:
-        """Moments that share nothing with these."""
-        return replace(
-            self,
-            weights=self.weights.copy(),
-            weight_tails=self.weight_tails.copy(),
-            means=self.means.copy(),
-            tails=self.tails.copy(),
-            scatter=self.scatter.copy(),
-            fourth=self.fourth and self.fourth.copy(),
-        )
-
-    def take(self, classes: Rows) -> Self:
-        """The moments of some classes."""
-        return type(self)(
-            self.kind,
-            self.weights[classes],
-            self.weight_tails[classes],
-            self.means[classes],
-            self.tails[classes],
-            self.kind.take(self.scatter, classes),
-            self.fourth and self.fourth.take(classes),
-        )
-
-    def put(self, classes: Rows, part: Moments) -> None:
-        """Write the moments of some classes back."""
-        self.weights[classes] = part.weights
-        self.weight_tails[classes] = part.weight_tails
-        self.means[classes] = part.means
-        self.tails[classes] = part.tails
-        self.kind.put(self.scatter, classes, part.scatter)
-        if self.fourth and part.fourth:
-            self.fourth.put(classes, part.fourth)
-
-    def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same moments for more classes, at these places among them."""
-        wider = self.zeros_like(n_classes, self.n_features)
-        wider.put(places, self)
-        return wider
-
-    def narrowed(self, kind: CovarianceKind, *, fourth: bool) -> Self:
-        """A copy that keeps what another kind of covariance needs, and fourth moments if asked to.
-
-        Raises
-        ------
-        ValueError
-            If these keep too little.
-        """
-        if fourth and not self.has_fourth:
-            raise ValueError(
-                "this state holds no fourth moments, which shrinkage='auto' is worked out from; "
-                "accumulate with fourth_moments=True"
-            )
-        narrow = replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind))
-        return (narrow if fourth else replace(narrow, fourth=None)).copy()
+class Moments(MomentArrays):
+    """Weight, mean and scatter of each class, which are merged, taken apart and compared."""
 
     def total(self) -> Self:
         """The moments of the rows of all classes, as those of one class."""
