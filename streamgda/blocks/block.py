@@ -216,7 +216,7 @@ def rows_per_block(n_features: int, n_classes: int = 1) -> int:
     longest = _power_of_two(_MOST_ELEMENTS // max(n_features, 1))
     if longest >= _FEWEST_ROWS_OF_CLASS * n_classes:
         wanted = n_classes * max(_ROWS_OF_CLASS, n_features // 2)
-        rows = max(rows, min(longest, _power_of_two(wanted)))
+        rows = max(rows, min(longest, _power_of_two(2 * wanted - 1)))
     return max(_FEWEST_ROWS, rows)
 
 

@@ -41,8 +41,9 @@ def read_buffer(n_columns: int) -> int:
 
 
 def rows_per_read(n_columns: int) -> int:
-    """Rows to decode at a time."""
-    return max(1, (READ_ELEMENTS if n_columns < _WIDE else READ_ELEMENTS // 2) // n_columns)
+    """Rows to decode at a time: a power of two, as blocks have it."""
+    most = (READ_ELEMENTS if n_columns < _WIDE else READ_ELEMENTS // 2) // n_columns
+    return 1 << (max(most, 1).bit_length() - 1)
 
 
 @dataclass(frozen=True)
