@@ -225,6 +225,19 @@ def drop_unused(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
     return trimmed(classes[used]), renumbered[codes]
 
 
+def first_positions(codes: Codes, n_codes: int) -> NDArray[np.intp]:
+    """Where each code stands first; each of them stands somewhere.
+
+    Examples
+    --------
+    >>> first_positions(np.array([2, 0, 2, 1, 0]), 3)
+    array([1, 3, 0])
+    """
+    first = np.empty(n_codes, dtype=np.intp)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several values for a place, NumPy keeps the last
+    return first
+
+
 def union(ours: Labels, theirs: Labels) -> Labels:
     """The sorted union of two sorted label sets; no copy where the first contains the second.
 

@@ -46,8 +46,7 @@ def warn_of_identifiers(
     found = [name for name in roles.features if name in integers and is_identifier(name)]
     if found:
         warnings.warn(
-            f"{origin}: by default all columns are features, and so is {listed(found, 5)}, which by its name "
-            f"identifies rows or groups of them. Leave it out, with exclude={found}, or name the "
-            "features to use",
+            f"{origin}: by default all columns are features, also {listed(found, 5)}. Such a name is that "
+            f"of an identifier of rows or groups. Set exclude={found}, or name the features to use",
             stacklevel=stacklevel + 1,
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.labels import first_positions
 from streamgda.statistics.covariances import SHORT_CLASS, SHORT_ELEMENTS, Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, as_slice
 from streamgda.statistics.gather import Workspace, columns_of, transpose_rows
@@ -75,7 +76,7 @@ class AnchoredSums:
         """
         self._make_room()
         is_new = self._anchor_rows[places] + self._counts[places] == 0
-        new, first = places[is_new], _first_rows(block)[is_new]
+        new, first = places[is_new], first_positions(block.codes, len(block.classes))[is_new]
         of_row = places[block.codes]
         columns = columns_of(block.features)
         rows = workspace.rows(1 if columns and not self._kind.is_pooled else len(self._sums), len(of_row))
@@ -128,13 +129,6 @@ class AnchoredSums:
             self._sums = _widened(self._sums, size)
             if not self._kind.is_pooled:
                 self._products = _widened(self._products, size)
-
-
-def _first_rows(block: Block) -> Indices:
-    """The first row of each class."""
-    first = np.empty(len(block.classes), dtype=np.intp)
-    first[block.codes[::-1]] = np.arange(len(block.codes))[::-1]  # of equal places, the last counts
-    return first
 
 
 def _widened(table: Array, size: int) -> Array:

@@ -10,7 +10,9 @@ from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.patterns import lacks_features
 
-_AUTO = "set shrinkage='oas' or a number: fourth moments, which shrinkage='auto' needs, are of complete rows"
+_REMEDY = (
+    "set shrinkage='oas' or a number: fourth moments, which shrinkage='auto' needs, are of complete rows"
+)
 
 
 class CompleteRows(ClassStatistics):
@@ -22,7 +24,7 @@ class CompleteRows(ClassStatistics):
         return cls(empty.covariance_type, feature_names=empty.feature_names, fourth_moments=True)
 
     def kept(self) -> ClassStatistics:
-        """The same state, as an ordinary one."""
+        """The same rows as `ClassStatistics`, which take any later row."""
         state = ClassStatistics(self.covariance_type, fourth_moments=True)
         state.__setstate__(self.__getstate__())
         state._set_labelled(self._labelled)
@@ -34,5 +36,5 @@ class CompleteRows(ClassStatistics):
             return super()._from_block(block, workspace)
         except ValueError:
             if lacks_features(block):
-                block.raise_for_values("fourth powers", other_remedy=_AUTO)
+                block.raise_for_values("fourth powers", other_remedy=_REMEDY)
             raise

@@ -1,4 +1,8 @@
-"""Rows are summed up by pattern of observed features, block by block."""
+"""Sum up rows by their pattern of observed features, block by block.
+
+Where products of features are kept, the rows of each pattern have sums of their own. Where squares alone are
+kept ("diag"), a feature needs no other one: of many patterns, each feature is summed up by itself.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +30,13 @@ from streamgda.statistics.incomplete.patterns import (
 from streamgda.statistics.incomplete.too_many import TooManyPatternsError
 from streamgda.statistics.labelled import Labelled
 
-_FEW = 16  # patterns of a block, which are sooner summed up one by one than each feature by itself
-_MOST_KEPT = 64  # patterns, where each feature is summed up by itself in the end
+# Of squares alone.
+_FEW = 16  # patterns in a block: quicker to sum up one by one than each feature by itself
+_MOST_KEPT = 64  # patterns; then all sums are taken apart into those of each feature
 
 
 class Adding(Protocol):
-    """The sums of the rows of one pattern, which grow in place."""
+    """Sums of rows with the same features, which grow in place."""
 
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block; a NaN leaves the sums as they were, unless `is_anchored` is true."""
@@ -56,16 +61,17 @@ class PatternSums:
 
     def __init__(self, plain: Any, most: int) -> None:
         self._plain, self._most = plain, most
-        self._rows: dict[Pattern, Adding] = {}  # each row in one of them
-        self._columns: dict[Pattern, Adding] = {}  # features of rows that are counted above
-        self._in_order = Workspace()  # of the rows of a block, pattern by pattern
+        self._rows: dict[Pattern, Adding] = {}  # in which each row is once
+        self._columns: dict[Pattern, Adding] = {}  # of features of rows that are in those without features
+        self._in_order = Workspace()  # for the rows of a block, pattern by pattern
         self._ended: Groups[Any] = Groups(plain._labelled.sums, 0, {})
 
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block.
 
         If the block before lacked no value, and the first rows of this one lack none, it is added as complete
-        rows. Only if that fails, which leaves the sums as they were, it is searched for missing values.
+        rows. Where a value is missing after all, that fails and leaves the sums as they were. Only then is
+        the block searched for missing values.
 
         Raises
         ------

@@ -20,7 +20,7 @@ Pattern = bytes
 
 Observed = NDArray[np.bool_]
 
-_FIRST_ROWS = 512
+_FIRST_ROWS = 512  # of a block, which are looked at before the others: mostly they tell all
 
 
 def pattern_of(observed: Observed) -> Pattern:
@@ -87,8 +87,7 @@ class RowPatterns:
         if not words.any():
             return None
         codes = _codes_of(words)
-        first = np.empty(int(codes.max()) + 1, np.intp)
-        first[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal places, the last counts
+        first = labels.first_positions(codes, int(codes.max()) + 1)
         n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
         bits = np.unpackbits(packed[first], axis=1, count=n_features)
         return cls(codes, np.equal(bits, 0))
@@ -159,7 +158,7 @@ def lacks_features(block: Block) -> bool:
 
 
 def seems_to_lack_features(block: Block) -> bool:
-    """Whether a feature is missing in one of the first rows of a block, which are soon looked through."""
+    """Whether a feature is missing in one of the first rows of a block; a quick look at it."""
     return _lack(_rows(block.features, slice(_FIRST_ROWS)))
 
 
@@ -210,7 +209,7 @@ def check_no_infinity(block: Block) -> None:
 
 
 def _missing_bits(features: Features) -> NDArray[np.uint8]:
-    """A bit for each value, set where it is missing: (n_rows, 8 · n), the last ones zero."""
+    """A bit for each value, set where it is missing: (n_rows, n_bytes), in whole words of 64 bits."""
     if isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]:
         n_rows, n_features = features.shape
         missing = np.zeros((n_rows, max(1, -(-n_features // 64)) * 64), np.bool_)
@@ -236,7 +235,7 @@ def _byte_of(columns: Sequence[Column]) -> NDArray[np.uint8]:
 
 
 def _codes_of(words: NDArray[np.uint64]) -> Indices:
-    """A small number for each row of words: the position of the row among all that differ, sorted."""
+    """A number for each row of words (n_rows, n_words), from 0 on: equal rows have the same one."""
     first, *others = words.T
     codes = _ranks(first)
     for word in others:
@@ -246,7 +245,10 @@ def _codes_of(words: NDArray[np.uint64]) -> Indices:
 
 
 def _ranks(values: NDArray[Any]) -> Indices:
-    """The position of each value among the distinct ones: a search is quicker than a sort with places."""
+    """The position of each value among the distinct ones, sorted.
+
+    Mostly the first rows have them all, and a search for the others is quicker than to sort them.
+    """
     few = np.unique(values[:_FIRST_ROWS])
     places = np.minimum(np.searchsorted(few, values), len(few) - 1)
     if np.array_equal(few[places], values):
