@@ -1,11 +1,12 @@
 """A stream: learn one batch, predict the next. For every estimator, beside others that learn from batches.
 
-Run as ``python -m bench.stream``. All in one process, in turn, with one BLAS thread. Every contender has
-learnt the same rows before. Then each time it learns a batch that it has not seen, and predicts the
-probabilities of the next one. The times are means over the repeats, of processor time: not medians, since a
-factor that is brought up to date is renewed every few batches. For QDA and LDA the prediction is made once
-more, by densities that are then there: what it took longer the first time is finalising, and has a ratio of
-its own. Learning and scoring, which no finalising makes faster, are most of a batch of 1,000 rows.
+Run as ``python -m bench.stream``. All in one process, with one BLAS thread, in turn: each time in another
+order, since whoever comes after a model with the same code finds it in the cache. Every contender has learnt
+the same rows before. Then each time it learns a batch that it has not seen, and predicts the probabilities of
+the next one. The times are means over the repeats, of processor time: not medians, since a factor that is
+brought up to date is renewed every few batches. For QDA and LDA the prediction is made once more, by
+densities that are then there: what it took longer the first time is finalising, and has a ratio of its own.
+Learning and scoring, which no finalising makes faster, are most of a batch of 1,000 rows.
 
 - **by eigh**: the same estimator, which takes the spectrum of each covariance anew for each batch.
 - **Deep SLDA**: the streaming LDA of Hayes & Kanan (2020) in NumPy, see `bench.peers`.
@@ -21,6 +22,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from itertools import islice
+from random import shuffle
 from typing import Any
 
 from bench import report
@@ -102,9 +104,10 @@ def measure(shape: tuple[int, int], n_rows: int, options: argparse.Namespace) ->
         model.predict_proba(first[0][:1])
     batches = batches_of(rows_of(POOL, *shape, 2), n_rows)
     seconds: dict[str, list[Step]] = {name: [] for name in models}
-    began, batch = time.process_time(), next(batches)
+    began, batch, turns = time.process_time(), next(batches), list(models.items())
     for following in islice(batches, options.repeats):
-        for name, model in models.items():
+        shuffle(turns)
+        for name, model in turns:
             seconds[name].append(step(model, batch, following[0], again=name in FINALISED))
         batch = following
         if time.process_time() - began > options.seconds and len(seconds[LDA]) > 2:
