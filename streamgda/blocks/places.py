@@ -43,6 +43,8 @@ class Places:
 
     def after(self, start: int) -> Places:
         """The places of the rows from one on."""
+        if not start:
+            return self
         if self.kept is None:
             return replace(self, start=self.start + start)
         return replace(self, kept=self.kept[start:])

@@ -75,9 +75,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Compute the densities of the classes from statistics and the parameters of the estimator."""
 
     def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
+        if before is not None and not before.has_params(self):
+            before = None
         gaussians = None if before is None else self._followed(before, statistics)
         if gaussians is None:
-            if before is None or not before.has_params(self):
+            if before is None:
                 self._validate_params()
             check_two_classes(statistics)
             check_holds_products(statistics, self._covariance_type)
@@ -95,7 +97,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _followed(self, before: Finalised[G], statistics: Statistics) -> G | None:
         """The densities brought up to date, if only few rows or classes have changed since."""
-        added = statistics.revision.since(before.revision) if before.has_params(self) else None
+        added = statistics.revision.since(before.revision)
         return None if added is None else self._refinalise(before, statistics, added)
 
     def _refinalise(self, before: Finalised[G], statistics: Statistics, added: Sequence[Added]) -> G | None:

@@ -195,7 +195,7 @@ class TriangularWhitening(Whitening):
     @classmethod
     def proven(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Self | None:
         """Whiten a covariance (d, d) if it is certain that its rank is full; see `Whitening.of`."""
-        if not len(covariance) or constant_features(np.diag(covariance), means).any():
+        if not len(covariance) or constant_features(covariance.diagonal(), means).any():
             return None
         try:
             whitening = cls.of_regular(covariance, least_eigenvalue)
@@ -225,12 +225,12 @@ class TriangularWhitening(Whitening):
         numpy.linalg.LinAlgError
             If it is singular in float64.
         """
-        scale = np.sqrt(np.diag(covariance))
+        scale = np.sqrt(covariance.diagonal())
         correlations = (covariance / scale / scale[:, None]).T  # stored by column, as LAPACK takes it
         factor = cholesky_factor(correlations)
         inverse = inverse_of_triangle(factor)
-        log_pdet = float(2 * np.log(np.diag(factor) * scale).sum())
-        lower_bound = float(1 / np.linalg.norm(inverse) ** 2)
+        log_pdet = float(2 * np.log(factor.diagonal() * scale).sum())
+        lower_bound = 1 / float(np.vdot(inverse.T, inverse.T))
         return cls(covariance, least_eigenvalue, inverse.T / scale[:, None], log_pdet, lower_bound)
 
     @property
