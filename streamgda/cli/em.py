@@ -43,7 +43,7 @@ _OPTIONS: list[Option] = [
         "--em-tol",
         type=click.FloatRange(min=0),
         metavar="X",
-        help="They end when one changes no parameter by more, in standard deviations.  [default: 0.005]",
+        help="Reads end when one changes no parameter by more standard deviations.  [default: 0.005]",
     ),
 ]
 
