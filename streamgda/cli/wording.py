@@ -31,6 +31,7 @@ _PHRASES = {
     "let all candidates have missing='marginal', and learn": "learn, with --missing marginal,",
     "filters: ": "--filter: ",
     "age: ": "--age: ",
+    "leave half_life out": "leave --half-life out",
     "Raise max_reads or em_tol, or max_patterns": "Raise --max-reads or --em-tol, or --max-patterns",
     "Raise max_patterns": "Raise --max-patterns",
     "Set reg_param": "Set --reg-param",

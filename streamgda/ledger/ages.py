@@ -41,8 +41,8 @@ def ages(entries: Mapping[str, list[FileRecord]], age: Age = None) -> Iterator[t
     for entry, times_of_entry in times.items():
         if len(times_of_entry) > 1:
             raise ValueError(
-                f"{entries[entry][0].path} and {counted(len(entries[entry]) - 1, 'other file')} of different "
-                "age have been folded into one entry, and cannot be weighed by their age"
+                f"{entries[entry][0].path} and {counted(len(entries[entry]) - 1, 'other file')} have been "
+                "folded into one entry, though their ages differ; leave half_life out"
             )
         yield timedelta(microseconds=(newest - min(times_of_entry)) / 1000)
 

@@ -29,9 +29,10 @@ def selected(groups: Groups[Any], features: Indices, derivation: Derivation[Any]
     feature of an incomplete row is by itself, a row stays incomplete even if it lacks none of these.
     """
     together: dict[Pattern, Labelled[Any]] = {}
+    counting = groups.counting
     for pattern, group in groups.groups.items():
         part = _of_features(group, pattern, features, groups.n_features, derivation)
-        if part.n_features or _counts(groups, pattern):
+        if part.n_features or pattern in counting:
             new = pattern_of(observed_in(pattern, groups.n_features)[features])
             if new in together:
                 together[new].merge(part)
@@ -68,8 +69,3 @@ def _of_features(
         return without_features(group.copy())
     sums = derivation.selected(group.sums, np.searchsorted(own, kept))
     return Labelled(group.classes.copy(), group.counts.copy(), sums)
-
-
-def _counts(groups: Groups[Any], pattern: Pattern) -> bool:
-    """Whether the rows of a group are in no other."""
-    return pattern in groups.counting or pattern == empty_pattern(groups.n_features)

@@ -38,7 +38,8 @@ class Steps:
     max_reads : int
         The largest number of reads.
     tol : float
-        It ends when no mean changes by more, in standard deviations, and no covariance, relative to two.
+        EM ends when a read changes no mean by more, in standard deviations, and no covariance by more,
+        relative to the standard deviations of its two features.
     """
 
     max_reads: int = MAX_READS
