@@ -41,7 +41,7 @@ def test_a_class_without_a_prior_is_named_with_the_way_out(model):
     y = np.array(["ant", "bee", "cta"])[np.arange(90) % 3]
     with pytest.raises(ValueError, match=r"none for class cta, which has appeared.*drop_class\('cta'\)"):
         model(priors={"ant": 0.5, "bee": 0.5}).fit(X, y)
-    with pytest.raises(ValueError, match="3 classes, 'ant', 'bee', 'cta'.*give priors by label"):
+    with pytest.raises(ValueError, match="there are 3: 'ant', 'bee', 'cta'.*give priors by label"):
         model(priors=[0.5, 0.5]).fit(X, y)
 
 
