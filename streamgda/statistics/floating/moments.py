@@ -20,7 +20,8 @@ from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays
 from streamgda.statistics.labelled import Counts
 
-_ELEMENTS_IN_CACHE = 1 << 16  # of each array that a merge works on
+_MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge works on
+_SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
 NOISE = 64 * 2.0**-52  # a scatter that is rounding alone, relative to what it is the difference of
 _ROUNDING = 1e-8  # relative to the same: what is further from possible is no rounding, but of other rows
 _WEIGHT_ROUNDING = 1e-13  # of the weight that is left, relative to the weight before
@@ -94,7 +95,8 @@ class Moments(MomentArrays):
         """Add in place: a few classes at a time, so that the intermediate arrays are small."""
         spread = np.empty_like(other.means)
         of_class = self.scatter.size // max(1, len(self.weights))
-        step = max(1, _ELEMENTS_IN_CACHE // max(1, of_class, self.n_features))
+        most = min(_MEANS_IN_CACHE // max(1, self.n_features), _SCATTER_IN_CACHE // max(1, of_class))
+        step = max(1, most)
         for start in range(0, len(places), step):
             some = slice(start, start + step)
             few = other if len(places) <= step else other.take(some)
