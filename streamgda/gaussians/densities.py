@@ -19,10 +19,10 @@ from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows, squared_lengths, stacked
+from streamgda.gaussians.tails import less_origin, of_features, origin_and_means
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
-_LEAST_TAIL = 1e-12  # standard deviations; what is less changes no score by more than its own rounding
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 _CLASSES_AT_ONCE = 384  # whole tiles
 
@@ -61,7 +61,7 @@ class SeparateGaussians(Gaussians):
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
         origin, means = self._frame
-        for some, squared in squared_lengths(_from_origin(X, origin), means, self._triangles):
+        for some, squared in squared_lengths(less_origin(X, origin), means, self._triangles):
             distances[:, some] = squared
         if self.unestimated:
             distances[:, list(self.unestimated)] = np.inf
@@ -70,7 +70,7 @@ class SeparateGaussians(Gaussians):
     @cached_property
     def _frame(self) -> tuple[Array | None, Array]:
         variances = np.array([np.diag(whitening.covariance) for whitening in self.whitenings])
-        return _frame(self.means, self.tails, variances)
+        return origin_and_means(self.means, self.tails, variances)
 
     @cached_property
     def _triangles(self) -> Sequence[Array] | Array:
@@ -94,7 +94,7 @@ class SeparateGaussians(Gaussians):
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
         origin, means = marginal._frame
-        rows = _from_origin(X, origin)
+        rows = less_origin(X, origin)
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
             whitened = (rows - means[k]) @ part.matrix
             whitened *= posteriors[:, [k]]
@@ -315,7 +315,7 @@ class DiagonalGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         origin, means = self._frame
-        X = _from_origin(X, origin)
+        X = less_origin(X, origin)
         if len(X) < len(means):
             return self._squared_distances_by_row(X, means)
         distances = np.empty((len(X), len(means)), order="F")
@@ -327,7 +327,7 @@ class DiagonalGaussians(Gaussians):
 
     @cached_property
     def _frame(self) -> tuple[Array | None, Array]:
-        return _frame(self.means, self.tails, self.variances)
+        return origin_and_means(self.means, self.tails, self.variances)
 
     def _squared_distances_by_row(self, X: Array, means: Array) -> Array:
         """`squared_distances` with the same bits, by a loop over rows; faster if classes outnumber rows."""
@@ -368,31 +368,6 @@ class DiagonalGaussians(Gaussians):
 
     def precision(self, k: int) -> Array:
         return np.diag(1 / self.variances[k])
-
-
-def _frame(means: Array, tails: Array | None, variances: Array) -> tuple[Array | None, Array]:
-    """What to subtract from rows first, and the means less that; None where float64 holds the means."""
-    if tails is None or not _are_large(tails, variances):
-        return None, means
-    origin = means[np.isfinite(means).all(axis=1).argmax()]
-    return origin, (means - origin) + tails
-
-
-def _are_large(tails: Array, variances: Array) -> bool:
-    """Whether tails may change scores; the largest and smallest numbers mostly tell that they do not."""
-    largest = max(tails.max(initial=0.0), -tails.min(initial=0.0))
-    if largest <= _LEAST_TAIL * np.sqrt(variances.min(initial=np.inf)):
-        return False
-    return bool((np.abs(tails) > _LEAST_TAIL * np.sqrt(variances)).any())
-
-
-def _from_origin(X: Array, origin: Array | None) -> Array:
-    return X if origin is None else X - origin
-
-
-def of_features(tails: Array | None, observed: Observed) -> Array | None:
-    """The tails of the observed features."""
-    return None if tails is None else tails[:, observed]
 
 
 def _regression_coefficients(whole: Whitening, marginal: Whitening, observed: Observed) -> Array:

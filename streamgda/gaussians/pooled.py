@@ -8,8 +8,9 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 
-from streamgda.gaussians.densities import SeparateGaussians, of_features
+from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.pooling import Pooling
+from streamgda.gaussians.tails import of_features
 from streamgda.gaussians.whitening import Array, Observed, TriangularWhitening, Whitening
 
 
