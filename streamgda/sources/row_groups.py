@@ -23,12 +23,12 @@ from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.sources.views import batch_without_views
+from streamgda.sources.wide_groups import WIDE, decode_by_columns, most_rows
 from streamgda.storage.filesystems import is_local
 from streamgda.storage.pages import check_pages
 from streamgda.storage.versions import Version, current_version
 
 _BUFFER = 1 << 16
-_WIDE = 256  # columns; all of them have a buffer and pages in memory at a time
 
 _LONGEST_BY_REQUESTS = 1 << 20  # bytes; where a visit to a page is a request
 
@@ -37,12 +37,12 @@ _ROWS_TOGETHER = 1 << 14  # of small row groups
 
 def read_buffer(n_columns: int) -> int:
     """Bytes to read at a time of each column."""
-    return _BUFFER if n_columns < _WIDE else _BUFFER // 4
+    return _BUFFER if n_columns < WIDE else _BUFFER // 4
 
 
 def rows_per_read(n_columns: int) -> int:
     """Rows to decode at a time: a power of two, as blocks have it."""
-    most = (READ_ELEMENTS if n_columns < _WIDE else READ_ELEMENTS // 2) // n_columns
+    most = (READ_ELEMENTS if n_columns < WIDE else READ_ELEMENTS // 2) // n_columns
     return 1 << (max(most, 1).bit_length() - 1)
 
 
@@ -170,8 +170,9 @@ class RowGroups(ScorableSplit):
     def _runs(self) -> Iterator[dict[int, int]]:
         """Neighbours among the row groups that are read in one go, since each is small."""
         run: dict[int, int] = {}
+        most = min(_ROWS_TOGETHER, most_rows(len(self.read_options.columns)) or _ROWS_TOGETHER)
         for index, n_rows in self.rows_of_group.items():
-            if run and (index - 1 not in run or sum(run.values()) + n_rows > _ROWS_TOGETHER):
+            if run and (index - 1 not in run or sum(run.values()) + n_rows > most):
                 yield run
                 run = {}
             run[index] = n_rows
@@ -203,11 +204,9 @@ class RowGroups(ScorableSplit):
     def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int], size: int) -> Iterator[pa.RecordBatch]:
         """Row groups, up to `size` rows at a time, as memory allows: Arrow decodes long runs faster."""
         stored = [name for name in self.read_options.columns if name not in self.partition]
-        size = min(rows_per_read(len(self.read_options.columns)), size)
+        n_rows = 0
         with decoding(self.path):
-            decoded = parquet.iter_batches(size, row_groups=list(run), columns=stored, use_threads=False)
-            n_rows = 0
-            for batch in decoded:
+            for batch in self._batches_decoded(parquet, run, stored, size):
                 n_rows += batch.num_rows
                 yield batch_without_views(batch)
                 del batch
@@ -216,6 +215,20 @@ class RowGroups(ScorableSplit):
                 raise pa.ArrowInvalid(
                     f"{named} {counted(n_rows, 'row')}, and {sum(run.values())} by the footer"
                 )
+
+    def _batches_decoded(
+        self, parquet: pq.ParquetFile, run: dict[int, int], stored: list[str], size: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Row groups in batches: cut from the whole where it is wide and short, else decoded one by one."""
+        n_rows = sum(run.values())
+        if n_rows <= min(size, most_rows(len(stored))):
+            whole = decode_by_columns(parquet, list(run), stored, n_rows)
+            return iter(whole.to_batches(rows_per_read(len(self.read_options.roles.features))))
+        size = min(rows_per_read(len(self.read_options.columns)), size)
+        batches: Iterator[pa.RecordBatch] = parquet.iter_batches(
+            size, row_groups=list(run), columns=stored, use_threads=False
+        )
+        return batches
 
     def _check_unchanged(self) -> None:
         if current_version(self.read_options.filesystem, self.path) != self.version:
