@@ -56,7 +56,7 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
 
     def read(path: Path) -> int:
         parquet = pq.ParquetFile(path, buffer_size=read_buffer(n_columns), pre_buffer=False)
-        batches = parquet.iter_batches(rows_per_read(n_columns), use_threads=False)
+        batches = parquet.iter_batches(rows_per_read(n_columns - 1), use_threads=False)
         return sum(batch.num_rows for batch in batches)
 
     def run() -> int:

@@ -40,9 +40,9 @@ def read_buffer(n_columns: int) -> int:
     return _BUFFER if n_columns < WIDE else _BUFFER // 4
 
 
-def rows_per_read(n_columns: int) -> int:
+def rows_per_read(n_features: int) -> int:
     """Rows to decode at a time: a power of two, as blocks have it."""
-    most = (READ_ELEMENTS if n_columns < WIDE else READ_ELEMENTS // 2) // n_columns
+    most = (READ_ELEMENTS if n_features < WIDE else READ_ELEMENTS // 2) // n_features
     return 1 << (max(most, 1).bit_length() - 1)
 
 
@@ -221,12 +221,11 @@ class RowGroups(ScorableSplit):
     ) -> Iterator[pa.RecordBatch]:
         """Row groups in batches: cut from the whole where it is wide and short, else decoded one by one."""
         n_rows = sum(run.values())
+        at_a_time = min(rows_per_read(len(self.read_options.roles.features)), size)
         if n_rows <= min(size, most_rows(len(stored))):
-            whole = decode_by_columns(parquet, list(run), stored, n_rows)
-            return iter(whole.to_batches(rows_per_read(len(self.read_options.roles.features))))
-        size = min(rows_per_read(len(self.read_options.columns)), size)
+            return iter(decode_by_columns(parquet, list(run), stored, n_rows).to_batches(at_a_time))
         batches: Iterator[pa.RecordBatch] = parquet.iter_batches(
-            size, row_groups=list(run), columns=stored, use_threads=False
+            at_a_time, row_groups=list(run), columns=stored, use_threads=False
         )
         return batches
 
