@@ -51,13 +51,13 @@ def test_a_row_has_the_same_posteriors_wherever_it_is_written(n_features, n_clas
 
 def test_a_row_is_told_from_hundreds_of_classes_that_are_far_apart():
     rng = np.random.default_rng(0)
-    means = 1e3 * rng.normal(size=(900, 2))
-    means[500:] = means[:400] + rng.normal(size=(400, 2))  # pairs that are near each other
+    means = 1e3 * rng.normal(size=(1700, 2))
+    means[1300:] = means[:400] + rng.normal(size=(400, 2))  # pairs that are near each other
     rows = rng.normal(size=(20, 2)) @ [[1.0, 0.5], [0.0, 2.0]]
     statistics = ClassStatistics.from_moments(
-        np.arange(900), np.full(900, 10), means, 900 * rows.T @ rows, covariance_type="tied"
+        np.arange(1700), np.full(1700, 10), means, 1700 * rows.T @ rows, covariance_type="tied"
     )
-    X, within = means[::50] + rng.normal(size=(18, 2)), rows.T @ rows / 10
+    X, within = means[::100] + rng.normal(size=(17, 2)), rows.T @ rows / 10
     log_densities = np.array([multivariate_normal.logpdf(X, mean, within) for mean in means]).T
     expected = log_densities - log_densities.max(axis=1, keepdims=True)
     model = LinearDiscriminantAnalysis.from_statistics(statistics)

@@ -24,7 +24,7 @@ from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitenin
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
-_CLASSES_AT_ONCE = 384  # whole tiles
+_CLASSES_AT_ONCE = 1536  # whole tiles; with fewer, threads that share products wait for each other
 
 
 @dataclass(frozen=True)
