@@ -254,7 +254,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
     def _too_few_rows(self, statistics: Statistics, k: int) -> Exception:
         return ValueError(
             f"{counted(statistics.n_rows, 'row')} (of weight {statistics.weights.sum():g}) of "
-            f"{counted(len(statistics.classes), 'class')} leave no degrees of freedom for Student t "
+            f"{counted(len(statistics.classes), 'class')} are too few for Student t "
             f"densities of {counted(statistics.n_features, 'feature')}; bring more rows, or "
             "set predictive='plugin'"
         )

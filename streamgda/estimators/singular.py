@@ -66,7 +66,7 @@ def too_few_rows(statistics: Statistics, k: int) -> np.linalg.LinAlgError:
     """The error for a class (at position k) whose rows are too few for a Student t density."""
     return np.linalg.LinAlgError(
         f"class {named(statistics.classes[k])}: {counted(statistics.counts[k], 'row')} (of weight "
-        f"{statistics.weights[k]:g}) leave no degrees of freedom for a Student t density; bring more rows, "
+        f"{statistics.weights[k]:g}), too few for a Student t density; bring more rows, "
         "or set pooling='bayes' or predictive='plugin'"
     )
 
