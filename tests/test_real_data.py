@@ -48,7 +48,7 @@ def test_qda_on_a_singular_class_says_which(covtype):
     rank = np.linalg.matrix_rank(np.corrcoef(X[y == 1][:, X[y == 1].std(axis=0) > 0].T), tol=1e-10)
     message = str(caught.value)
     assert "class 1 is not full rank" in message
-    assert f"It has rank {rank} of 54, from {np.sum(y == 1)} rows" in message
+    assert f"It has rank {rank} of 54, from {np.sum(y == 1):,} rows" in message
     assert "leave out constant or collinear features" in message
 
 
