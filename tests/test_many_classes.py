@@ -1,6 +1,7 @@
 """Beside many classes, scores lie side by side in memory; rows keep their bits wherever they stand."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -63,3 +64,29 @@ def test_a_row_is_told_from_hundreds_of_classes_that_are_far_apart():
     model = LinearDiscriminantAnalysis.from_statistics(statistics)
     assert_allclose(model.predict_log_proba(X), log_softmax(expected, axis=1), rtol=1e-9, atol=1e-12)
     assert_array_equal(model.predict_proba(X[7:9]), model.predict_proba(X)[7:9])
+
+
+def exact_discriminant(row, mean, within):
+    """−½ (x − μ)ᵀ Σ⁻¹ (x − μ) of two features, in rational arithmetic."""
+    (a, b), (_, c) = [[Fraction(value) for value in line] for line in within.tolist()]
+    u, v = (Fraction(x) - Fraction(m) for x, m in zip(row.tolist(), mean.tolist(), strict=True))
+    return -(c * u * u - 2 * b * u * v + a * v * v) / (2 * (a * c - b * b))
+
+
+@pytest.mark.parametrize("spread", [10.0, 1e3, 1e8])
+@pytest.mark.parametrize("gap", [0.01, 1.0, 30.0])
+def test_far_classes_of_correlated_features_keep_their_digits(spread, gap):
+    """Pairs of classes, near each other in the direction in which a gap and its parts differ most."""
+    rng = np.random.default_rng(0)
+    means = spread * np.linspace(-1.0, 1.0, 6)[:, None] + 0.01 * rng.normal(size=(6, 2))
+    means = np.concatenate([means, means + gap * np.array([0.01, -0.01])])
+    scatter = 1200 * np.array([[1.0, 0.9999], [0.9999, 1.0]])
+    statistics = ClassStatistics.from_moments(
+        np.arange(12), np.full(12, 100), means, scatter, covariance_type="tied"
+    )
+    X = means + rng.normal(size=(12, 2)) @ [[0.5, 0.5], [0.005, -0.005]]
+    model = LinearDiscriminantAnalysis.from_statistics(statistics)
+    for row, found in zip(X, model.predict_log_proba(X), strict=True):
+        scores = [exact_discriminant(row, mean, scatter / 1200) for mean in statistics.means]
+        expected = log_softmax([float(score - max(scores)) for score in scores])
+        assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

@@ -4,7 +4,7 @@ To add an estimator, write one file and one line:
 
 1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`. It defines
    `_covariance_type`, the statistics that it needs; `__init__`, which stores its parameters; `_finalise`,
-   which computes densities (`streamgda.gaussians.densities.Gaussians`) from statistics; `to_sklearn` and
+   which computes densities (`streamgda.gaussians.base.Gaussians`) from statistics; `to_sklearn` and
    `from_sklearn`.
 2. Its entry in `ESTIMATORS`.
 

@@ -36,9 +36,9 @@ from streamgda.estimators.shrinkage import (
     statistics_for,
 )
 from streamgda.estimators.validation import one_of
-from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import decisions
+from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import updatable
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics

@@ -16,9 +16,9 @@ from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.shrinkage import total_covariance
-from streamgda.gaussians.densities import SharedGaussians
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.projection import Projection
+from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.whitening import Spectrum
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance

@@ -1,8 +1,8 @@
 """Normal densities of the classes, and what is computed from them. Depends on NumPy and SciPy alone.
 
 - `base`: what the densities of classes can do.
-- `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`),
-  one for all (`SharedGaussians`) and variances alone (`DiagonalGaussians`).
+- `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`)
+  and variances alone (`DiagonalGaussians`). `shared`: for one covariance for all (`SharedGaussians`).
 - `updated`: densities with one covariance for all, brought up to date as rows are learnt.
 - `students`: the predictive densities, which do not take means and covariances as known.
 - `pooling`, `pooled`: covariances that lean on the pooled one; `evidence` says by how much.

@@ -170,6 +170,16 @@ class Whitening:
         colorizer: Array = self.covariance @ self.matrix
         return colorizer
 
+    def regression_coefficients(self, marginal: Whitening, observed: Observed) -> Array:
+        """The coefficients of the missing features on the whitened observed ones: (d − d', r)."""
+        coefficients: Array = self.covariance[np.ix_(~observed, observed)] @ marginal.matrix
+        return coefficients
+
+    def deviations(self, n: int, random: np.random.RandomState) -> Array:
+        """Random deviations (n, d) from a mean, with covariance Σ."""
+        deviations: Array = random.standard_normal((n, self.rank)) @ self.colorizer.T
+        return deviations
+
     @cached_property
     def triangle(self) -> Array:
         """A matrix that whitens as Wᵀ does: (r, d) at rank r, Fortran-contiguous; at full rank, a triangle.

@@ -1,0 +1,222 @@
+"""The normal densities of classes that share a covariance.
+
+They are computed as in `streamgda.gaussians.densities`. The scores of classes that are far apart are
+differences of large numbers; they are computed about the class that is nearest to each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from streamgda.gaussians.base import LOG_2PI, Gaussians
+from streamgda.gaussians.posteriors import order_of
+from streamgda.gaussians.products import multiply_rows
+from streamgda.gaussians.tails import of_features
+from streamgda.gaussians.whitening import Array, Observed, Whitening
+
+FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
+_MOST_CANCELLED = 8.0  # times that a gap may be shorter than the terms it is the difference of
+_CLASSES_AT_ONCE = 1536  # whole tiles; with fewer, threads that share products wait for each other
+Positions: TypeAlias = int | slice | NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class SharedGaussians(Gaussians):
+    """One covariance for all classes, as in linear discriminant analysis.
+
+    `centre`, the overall mean, is subtracted from rows and means before they are multiplied. If the
+    covariance is singular, distances are measured in its range, as by a pseudo-inverse. `tails` are as in
+    `SeparateGaussians`.
+    """
+
+    scores_from_distances: ClassVar[bool] = False
+
+    means: Array
+    centre: Array
+    whitening: Whitening
+    tails: Array | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def log_normalisers(self) -> Array:
+        normaliser = self.whitening.rank * LOG_2PI + self.whitening.log_pdet
+        return np.full(len(self.means), normaliser)
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        return np.full(len(self.means), self.whitening.rank)
+
+    @property
+    def n_covariance_parameters(self) -> float:
+        n_features = self.means.shape[1]
+        return float(n_features * (n_features + 1) / 2)
+
+    def squared_distances(self, X: Array) -> Array:
+        """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
+        if self._is_compact:
+            whitened = self._whitened(X, self.centre)
+            return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
+        distances = np.empty((len(X), len(self.means)), order="F")
+        for k in range(len(self.means)):
+            whitened = self._from_means(X, k)
+            np.vecdot(whitened, whitened, out=distances[:, k])
+        return distances
+
+    def _whitened(self, X: Array, origin: Array) -> Array:
+        return self.whitening.whiten(X - origin)
+
+    def _from_means(self, X: Array, classes: Positions) -> Array:
+        """Whitened deviations from the mean of the class of each row, or of one class."""
+        deviations = X - self.means[classes]
+        if self.tails is not None:
+            deviations -= self.tails[classes]
+        return self.whitening.whiten(deviations)
+
+    def log_density(self, X: Array) -> Array:
+        """Computed from products, which for many classes are several times as fast as differences."""
+        if not self._is_compact:
+            return super().log_density(X)
+        whitened = self._whitened(X, self.centre)
+        log_density = self.discriminants(X)
+        log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
+        log_density -= 0.5 * self.log_normalisers
+        return log_density
+
+    def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """Linear in x: the quadratic term is the same for all classes."""
+        linear = multiply_rows(X - self.centre, self.slopes, order_of(len(self.slopes.T)), out)
+        linear += self.intercepts + log_priors
+        return linear
+
+    def common_scores(self, X: Array) -> Array:
+        """What the discriminants xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ exceed `discriminants` by, for all classes: (n, 1)."""
+        pull = self.whitening.precision @ self.centre
+        return multiply_rows(X - self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """The discriminants; if classes are far apart, relative to the most likely class of each row."""
+        if self._is_compact:
+            return self.discriminants(X, log_priors, out)
+        scores = self._linear_scores(self._whitened(X, self.centre), out)
+        scores += self.intercepts
+        nearest = scores.argmax(axis=1)
+        whitened = self._from_means(X, nearest)
+        scores = self._linear_scores(whitened, out)
+        scores -= np.take_along_axis(scores, nearest[:, None], axis=1)
+        for k in np.unique(nearest):
+            of_k, squared_gaps = nearest == k, self._squared_gaps(k)
+            scores[of_k] -= 0.5 * squared_gaps
+            close = self._too_close(k, squared_gaps)
+            scores[np.ix_(of_k, close)] = self._scores_against(k, whitened[of_k], close)
+        scores += log_priors
+        return scores
+
+    def _linear_scores(self, whitened: Array, out: Array | None) -> Array:
+        return multiply_rows(whitened, self.whitened_means.T, order_of(len(self.means)), out)
+
+    def _squared_gaps(self, k: int) -> Array:
+        """The squared distances of all classes from class k, between whitened means: (K,)."""
+        squared_gaps: Array = cdist(self.whitened_means[[k]], self.whitened_means, "sqeuclidean")[0]
+        return squared_gaps
+
+    def _too_close(self, k: int, squared_gaps: Array) -> NDArray[np.intp]:
+        """The classes whose gap from class k has lost digits: it is short, and both are far from `centre`."""
+        summed = np.maximum(self._squared_terms, self._squared_terms[k])
+        return np.flatnonzero((summed > FAR**2) & (squared_gaps * _MOST_CANCELLED**2 < summed))
+
+    @cached_property
+    def _squared_terms(self) -> Array:
+        """The sum of squares of the terms that each whitened mean sums up, which says how it rounds: (K,)."""
+        weights = np.vecdot(self.whitening.matrix, self.whitening.matrix)
+        return np.concatenate(
+            [self._less(self.centre, classes=some) ** 2 @ weights for some in self._some_classes()]
+        )
+
+    def _scores_against(self, k: int, whitened: Array, classes: Positions) -> Array:
+        """Ln p(x | j) − ln p(x | k) for some classes j, of whitened deviations from the mean of class k."""
+        tail = 0.0 if self.tails is None else self.tails[k]
+        gaps = self.whitening.whiten(self._less(self.means[k], tail, classes))
+        scores = multiply_rows(whitened, np.ascontiguousarray(gaps.T))
+        scores -= 0.5 * np.vecdot(gaps, gaps)
+        return scores
+
+    def _some_classes(self) -> Iterator[slice]:
+        """Some classes at a time, whose means stay in the cache."""
+        for start in range(0, len(self.means), _CLASSES_AT_ONCE):
+            yield slice(start, start + _CLASSES_AT_ONCE)
+
+    def _less(self, point: Array, tail: Array | float = 0.0, classes: Positions = slice(None)) -> Array:
+        """The means of some classes less a point, to twice the precision of float64: (k, d)."""
+        gaps = self.means[classes] - point
+        if self.tails is not None:
+            gaps += self.tails[classes]
+            gaps -= tail
+        return gaps
+
+    @cached_property
+    def _is_compact(self) -> bool:
+        """Whether all classes are so near to `centre` that discriminants keep their digits."""
+        return bool((-2 * self.intercepts <= FAR**2).all())
+
+    @property
+    def coefficients(self) -> Array:
+        """The coefficients of the discriminants of x − centre: (K, d)."""
+        return self.slopes.T
+
+    @cached_property
+    def slopes(self) -> Array:
+        """The coefficients, stored by column: (d, K)."""
+        slopes = np.empty(self.means.shape[::-1])
+        for some in self._some_classes():
+            slopes[:, some] = self.whitening.slopes(self.whitened_means[some]).T
+        return slopes
+
+    @cached_property
+    def intercepts(self) -> Array:
+        """The intercepts of the discriminants of x − centre: (K,)."""
+        intercepts: Array = -0.5 * np.vecdot(self.whitened_means, self.whitened_means)
+        return intercepts
+
+    @cached_property
+    def whitened_means(self) -> Array:
+        """The means less `centre`, in whitened coordinates: (K, r)."""
+        whitened = np.empty((len(self.means), self.whitening.rank))
+        for some in self._some_classes():
+            whitened[some] = self.whitening.whiten(self._less(self.centre, classes=some))
+        return whitened
+
+    @cached_property
+    def _offsets(self) -> Array:
+        """The means less `centre`: (K, d)."""
+        return self._less(self.centre)
+
+    def marginal(self, observed: Observed) -> SharedGaussians:
+        means = self.means[:, observed]
+        whitening, tails = self.whitening.marginal(observed, means), of_features(self.tails, observed)
+        return SharedGaussians(means, self.centre[observed], whitening, tails=tails)
+
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        means = posteriors @ self._offsets
+        whitened = (X - self.centre[observed] - means[:, observed]) @ marginal.whitening.matrix
+        expected: Array = self.centre[~observed] + means[:, ~observed]
+        expected += whitened @ self.whitening.regression_coefficients(marginal.whitening, observed).T
+        return expected
+
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        return self.whitening.deviations(n, random)
+
+    def total_squared_distance(self, scatter: Array) -> float:
+        pooled = scatter if scatter.ndim == 2 else scatter.sum(axis=0)
+        return float(np.vdot(self.whitening.precision, pooled))
+
+    def covariance(self, k: int) -> Array:
+        return self.whitening.covariance
+
+    def precision(self, k: int) -> Array:
+        return self.whitening.precision
