@@ -3,8 +3,8 @@
 BLAS adds up the terms of one row in an order that depends on how many rows it is given, on where the row
 stands among them and, for large products, on the number of threads. Here it is given tiles of the same
 height, or at least whole tiles, which its kernels do not cut. So a row has the same scores alone, in a block
-of a file and in a partition of a Dask collection. Where the matrix has more than 10,000 elements, another
-number of threads may still change the last digit.
+of a file and in a partition of a Dask collection. Where the matrix has more than 10,000 elements, this holds
+with one BLAS thread, as tasks have it; several threads may still change the last digit.
 """
 
 from __future__ import annotations
