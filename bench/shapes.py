@@ -84,47 +84,45 @@ def shrunk(shape: Shape, options: argparse.Namespace) -> Shape:
     return Shape(rows, features, classes, shape.kind, shape.goal)
 
 
-def finalising(features: int, classes: int) -> Callable[[], Any]:
-    """The finalisation of an LDA from its statistics, all that the first prediction of a row waits for."""
+def statistics_of(features: int, classes: int) -> Any:
+    """Tied statistics of rows that vary as much as the means of their classes."""
     import numpy as np
 
-    from streamgda import ClassStatistics, LinearDiscriminantAnalysis
+    from streamgda import ClassStatistics
 
     rng = np.random.default_rng(0)
-    means, rows = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
+    means, few = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
     counts = np.full(classes, 100)
-    statistics = ClassStatistics.from_moments(
-        np.arange(classes), counts, means, rows.T @ rows, covariance_type="tied"
-    )
-    return lambda: LinearDiscriminantAnalysis.from_statistics(statistics).predict(rows[:1])
+    scatter = few.T @ few * (counts.sum() / len(few))
+    return ClassStatistics.from_moments(np.arange(classes), counts, means, scatter, covariance_type="tied")
+
+
+def finalising(features: int, classes: int) -> Callable[[], Any]:
+    """The finalisation of an LDA from its statistics, all that the first prediction of a row waits for."""
+    from streamgda import LinearDiscriminantAnalysis
+
+    statistics = statistics_of(features, classes)
+    row = statistics.means[:1].copy()
+    return lambda: LinearDiscriminantAnalysis.from_statistics(statistics).predict(row)
 
 
 def predicting(features: int, classes: int, rows: int) -> Callable[[], Any]:
     """The prediction of some rows by a model that is finalised."""
     import numpy as np
 
-    from streamgda import ClassStatistics, LinearDiscriminantAnalysis
+    from streamgda import LinearDiscriminantAnalysis
 
-    rng = np.random.default_rng(0)
-    means, few = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
-    counts = np.full(classes, 100)
-    scatter = few.T @ few * (counts.sum() / len(few))  # as of rows that vary as much as the means
-    statistics = ClassStatistics.from_moments(
-        np.arange(classes), counts, means, scatter, covariance_type="tied"
-    )
-    model = LinearDiscriminantAnalysis.from_statistics(statistics)
-    asked = rng.normal(size=(rows, features))
+    model = LinearDiscriminantAnalysis.from_statistics(statistics_of(features, classes))
+    asked = np.random.default_rng(0).normal(size=(rows, features))
     return lambda: model.predict_proba(asked)
 
 
 def finalising_products(features: int, classes: int) -> Callable[[], Any]:
     """What a finalised LDA takes at least: a Cholesky factor, and the means multiplied by its inverse."""
-    import numpy as np
     from scipy.linalg import cholesky, solve_triangular
 
-    rng = np.random.default_rng(0)
-    means, rows = rng.normal(size=(classes, features)), rng.normal(size=(4 * features, features))
-    scatter = rows.T @ rows
+    statistics = statistics_of(features, classes)
+    scatter, means = statistics.scatter, statistics.means
     return lambda: solve_triangular(cholesky(scatter, lower=True), means.T, lower=True)
 
 

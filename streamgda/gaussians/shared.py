@@ -23,6 +23,7 @@ from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
 _MOST_CANCELLED = 8.0  # times that a gap may be shorter than the terms it is the difference of
+_MANY_CLASSES = 8  # per feature; from here on it takes less time to whiten rows than to compute slopes
 _CLASSES_AT_ONCE = 1536  # whole tiles; with fewer, threads that share products wait for each other
 Positions: TypeAlias = int | slice | NDArray[np.intp]
 
@@ -90,7 +91,11 @@ class SharedGaussians(Gaussians):
 
     def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """Linear in x: the quadratic term is the same for all classes."""
-        linear = multiply_rows(X - self.centre, self.slopes, order_of(len(self.slopes.T)), out)
+        n_classes, n_features = self.means.shape
+        if n_classes >= _MANY_CLASSES * n_features:
+            linear = self._linear_scores(self._whitened(X, self.centre), out)
+        else:
+            linear = multiply_rows(X - self.centre, self.slopes, order_of(n_classes), out)
         linear += self.intercepts + log_priors
         return linear
 
