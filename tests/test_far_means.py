@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
@@ -65,3 +66,16 @@ def test_a_stream_far_from_zero_predicts_as_one_near_it(model):
         near.partial_fit(gaps[[i]], y[[i]])
         expected = near.predict_log_proba(gaps[:20])
         np.testing.assert_allclose(far.predict_log_proba(rows[:20]), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("far", [1e8, 1e12, 1e17])
+@pytest.mark.parametrize("labels", [(0, 1, 2), (2, 0, 1)], ids=["first", "last"])
+def test_a_class_that_is_far_away_costs_the_others_no_digits(labels, far):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(50, 1)), 3 + rng.normal(size=(50, 1))
+    away = far + np.spacing(far) * rng.integers(0, 1000, size=(50, 1))
+    X, y = np.concatenate([away, a, b]), np.repeat(labels, 50)
+    expected = norm.logpdf(a, a.mean(), a.std()) - norm.logpdf(a, b.mean(), b.std())
+    for model in (QuadraticDiscriminantAnalysis(), GaussianNB(var_smoothing=0)):
+        found = model.fit(X, y).predict_log_proba(a)
+        np.testing.assert_allclose(found[:, labels[1]] - found[:, labels[2]], expected[:, 0], atol=1e-13)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.products import squared_lengths, stacked
-from streamgda.gaussians.tails import less_origin, of_features, origin_and_means
+from streamgda.gaussians.tails import deviations_from, large_tails, of_features
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
@@ -56,17 +56,17 @@ class SeparateGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
-        origin, means = self._frame
-        for some, squared in squared_lengths(less_origin(X, origin), means, self._triangles):
+        lengths = squared_lengths(X, self.means, self._large_tails, self._triangles)
+        for some, squared in lengths:
             distances[:, some] = squared
         if self.unestimated:
             distances[:, list(self.unestimated)] = np.inf
         return distances
 
     @cached_property
-    def _frame(self) -> tuple[Array | None, Array]:
+    def _large_tails(self) -> Array | None:
         variances = np.array([np.diag(whitening.covariance) for whitening in self.whitenings])
-        return origin_and_means(self.means, self.tails, variances)
+        return large_tails(self.tails, variances)
 
     @cached_property
     def _triangles(self) -> Sequence[Array] | Array:
@@ -89,10 +89,10 @@ class SeparateGaussians(Gaussians):
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
-        origin, means = marginal._frame
-        rows = less_origin(X, origin)
+        tails = marginal._large_tails
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
-            whitened = (rows - means[k]) @ part.matrix
+            deviations = deviations_from(X, marginal.means[k], None if tails is None else tails[k])
+            whitened = deviations @ part.matrix
             whitened *= posteriors[:, [k]]
             expected += whitened @ whole.regression_coefficients(part, observed).T
         return expected
@@ -138,30 +138,30 @@ class DiagonalGaussians(Gaussians):
         return float(n_free * self.means.shape[1])
 
     def squared_distances(self, X: Array) -> Array:
-        origin, means = self._frame
-        X = less_origin(X, origin)
-        if len(X) < len(means):
-            return self._squared_distances_by_row(X, means)
-        distances = np.empty((len(X), len(means)), order="F")
-        for k, (mean, scale) in enumerate(zip(means, self._scales, strict=True)):
-            standardised = X - mean
+        if len(X) < len(self.means):
+            return self._squared_distances_by_row(X)
+        distances, tails = np.empty((len(X), len(self.means)), order="F"), self._large_tails
+        for k, (mean, scale) in enumerate(zip(self.means, self._scales, strict=True)):
+            standardised = deviations_from(X, mean, None if tails is None else tails[k])
             standardised *= scale
             np.vecdot(standardised, standardised, out=distances[:, k])
         return distances
 
     @cached_property
-    def _frame(self) -> tuple[Array | None, Array]:
-        return origin_and_means(self.means, self.tails, self.variances)
+    def _large_tails(self) -> Array | None:
+        return large_tails(self.tails, self.variances)
 
-    def _squared_distances_by_row(self, X: Array, means: Array) -> Array:
+    def _squared_distances_by_row(self, X: Array) -> Array:
         """`squared_distances` with the same bits, by a loop over rows; faster if classes outnumber rows."""
-        distances = np.empty((len(X), len(means)))
+        distances, tails = np.empty((len(X), len(self.means))), self._large_tails
         step = max(1, _VALUES_AT_ONCE // max(1, X.shape[1]))
-        for start in range(0, len(means), step):
-            classes = slice(start, start + step)
-            for row, out in zip(X, distances[:, classes], strict=True):
-                standardised = np.subtract(row, means[classes], order="C")
-                standardised *= self._scales[classes]
+        for start in range(0, len(self.means), step):
+            some = slice(start, start + step)
+            for row, out in zip(X, distances[:, some], strict=True):
+                standardised = np.subtract(row, self.means[some], order="C")
+                if tails is not None:
+                    standardised -= tails[some]
+                standardised *= self._scales[some]
                 np.vecdot(standardised, standardised, out=out)
         return np.asfortranarray(distances)
 

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
+from streamgda.gaussians.tails import deviations_from
+
 Array = NDArray[np.float64]
 
 TILE_ROWS = 48  # a multiple of 4, 6, 8, 12, 16 and 24, which kernels for different processors work on
@@ -55,19 +57,21 @@ def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
 
 
 def squared_lengths(
-    X: Array, origins: Array, triangles: Sequence[Array] | Array
+    X: Array, means: Array, tails: Array | None, triangles: Sequence[Array] | Array
 ) -> Iterator[tuple[slice, Array]]:
-    """|T_k (x − m_k)|² of rows (n, d) for origins (K, d) and K lower triangles (r, d), see `stacked`.
+    """|T_k (x − m_k)|² of rows (n, d) for K means with tails (K, d) and triangles (r, d), see `stacked`.
 
     Yields some of the k, and their squared lengths: (n, number of these k).
     """
     rows = _padded_for_triangle(X)
-    if isinstance(triangles, np.ndarray) and len(rows) * origins.size <= _MOST_AT_ONCE:  # one call for all
-        products = np.matmul(_tiles(rows - origins[:, None]), triangles.transpose(0, 2, 1)[:, None])
-        yield slice(None), np.vecdot(products, products).reshape(len(origins), len(rows)).T[: len(X)]
+    if isinstance(triangles, np.ndarray) and len(rows) * means.size <= _MOST_AT_ONCE:  # one call for all
+        deviations = deviations_from(rows, means[:, None], None if tails is None else tails[:, None])
+        products = np.matmul(_tiles(deviations), triangles.transpose(0, 2, 1)[:, None])
+        yield slice(None), np.vecdot(products, products).reshape(len(means), len(rows)).T[: len(X)]
         return
-    for k, (origin, triangle) in enumerate(zip(origins, triangles, strict=True)):
-        product = _multiply_by_triangle(rows - origin, triangle)
+    for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
+        deviations = deviations_from(rows, mean, None if tails is None else tails[k])
+        product = _multiply_by_triangle(deviations, triangle)
         yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
 
 

@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.tails import of_features
+from streamgda.gaussians.tails import deviations_from, of_features
 from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
@@ -74,10 +74,8 @@ class SharedGaussians(Gaussians):
 
     def _from_means(self, X: Array, classes: Positions) -> Array:
         """Whitened deviations from the mean of the class of each row, or of one class."""
-        deviations = X - self.means[classes]
-        if self.tails is not None:
-            deviations -= self.tails[classes]
-        return self.whitening.whiten(deviations)
+        tails = None if self.tails is None else self.tails[classes]
+        return self.whitening.whiten(deviations_from(X, self.means[classes], tails))
 
     def log_density(self, X: Array) -> Array:
         """Computed from products, which for many classes are several times as fast as differences."""
