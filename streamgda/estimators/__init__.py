@@ -16,12 +16,14 @@ The modules, from the top down:
 
 - `saved`: `load`.
 - `lda`, `qda`, `naive_bayes`, `edda`: the estimators. `discriminant`: what LDA and QDA share.
+- `projection`: the projection of LDA. `separate`: the densities of QDA.
 - `following`: densities after a batch, from those before it.
 - `undetermined`: which covariance models rows determine.
 - `pooling`, `predictive`: the parameters of these names.
 - `generative`: samples, imputed values, outliers and boundaries. `likelihood`: likelihood and criteria.
 - `exchange`: models of scikit-learn. `shrinkage`, `estimates`: covariances. `singular`: errors about these.
-- `classifier`: predictions; `scores`: of a block of rows. `learning`: from rows to statistics.
+- `classifier`: predictions; `scores`: of a block of rows.
+- `learning`: from rows to statistics; `reading`: how rows are read.
 - `finalised`: densities computed from statistics. `lazy`: methods that take Dask collections.
 - `priors`, `dtypes`, `validation`, `incomplete`: prior probabilities, types, checks, incomplete rows.
 """

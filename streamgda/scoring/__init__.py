@@ -3,7 +3,8 @@
 Rows are scored by `streamgda.estimators.classifier.score_rows` alone, as in the methods of the estimators:
 the same rows have the same scores, to the last bit, in memory, from files and on Dask.
 
-- `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores.
+- `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores, and
+  `measures` are computed from the sums.
 - `predict`: predictions as Parquet, Zarr or a lazy data frame; `lazy` does the last, `outputs` the others.
 - `columns`: the columns of predictions.
 - `inference`: the scores of the rows of a block.

@@ -5,6 +5,16 @@ metadata until a pass is made. Then it is cut into splits, and each split yields
 sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr groups (`scan_zarr`) and Dask
 collections (`scan_dask`).
 
+- `parquet`: plans a pass by `footers`; each task reads `row_groups`. `wide_groups`: row groups of many
+  columns. `carried_strings`: columns kept beside predictions.
+- `arrow`: Arrow data, which are `tables`, `datasets` or `streams`; `arrow_source` is common to them.
+- `zarr`: Zarr groups, of which the next rows are read `ahead`. `zarr_chunks`: whether stored chunks change in
+  a pass. `dask`: Dask collections.
+- `discovery`: finds files; `table_formats` refuses Delta, Iceberg and Hudi tables.
+- `roles`: which columns are features, target and weight. `identifiers`: warns of features named like one.
+- `filters`: which rows to read. `views`: string views as plain strings. `batches`: batches cut into blocks.
+- `conversion`: a source from a path or collection. `errors`: why a read failed.
+
 How to write another one
 ------------------------
 A source is one file with two classes. `accumulate`, `evaluate` and the estimators' `fit` take any `Source`,

@@ -1,4 +1,4 @@
-"""The exact sums of derived rows."""
+"""The exact sums of some features, of some classes, and of rows A x + b."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The moments of derived rows."""
+"""The moments of some features, of some classes, and of rows A x + b."""
 
 from __future__ import annotations
 
