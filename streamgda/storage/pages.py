@@ -36,8 +36,9 @@ _USUAL = 1 << 26
 _USUAL_OF_STRINGS = 1 << 28
 _LARGEST_RATIO = 1_000
 
-# How many bytes are read at first to find a header whole, and at last.
-_MOST_HEADERS = 1 << 8
+# The length of a header is not stored. So _FIRST_BYTES are read, which hold most headers, then 16 times as
+# many, until they hold the whole header. None is longer than _LONGEST_HEADER.
+_FIRST_BYTES = 1 << 8
 _LONGEST_HEADER = 1 << 24
 
 
@@ -133,11 +134,11 @@ def _headers(file: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> Iterator[Str
 
 
 def _header(file: pa.NativeFile, at: int) -> tuple[Struct, int]:
-    """The header of the page at a position, and its length, which is known once it has been read."""
-    size = _MOST_HEADERS
+    """The header of the page at a position, and its length."""
+    size = _FIRST_BYTES
     while True:
         content = file.read_at(size, at)
-        with suppress(*READ_ERRORS):  # the header is longer, or damaged
+        with suppress(*READ_ERRORS):  # the header is longer than what was read, or damaged
             header, length = read_struct(content)
             if _STORED_SIZE in header and _DECOMPRESSED_SIZE in header:
                 return header, length
