@@ -44,7 +44,7 @@ def decoding(
     Raises
     ------
     ValueError
-        For a file that is damaged, something else, or too large for the memory.
+        For a file that is damaged, of another format, or too large for the memory.
     OSError
         For a file that the storage did not give, as `opening` does.
     """

@@ -28,11 +28,11 @@ from streamgda.storage.filesystems import is_local
 from streamgda.storage.pages import check_pages
 from streamgda.storage.versions import Version, current_version
 
-_BUFFER = 1 << 16
+_BUFFER = 1 << 16  # bytes of each column
 
-_LONGEST_BY_REQUESTS = 1 << 20  # bytes; where a visit to a page is a request
+_LONGEST_BY_REQUESTS = 1 << 20  # bytes of a column whose pages are visited where each visit is a request
 
-_ROWS_TOGETHER = 1 << 14  # of small row groups
+_ROWS_TOGETHER = 1 << 14  # of small row groups: Arrow decodes long runs faster
 
 
 def read_buffer(n_columns: int) -> int:
@@ -41,7 +41,7 @@ def read_buffer(n_columns: int) -> int:
 
 
 def rows_per_read(n_features: int) -> int:
-    """Rows to decode at a time: a power of two, as blocks have it."""
+    """Rows to decode at a time: a power of two, as the rows of a block are."""
     most = (READ_ELEMENTS if n_features < WIDE else READ_ELEMENTS // 2) // n_features
     return 1 << (max(most, 1).bit_length() - 1)
 
@@ -168,9 +168,10 @@ class RowGroups(ScorableSplit):
         ]
 
     def _runs(self) -> Iterator[dict[int, int]]:
-        """Neighbours among the row groups that are read in one go, since each is small."""
+        """Runs of row groups that are neighbours in the file, and so small that they are read together."""
         run: dict[int, int] = {}
-        most = min(_ROWS_TOGETHER, most_rows(len(self.read_options.columns)) or _ROWS_TOGETHER)
+        as_a_whole = most_rows(len(self.read_options.columns))
+        most = min(_ROWS_TOGETHER, as_a_whole) if as_a_whole else _ROWS_TOGETHER
         for index, n_rows in self.rows_of_group.items():
             if run and (index - 1 not in run or sum(run.values()) + n_rows > most):
                 yield run
@@ -202,11 +203,11 @@ class RowGroups(ScorableSplit):
             del batch
 
     def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int], size: int) -> Iterator[pa.RecordBatch]:
-        """Row groups, up to `size` rows at a time, as memory allows: Arrow decodes long runs faster."""
+        """The rows of a run, at most `size` at a time, checked to be as many as the footer says."""
         stored = [name for name in self.read_options.columns if name not in self.partition]
         n_rows = 0
         with decoding(self.path):
-            for batch in self._batches_decoded(parquet, run, stored, size):
+            for batch in self._unchecked(parquet, run, stored, size):
                 n_rows += batch.num_rows
                 yield batch_without_views(batch)
                 del batch
@@ -216,10 +217,10 @@ class RowGroups(ScorableSplit):
                     f"{named} {counted(n_rows, 'row')}, and {sum(run.values())} by the footer"
                 )
 
-    def _batches_decoded(
+    def _unchecked(
         self, parquet: pq.ParquetFile, run: dict[int, int], stored: list[str], size: int
     ) -> Iterator[pa.RecordBatch]:
-        """Row groups in batches: cut from the whole where it is wide and short, else decoded one by one."""
+        """The rows of a run: cut from one table if it is wide and short, else decoded batch by batch."""
         n_rows = sum(run.values())
         at_a_time = min(rows_per_read(len(self.read_options.roles.features)), size)
         if n_rows <= min(size, most_rows(len(stored))):

@@ -1,9 +1,9 @@
 """Wide row groups, decoded some columns at a time.
 
-Arrow decodes all columns side by side, and holds the pages of each beside the rows that come out: twice the
-bytes of a row group, where each column has one page. Of a few columns at a time that is little. Their values
-are copied into one piece of memory, which goes back to the system as a whole: memory of Arrow that many small
-arrays took is kept for later ones.
+Arrow decodes all columns of a row group side by side, and holds a page of each beside the decoded rows. Where
+a column has a single page, that is twice the bytes of the row group. Here only a few columns have pages in
+memory at a time. Their values are copied into one piece of memory, which goes back to the system as a whole;
+memory that many small arrays took would stay with Arrow.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 WIDE = 256  # columns
 
 _MOST_VALUES = 20_000_000  # of row groups that are decoded as a whole: 160 MB
-_COLUMNS_AT_A_TIME = 8
-_ALIGNMENT = 64  # bytes, as Arrow has it
+_COLUMNS_AT_A_TIME = 8  # whose pages are then in memory
+_ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
 
 
 def most_rows(n_columns: int) -> int:
-    """How many rows of so many columns are decoded as a whole; 0 unless they are wide."""
+    """The most rows of a row group of so many columns that is decoded as a whole; 0 unless it is wide."""
     return _MOST_VALUES // n_columns if n_columns >= WIDE else 0
 
 
@@ -36,7 +36,7 @@ def decode_by_columns(
     parquet : ParquetFile
         The file.
     groups : sequence of int
-        The row groups, which are neighbours.
+        The row groups, one after the other in the file.
     names : sequence of str
         The columns to decode.
     n_rows : int
@@ -58,13 +58,13 @@ def decode_by_columns(
 
 
 class _Room:
-    """One piece of memory for the numbers of so many columns; what is not used of it takes none."""
+    """One piece of memory for the numbers of so many columns. What is never written takes no memory."""
 
     def __init__(self, n_columns: int, n_rows: int) -> None:
         self._free = np.empty(n_columns * (8 * n_rows + _ALIGNMENT), np.uint8)
 
     def copy(self, column: pa.Array) -> pa.Array:
-        """A column copied to here if it is of numbers alone; else as it is."""
+        """A copy of a column in this memory; or the column itself if it has strings or nulls."""
         kind = column.type
         is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
         if column.null_count or not is_number or column.nbytes + _ALIGNMENT > len(self._free):

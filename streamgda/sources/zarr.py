@@ -37,7 +37,7 @@ from streamgda.storage.places import Place
 
 READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
 
-_MOST_AHEAD = 1 << 23  # elements
+_MOST_AHEAD = 1 << 23  # elements of a slab, in float64 64 MB: longer ones are not read ahead
 
 _MOST_FEATURES = 1 << 27  # in float64, a row of them takes a gigabyte
 
@@ -327,9 +327,9 @@ class ZarrRows(ScorableSplit):
             del rows, block
 
     def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """So many rows of all the arrays at a time, and where they start.
+        """Slabs of consecutive rows of all the arrays, and where each starts.
 
-        The next ones are read meanwhile, unless chunks are so large that two of them would be too much.
+        The next slab is read while one is in use, unless chunks are so large that two slabs take much memory.
         """
         arrays = self._arrays()
         n_rows, n_features = arrays[0].chunks[0], arrays[0].shape[1]
