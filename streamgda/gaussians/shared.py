@@ -1,7 +1,8 @@
 """The normal densities of classes that share a covariance.
 
-They are computed as in `streamgda.gaussians.densities`. The scores of classes that are far apart are
-differences of large numbers; they are computed about the class that is nearest to each row.
+They are computed as in `streamgda.gaussians.densities`. Where classes are far apart, their discriminants are
+large numbers, whose differences lose digits. Scores are then computed relative to the class that is nearest
+to each row.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from streamgda.gaussians.tails import deviations_from, of_features
 from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
-_MOST_CANCELLED = 8.0  # times that a gap may be shorter than the terms it is the difference of
+_MOST_CANCELLED = 8.0  # times that a gap may be shorter than the terms it is the difference of: three bits
 _MANY_CLASSES = 8  # per feature; from here on it takes less time to whiten rows than to compute slopes
-_CLASSES_AT_ONCE = 1536  # whole tiles; with fewer, threads that share products wait for each other
+_CLASSES_AT_ONCE = 1536  # in whole tiles; with fewer, threads that share a product wait for each other
 Positions: TypeAlias = int | slice | NDArray[np.intp]
 
 
@@ -98,17 +99,30 @@ class SharedGaussians(Gaussians):
         return linear
 
     def common_scores(self, X: Array) -> Array:
-        """What the discriminants xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ exceed `discriminants` by, for all classes: (n, 1)."""
+        """By how much xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ exceeds `discriminants`, the same for all classes: (n, 1)."""
         pull = self.whitening.precision @ self.centre
         return multiply_rows(X - self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
-        """The discriminants; if classes are far apart, relative to the most likely class of each row."""
+        """The discriminants; if classes are far apart, relative to the nearest class of each row."""
         if self._is_compact:
             return self.discriminants(X, log_priors, out)
+        scores = self._scores_against_nearest(X, self._nearest(X, out), out)
+        scores += log_priors
+        return scores
+
+    def _nearest(self, X: Array, out: Array | None) -> NDArray[np.intp]:
+        """The position of the nearest class of each row: (n,)."""
         scores = self._linear_scores(self._whitened(X, self.centre), out)
         scores += self.intercepts
-        nearest = scores.argmax(axis=1)
+        nearest: NDArray[np.intp] = scores.argmax(axis=1)
+        return nearest
+
+    def _scores_against_nearest(self, X: Array, nearest: NDArray[np.intp], out: Array | None) -> Array:
+        """Ln p(x | j) − ln p(x | k) for all classes j, where k is the nearest class of each row: (n, K).
+
+        They come from the gaps between whitened means; a gap that has lost digits is computed anew.
+        """
         whitened = self._from_means(X, nearest)
         scores = self._linear_scores(whitened, out)
         scores -= np.take_along_axis(scores, nearest[:, None], axis=1)
@@ -117,10 +131,10 @@ class SharedGaussians(Gaussians):
             scores[of_k] -= 0.5 * squared_gaps
             close = self._too_close(k, squared_gaps)
             scores[np.ix_(of_k, close)] = self._scores_against(k, whitened[of_k], close)
-        scores += log_priors
         return scores
 
     def _linear_scores(self, whitened: Array, out: Array | None) -> Array:
+        """The products of whitened rows and all whitened means: (n, K)."""
         return multiply_rows(whitened, self.whitened_means.T, order_of(len(self.means)), out)
 
     def _squared_gaps(self, k: int) -> Array:
@@ -135,26 +149,26 @@ class SharedGaussians(Gaussians):
 
     @cached_property
     def _squared_terms(self) -> Array:
-        """The sum of squares of the terms that each whitened mean sums up, which says how it rounds: (K,)."""
+        """The sum of the squares of the terms of each whitened mean, which says how it rounds: (K,)."""
         weights = np.vecdot(self.whitening.matrix, self.whitening.matrix)
         return np.concatenate(
-            [self._less(self.centre, classes=some) ** 2 @ weights for some in self._some_classes()]
+            [self._means_less(self.centre, classes=some) ** 2 @ weights for some in self._class_slices()]
         )
 
     def _scores_against(self, k: int, whitened: Array, classes: Positions) -> Array:
-        """Ln p(x | j) − ln p(x | k) for some classes j, of whitened deviations from the mean of class k."""
+        """Ln p(x | j) − ln p(x | k) for some classes j, from whitened deviations from the mean of class k."""
         tail = 0.0 if self.tails is None else self.tails[k]
-        gaps = self.whitening.whiten(self._less(self.means[k], tail, classes))
+        gaps = self.whitening.whiten(self._means_less(self.means[k], tail, classes))
         scores = multiply_rows(whitened, np.ascontiguousarray(gaps.T))
         scores -= 0.5 * np.vecdot(gaps, gaps)
         return scores
 
-    def _some_classes(self) -> Iterator[slice]:
-        """Some classes at a time, whose means stay in the cache."""
+    def _class_slices(self) -> Iterator[slice]:
+        """Slices of the classes, so short that their means stay in the cache."""
         for start in range(0, len(self.means), _CLASSES_AT_ONCE):
             yield slice(start, start + _CLASSES_AT_ONCE)
 
-    def _less(self, point: Array, tail: Array | float = 0.0, classes: Positions = slice(None)) -> Array:
+    def _means_less(self, point: Array, tail: Array | float = 0.0, classes: Positions = slice(None)) -> Array:
         """The means of some classes less a point, to twice the precision of float64: (k, d)."""
         gaps = self.means[classes] - point
         if self.tails is not None:
@@ -176,7 +190,7 @@ class SharedGaussians(Gaussians):
     def slopes(self) -> Array:
         """The coefficients, stored by column: (d, K)."""
         slopes = np.empty(self.means.shape[::-1])
-        for some in self._some_classes():
+        for some in self._class_slices():
             slopes[:, some] = self.whitening.slopes(self.whitened_means[some]).T
         return slopes
 
@@ -190,14 +204,14 @@ class SharedGaussians(Gaussians):
     def whitened_means(self) -> Array:
         """The means less `centre`, in whitened coordinates: (K, r)."""
         whitened = np.empty((len(self.means), self.whitening.rank))
-        for some in self._some_classes():
-            whitened[some] = self.whitening.whiten(self._less(self.centre, classes=some))
+        for some in self._class_slices():
+            whitened[some] = self.whitening.whiten(self._means_less(self.centre, classes=some))
         return whitened
 
     @cached_property
     def _offsets(self) -> Array:
         """The means less `centre`: (K, d)."""
-        return self._less(self.centre)
+        return self._means_less(self.centre)
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
