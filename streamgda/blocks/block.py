@@ -33,12 +33,14 @@ _LEARN_INCOMPLETE = (
 )
 
 _POWERS = {"squares": 2, "fourth powers": 4}
-_TARGET_ELEMENTS = 1 << 21
-_MOST_ELEMENTS = 1 << 23
+
+# The lengths of a block.
+_TARGET_ELEMENTS = 1 << 21  # in float64 16 MB
+_MOST_ELEMENTS = 1 << 23  # of one that is longer because the state is large
 _MOST_ROWS = 1 << 16
 _FEWEST_ROWS = 1 << 8
 _ROWS_OF_CLASS = 128
-_FEWEST_ROWS_OF_CLASS = 2
+_FEWEST_ROWS_OF_CLASS = 2  # with fewer, most rows are alone in their class, and length saves nothing
 
 
 class MissingValueError(ValueError):
@@ -208,20 +210,20 @@ def check_missing(missing: str) -> None:
 def rows_per_block(n_features: int, n_classes: int = 1) -> int:
     """How many rows to reduce at once: a power of two whose buffer stays near the cache.
 
-    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them. A block is
-    longer where the state of its classes is large, since every block is added to that: up to 128 rows of a
-    class, and up to half as many as features, if memory allows for some.
+    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them. Every block is
+    added to the state of its classes. So where classes are many, a block is longer: it has 128 rows for each
+    class, or half as many as there are features if these are more, unless that takes too much memory.
     """
-    rows = min(_MOST_ROWS, _power_of_two(_TARGET_ELEMENTS // max(n_features, 1)))
-    longest = _power_of_two(_MOST_ELEMENTS // max(n_features, 1))
+    rows = min(_MOST_ROWS, power_of_two_up_to(_TARGET_ELEMENTS // max(n_features, 1)))
+    longest = power_of_two_up_to(_MOST_ELEMENTS // max(n_features, 1))
     if longest >= _FEWEST_ROWS_OF_CLASS * n_classes:
         wanted = n_classes * max(_ROWS_OF_CLASS, n_features // 2)
-        rows = max(rows, min(longest, _power_of_two(2 * wanted - 1)))
+        rows = max(rows, min(longest, power_of_two_up_to(2 * wanted - 1)))  # `wanted`, rounded up
     return max(_FEWEST_ROWS, rows)
 
 
-def _power_of_two(number: int) -> int:
-    """The largest one that is not larger."""
+def power_of_two_up_to(number: int) -> int:
+    """The largest power of two that is no larger than a number; at least 1."""
     return 1 << (max(number, 1).bit_length() - 1)
 
 

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block
+from streamgda.blocks.block import Block, power_of_two_up_to
 from streamgda.blocks.labels import counted
 from streamgda.blocks.places import Places
 from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
@@ -42,8 +42,7 @@ def read_buffer(n_columns: int) -> int:
 
 def rows_per_read(n_features: int) -> int:
     """Rows to decode at a time: a power of two, as the rows of a block are."""
-    most = (READ_ELEMENTS if n_features < WIDE else READ_ELEMENTS // 2) // n_features
-    return 1 << (max(most, 1).bit_length() - 1)
+    return power_of_two_up_to((READ_ELEMENTS if n_features < WIDE else READ_ELEMENTS // 2) // n_features)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
+from streamgda.blocks.block import power_of_two_up_to
 from streamgda.scoring.outputs.alignment import aligned, chunk_length
 from streamgda.scoring.outputs.arrays import (
     METADATA,
@@ -234,7 +235,7 @@ def _known_rows(split: ScorableSplit) -> int:
 
 def _rows_of_chunk(width: int) -> int:
     """The most rows of a chunk of so many columns: a power of two that keeps memory bounded."""
-    return min(_MOST_ROWS_OF_CHUNK, 1 << (max(_MOST_VALUES_OF_CHUNK // width, 1).bit_length() - 1))
+    return min(_MOST_ROWS_OF_CHUNK, power_of_two_up_to(_MOST_VALUES_OF_CHUNK // width))
 
 
 def _by_fsspec(filesystem: AnyFileSystem, path: str) -> tuple[AbstractFileSystem, str]:
