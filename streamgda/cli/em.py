@@ -12,7 +12,7 @@ from streamgda.cli.options import Option, bundled
 
 @dataclass(frozen=True)
 class EM:
-    """How many patterns are kept, and how EM goes on where there are more; None is the library's default."""
+    """How many patterns are kept, and when EM stops where there are more; None is the library's default."""
 
     max_patterns: int | None
     max_reads: int | None
@@ -43,7 +43,7 @@ _OPTIONS: list[Option] = [
         "--em-tol",
         type=click.FloatRange(min=0),
         metavar="X",
-        help="Reads end when one changes no parameter by more standard deviations.  [default: 0.005]",
+        help="Stop when a read changes no parameter by more than X standard deviations.  [default: 0.005]",
     ),
 ]
 
