@@ -165,9 +165,9 @@ def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
     for label, folds in found.items():
         if len(folds) == 1 and folds[0] in tested:
             raise ValueError(
-                f"class {named(label)}: fold {folds[0]!s} has {counted(n_rows[label], 'row')}, all there "
-                "are, so the training part of that fold lacks the class. Bring more rows of it, leave it "
-                "out, or name the folds"
+                f"class {named(label)}: fold {folds[0]!s} holds all of it ({counted(n_rows[label], 'row')}), "
+                "so the training part of that fold lacks the class. Bring more rows of it, leave it out, or "
+                "name the folds"
             )
     label, least = min(n_rows.items(), key=itemgetter(1))
     if least < len(tested):
