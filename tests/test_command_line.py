@@ -154,7 +154,7 @@ def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell
     fit = ["fit", "days", "--target", "kind", "--out", str(tmp_path / "model.parquet")]
     said = CliRunner().invoke(main, fit).stderr
     assert said.startswith("Warning: /")
-    assert "days/1.parquet: by default all columns are features, also 'id'. Such a name" in said
+    assert "days/1.parquet: by default all columns are features, also 'id'. A column of" in said
     assert said.endswith("Set --exclude id, or name the features to use\n")
     assert CliRunner().invoke(main, [*fit, "--exclude", "id"]).stderr == ""
     assert CliRunner().invoke(main, [*fit, "--quiet"]).stderr == ""

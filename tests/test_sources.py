@@ -208,7 +208,7 @@ class TabularContract(SourceContract):
     @pytest.mark.parametrize("name", ["id", "user_id", "Id", "PassengerId", "rowid", "__index_level_0__"])
     def test_an_identifier_that_is_a_feature_by_default_is_mentioned(self, tmp_path, name):
         table = rows().drop_columns("w").append_column(name, pa.array(np.arange(N)))
-        with pytest.warns(UserWarning, match=f"also '{name}'. Such .*exclude=.'{name}'.") as warned:
+        with pytest.warns(UserWarning, match=f"also '{name}'. A column .*exclude=.'{name}'.") as warned:
             source = self.scan(table, tmp_path, features=None)
         assert len(warned) == 1
         assert Path(warned[0].filename) == Path(__file__)  # where the user has called

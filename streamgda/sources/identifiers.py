@@ -46,7 +46,7 @@ def warn_of_identifiers(
     found = [name for name in roles.features if name in integers and is_identifier(name)]
     if found:
         warnings.warn(
-            f"{origin}: by default all columns are features, also {listed(found, 5)}. Such a name is that "
-            f"of an identifier of rows or groups. Set exclude={found}, or name the features to use",
+            f"{origin}: by default all columns are features, also {listed(found, 5)}. A column of such a "
+            f"name mostly identifies rows or groups. Set exclude={found}, or name the features to use",
             stacklevel=stacklevel + 1,
         )
