@@ -22,13 +22,15 @@ from streamgda.statistics.labelled import Counts
 
 _MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge works on
 _SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
-NOISE = 64 * 2.0**-52  # a scatter that is rounding alone, relative to what it is the difference of
-_ROUNDING = 1e-8  # relative to the same: what is further from possible is no rounding, but of other rows
-_WEIGHT_ROUNDING = 1e-13  # of the weight that is left, relative to the weight before
+
+# Differences of moments, relative to the moments that were subtracted.
+NOISE = 64 * 2.0**-52  # a scatter that is no larger may be rounding alone, and counts as zero
+_ROUNDING = 1e-8  # one that is more negative, or a larger gap between means, is not rounding
+_WEIGHT_ROUNDING = 1e-13  # a larger difference of weights is not rounding
 
 
 class Moments(MomentArrays):
-    """Weight, mean and scatter of each class, which are merged, taken apart and compared."""
+    """Weight, mean and scatter of each class, with the arithmetic of states: merge, subtract, compare."""
 
     def total(self) -> Self:
         """The moments of the rows of all classes, as those of one class."""
@@ -95,8 +97,8 @@ class Moments(MomentArrays):
         """Add in place: a few classes at a time, so that the intermediate arrays are small."""
         spread = np.empty_like(other.means)
         of_class = self.scatter.size // max(1, len(self.weights))
-        most = min(_MEANS_IN_CACHE // max(1, self.n_features), _SCATTER_IN_CACHE // max(1, of_class))
-        step = max(1, most)
+        n_fitting = min(_MEANS_IN_CACHE // max(1, self.n_features), _SCATTER_IN_CACHE // max(1, of_class))
+        step = max(1, n_fitting)
         for start in range(0, len(places), step):
             some = slice(start, start + step)
             few = other if len(places) <= step else other.take(some)
