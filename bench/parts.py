@@ -24,11 +24,11 @@ PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "sums by class": (("floating/anchored.py", "add"), ("floating/anchored.py", "moments")),
     "means": (("floating/accumulation.py", "_move_means"), ("floating/moments.py", "merge")),
 }
-"""The functions that do each part, by the end of their file's path and their name."""
+"""The functions that each part consists of: how the path of their file ends, and their name."""
 
 
 def part_of(function: Function) -> str | None:
-    """The part that a function does, if it is one of those."""
+    """The part that a function belongs to, if any."""
     file, _, name = function
     for part, functions in PARTS.items():
         if any(file.endswith(path) and name == known for path, known in functions):
@@ -39,7 +39,7 @@ def part_of(function: Function) -> str | None:
 def shares(folder: Path, kind: Any) -> tuple[float, dict[str, float]]:
     """The seconds of a pass on one thread, and the share of each part in per cent.
 
-    What a part calls of another counts for the other alone.
+    Where one part calls another, that time counts for the part that is called, and not for the caller.
     """
     run = parquet_pass(folder, kind, "synchronous")
     run()
