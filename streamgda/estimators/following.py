@@ -38,7 +38,7 @@ def is_plain(model: Any, *, but: Collection[str] = ()) -> bool:
 
 
 def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Added]) -> LearntRows | None:
-    """The rows that were added; None if not known, of a class that is new, or not worth following."""
+    """The rows that were added; None if they are not known, of a new class, or not worth following."""
     blocks = [update.rows for update in added if update.rows is not None]
     n_classes, n_rows = len(before.classes), sum(len(block.codes) for block in blocks)
     if len(blocks) < len(added) or n_classes < len(statistics.counts):

@@ -26,7 +26,7 @@ Positions = NDArray[np.intp]
 
 _MOST_GROWTH = 16.0  # of the scatter in any direction; of 16 digits it costs 1.2
 _FEWEST_COLUMNS = 16
-_LEAST_WORK = 1_500_000  # multiplications; a new factor and new slopes of fewer take less time than a change
+_LEAST_WORK = 1_500_000  # multiplications of a new factor; with fewer it takes less time than a change
 
 
 @dataclass(frozen=True)
@@ -359,7 +359,7 @@ def most_columns(n_features: int) -> int:
 
 
 def is_worth_following(n_features: int, n_classes: int, n_rows: int) -> bool:
-    """Whether so many more rows may take less time than a new factor."""
+    """Whether a change by so many rows may take less time than a new factor."""
     work = n_features**2 * (n_features + n_classes)
     return n_rows <= most_columns(n_features) and work >= _LEAST_WORK
 
