@@ -226,7 +226,7 @@ def drop_unused(classes: Labels, codes: Codes) -> tuple[Labels, Codes]:
 
 
 def first_positions(codes: Codes, n_codes: int) -> NDArray[np.intp]:
-    """Where each code stands first; each of them stands somewhere.
+    """The position at which each code first occurs; every code has to occur.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def first_positions(codes: Codes, n_codes: int) -> NDArray[np.intp]:
     array([1, 3, 0])
     """
     first = np.empty(n_codes, dtype=np.intp)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several values for a place, NumPy keeps the last
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # assigned twice, the last value stays
     return first
 
 

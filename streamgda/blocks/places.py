@@ -42,7 +42,7 @@ class Places:
         return self.start + (row if self.kept is None else int(self.kept[row]))
 
     def after(self, start: int) -> Places:
-        """The places of the rows from one on."""
+        """The places of all rows but the first `start`."""
         if not start:
             return self
         if self.kept is None:
