@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.products import squared_lengths, stacked
-from streamgda.gaussians.tails import deviations_from, large_tails, of_features
+from streamgda.gaussians.tails import deviations_from, large_tails, of_classes, of_features
 from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
@@ -91,7 +91,7 @@ class SeparateGaussians(Gaussians):
         expected = posteriors @ self.means[:, ~observed]
         tails = marginal._large_tails
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
-            deviations = deviations_from(X, marginal.means[k], None if tails is None else tails[k])
+            deviations = deviations_from(X, marginal.means[k], of_classes(tails, k))
             whitened = deviations @ part.matrix
             whitened *= posteriors[:, [k]]
             expected += whitened @ whole.regression_coefficients(part, observed).T
@@ -142,7 +142,7 @@ class DiagonalGaussians(Gaussians):
             return self._squared_distances_by_row(X)
         distances, tails = np.empty((len(X), len(self.means)), order="F"), self._large_tails
         for k, (mean, scale) in enumerate(zip(self.means, self._scales, strict=True)):
-            standardised = deviations_from(X, mean, None if tails is None else tails[k])
+            standardised = deviations_from(X, mean, of_classes(tails, k))
             standardised *= scale
             np.vecdot(standardised, standardised, out=distances[:, k])
         return distances

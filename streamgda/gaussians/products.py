@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
-from streamgda.gaussians.tails import deviations_from
+from streamgda.gaussians.tails import deviations_from, of_classes
 
 Array = NDArray[np.float64]
 
@@ -70,8 +70,7 @@ def squared_lengths(
         yield slice(None), np.vecdot(products, products).reshape(len(means), len(rows)).T[: len(X)]
         return
     for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
-        deviations = deviations_from(rows, mean, None if tails is None else tails[k])
-        product = _multiply_by_triangle(deviations, triangle)
+        product = _multiply_by_triangle(deviations_from(rows, mean, of_classes(tails, k)), triangle)
         yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
 
 

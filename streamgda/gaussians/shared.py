@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,13 @@ from scipy.spatial.distance import cdist
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.tails import deviations_from, of_features
+from streamgda.gaussians.tails import Positions, deviations_from, of_classes, of_features
 from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
 _MOST_CANCELLED = 8.0  # times that a gap may be shorter than the terms it is the difference of: three bits
 _MANY_CLASSES = 8  # per feature; from here on it takes less time to whiten rows than to compute slopes
 _CLASSES_AT_ONCE = 1536  # in whole tiles; with fewer, threads that share a product wait for each other
-Positions: TypeAlias = int | slice | NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class SharedGaussians(Gaussians):
     def squared_distances(self, X: Array) -> Array:
         """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
         if self._is_compact:
-            whitened = self._whitened(X, self.centre)
+            whitened = self._from_centre(X)
             return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
         distances = np.empty((len(X), len(self.means)), order="F")
         for k in range(len(self.means)):
@@ -70,19 +69,20 @@ class SharedGaussians(Gaussians):
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 
-    def _whitened(self, X: Array, origin: Array) -> Array:
-        return self.whitening.whiten(X - origin)
+    def _from_centre(self, X: Array) -> Array:
+        """Whitened deviations from `centre`."""
+        return self.whitening.whiten(X - self.centre)
 
     def _from_means(self, X: Array, classes: Positions) -> Array:
         """Whitened deviations from the mean of the class of each row, or of one class."""
-        tails = None if self.tails is None else self.tails[classes]
-        return self.whitening.whiten(deviations_from(X, self.means[classes], tails))
+        deviations = deviations_from(X, self.means[classes], of_classes(self.tails, classes))
+        return self.whitening.whiten(deviations)
 
     def log_density(self, X: Array) -> Array:
         """Computed from products, which for many classes are several times as fast as differences."""
         if not self._is_compact:
             return super().log_density(X)
-        whitened = self._whitened(X, self.centre)
+        whitened = self._from_centre(X)
         log_density = self.discriminants(X)
         log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
         log_density -= 0.5 * self.log_normalisers
@@ -92,7 +92,7 @@ class SharedGaussians(Gaussians):
         """Linear in x: the quadratic term is the same for all classes."""
         n_classes, n_features = self.means.shape
         if n_classes >= _MANY_CLASSES * n_features:
-            linear = self._linear_scores(self._whitened(X, self.centre), out)
+            linear = self._linear_scores(self._from_centre(X), out)
         else:
             linear = multiply_rows(X - self.centre, self.slopes, order_of(n_classes), out)
         linear += self.intercepts + log_priors
@@ -113,7 +113,7 @@ class SharedGaussians(Gaussians):
 
     def _nearest(self, X: Array, out: Array | None) -> NDArray[np.intp]:
         """The position of the nearest class of each row: (n,)."""
-        scores = self._linear_scores(self._whitened(X, self.centre), out)
+        scores = self._linear_scores(self._from_centre(X), out)
         scores += self.intercepts
         nearest: NDArray[np.intp] = scores.argmax(axis=1)
         return nearest

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Positions: TypeAlias = int | slice | NDArray[np.intp]
 
 _LEAST_TAIL = 1e-12  # standard deviations; what is less changes no score by more than its own rounding
 
 
 def large_tails(tails: Array | None, variances: Array) -> Array | None:
-    """The tails, if they may change scores.
-
-    The largest and the smallest numbers mostly tell that they do not.
-    """
+    """The tails (K, d) of means; None if they change no score beside variances (K, d)."""
     if tails is None:
         return None
+    # Mostly the largest tail and the least variance prove it, and no other number has to be looked at.
     largest = max(tails.max(initial=0.0), -tails.min(initial=0.0))
     if largest <= _LEAST_TAIL * np.sqrt(variances.min(initial=np.inf)):
         return None
@@ -29,6 +30,11 @@ def deviations_from(X: Array, mean: Array, tail: Array | None) -> Array:
     if tail is not None:
         deviations -= tail
     return deviations
+
+
+def of_classes(tails: Array | None, classes: Positions) -> Array | None:
+    """The tails of some classes."""
+    return None if tails is None else tails[classes]
 
 
 def of_features(tails: Array | None, observed: NDArray[np.bool_]) -> Array | None:
