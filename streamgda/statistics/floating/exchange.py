@@ -178,7 +178,7 @@ def _of_sums(kind: CovarianceKind, given: _Given, sums: Array, outer_sums: Array
     _check_shapes(kind, len(given.classes), sums=sums, outer_sums=outer_sums)
     order = given.order
     weights, sums = given.weights[order], sums[order]
-    outer_sums = kind.unpacked(kind.packed(kind.take(outer_sums, order)), *sums.shape)
+    outer_sums = _in_order(kind, outer_sums, order, sums.shape)
     scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
     means, no_tails = sums / weights[:, None], np.zeros_like(sums)
     moments = Moments(kind, weights, np.zeros_like(weights), means, no_tails, scatter)
@@ -197,12 +197,18 @@ def _of_moments(kind: CovarianceKind, given: _Given, means: Array, scatter: Arra
         If shapes do not agree, or no rows have this scatter.
     """
     _check_shapes(kind, len(given.classes), means=means, scatter=scatter)
-    order, weights = given.order, given.weights[given.order]
-    scatter = kind.unpacked(kind.packed(kind.take(scatter, order)), *means.shape)
+    order = given.order
+    weights, scatter = given.weights[order], _in_order(kind, scatter, order, means.shape)
     moments = Moments(kind, weights, np.zeros_like(weights), means[order], np.zeros_like(means), scatter)
     moments.clip(np.abs(moments.diagonal), 0.0, "this scatter cannot be of any rows")
     _check_semidefinite(moments, moments.diagonal, "this scatter")
     return Labelled(given.classes[order], given.counts[order].astype(np.int64), moments)
+
+
+def _in_order(kind: CovarianceKind, products: Array, order: Indices, shape: tuple[int, ...]) -> Array:
+    """Products of features by class, in this order, and symmetric to the last bit; `shape` is (K, d)."""
+    n_classes, n_features = shape
+    return kind.unpacked(kind.packed(kind.take(products, order)), n_classes, n_features)
 
 
 def _check_semidefinite(moments: Moments, squares: Array, name: str) -> None:
