@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
@@ -155,20 +154,16 @@ def tested_folds(statistics: FoldStatistics) -> list[Any]:
 
 def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
     """Raise ValueError if a class is in one fold alone, which is held out; warn if it has few rows."""
-    found: dict[Any, list[Any]] = {}
-    n_rows: Counter[Any] = Counter()
-    for fold in statistics.folds:
-        state = statistics[fold]
-        for label, count in zip(state.classes.tolist(), state.counts.tolist(), strict=True):
-            found.setdefault(label, []).append(fold)
-            n_rows[label] += count
-    for label, folds in found.items():
-        if len(folds) == 1 and folds[0] in tested:
+    rows_by_fold = _rows_of_classes(statistics)
+    for label, rows in rows_by_fold.items():
+        fold, *others = rows
+        if not others and fold in tested:
             raise ValueError(
-                f"class {named(label)}: fold {folds[0]!s} holds all of it ({counted(n_rows[label], 'row')}), "
-                "so the training part of that fold lacks the class. Bring more rows of it, leave it out, or "
+                f"class {named(label)}: fold {fold!s} holds all of it ({counted(rows[fold], 'row')}), so "
+                "the training part of that fold lacks the class. Bring more rows of it, leave it out, or "
                 "name the folds"
             )
+    n_rows = {label: sum(rows.values()) for label, rows in rows_by_fold.items()}
     label, least = min(n_rows.items(), key=itemgetter(1))
     if least < len(tested):
         warnings.warn(
@@ -176,3 +171,13 @@ def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
             "some folds hold none",
             stacklevel=5,
         )
+
+
+def _rows_of_classes(statistics: FoldStatistics) -> dict[Any, dict[Any, int]]:
+    """How many rows of each class, by label, are in each fold that has the class."""
+    found: dict[Any, dict[Any, int]] = {}
+    for fold in statistics.folds:
+        state = statistics[fold]
+        for label, count in zip(state.classes.tolist(), state.counts.tolist(), strict=True):
+            found.setdefault(label, {})[fold] = count
+    return found
