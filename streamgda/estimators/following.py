@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.gaussians.updated import LearntRows, is_worth_following
@@ -45,6 +46,11 @@ def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[
         return None
     if not is_worth_following(statistics.n_features, n_classes, n_rows):
         return None
+    return _gathered(before, statistics, blocks)
+
+
+def _gathered(before: Finalised[Any], statistics: Statistics, blocks: list[Block]) -> LearntRows:
+    """The rows of some blocks, with their weights and classes."""
     weights = np.concatenate([block.row_weights for block in blocks])
     positions = [np.searchsorted(before.classes, block.classes)[block.codes] for block in blocks]
     classes, codes = np.unique(np.concatenate(positions), return_inverse=True)
