@@ -335,7 +335,7 @@ class ZarrRows(ScorableSplit):
         n_rows, n_features = arrays[0].chunks[0], arrays[0].shape[1]
         size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
         with self._naming_damage():
-            slabs = zip(*(_slabs(array, self.start, self.stop, size) for array in arrays), strict=True)
+            slabs = zip(*(_slabs_of(array, self.start, self.stop, size) for array in arrays), strict=True)
             ready = read_ahead(slabs) if size * n_features <= _MOST_AHEAD else slabs
             yield from zip(range(self.start, self.stop, size), ready, strict=True)
 
@@ -380,8 +380,8 @@ def _known_to_arrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
-def _slabs(array: zarr.Array[Any], start: int, stop: int, size: int) -> Iterator[NDArray[Any]]:
-    """So many rows at a time. A chunk is read once, and what it has beyond a slab is kept for the next."""
+def _slabs_of(array: zarr.Array[Any], start: int, stop: int, size: int) -> Iterator[NDArray[Any]]:
+    """Slabs of `size` rows. A chunk is read once, and what it has beyond a slab is kept for the next."""
     chunk = array.chunks[0]
     held, read = np.asarray(array[start:start]), start
     for first in range(start, stop, size):
