@@ -24,7 +24,7 @@ class CompleteRows(ClassStatistics):
         return cls(empty.covariance_type, feature_names=empty.feature_names, fourth_moments=True)
 
     def kept(self) -> ClassStatistics:
-        """The same rows as `ClassStatistics`, which take any later row."""
+        """The same state as plain `ClassStatistics`."""
         state = ClassStatistics(self.covariance_type, fourth_moments=True)
         state.__setstate__(self.__getstate__())
         state._set_labelled(self._labelled)

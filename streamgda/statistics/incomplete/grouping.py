@@ -30,9 +30,9 @@ from streamgda.statistics.incomplete.patterns import (
 from streamgda.statistics.incomplete.too_many import TooManyPatternsError
 from streamgda.statistics.labelled import Labelled
 
-# Of squares alone.
-_FEW = 16  # patterns in a block: quicker to sum up one by one than each feature by itself
-_MOST_KEPT = 64  # patterns; then all sums are taken apart into those of each feature
+# Where squares alone are kept.
+_FEW = 16  # patterns in a block, up to which it is quicker to sum up each than each feature
+_MOST_KEPT = 64  # patterns, beyond which all sums are taken apart into those of each feature
 
 
 class Adding(Protocol):
@@ -61,8 +61,8 @@ class PatternSums:
 
     def __init__(self, plain: Any, most: int) -> None:
         self._plain, self._most = plain, most
-        self._rows: dict[Pattern, Adding] = {}  # in which each row is once
-        self._columns: dict[Pattern, Adding] = {}  # of features of rows that are in those without features
+        self._rows: dict[Pattern, Adding] = {}  # each row is counted in one of these
+        self._columns: dict[Pattern, Adding] = {}  # of single features; their rows are counted above
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
         self._ended: Groups[Any] = Groups(plain._labelled.sums, 0, {})
 
@@ -95,7 +95,7 @@ class PatternSums:
             self._add_parts(block, patterns, workspace)
 
     def _add_complete(self, block: Block, workspace: Workspace) -> None:
-        """Add a block that may be complete; if it is not, ValueError, and the sums are as they were."""
+        """Add a block as complete rows. If one is not complete: ValueError, and the sums are as before."""
         pattern = complete_pattern(block.n_features)
         sums = self._rows.get(pattern) or _sums_like(self._plain)
         if sums.is_anchored(block) and lacks_features(block):
@@ -127,7 +127,7 @@ class PatternSums:
         return kind.has_products
 
     def _add(self, pattern: Pattern, part: Block, workspace: Workspace, *, is_counted: bool = True) -> None:
-        """Add the rows of a part, which are counted unless it is some of their features."""
+        """Add the rows of a part; `is_counted` is false if another part of the same rows counts them."""
         sums = self._rows if is_counted else self._columns
         if pattern not in sums:
             sums[pattern] = _sums_like(self._plain)

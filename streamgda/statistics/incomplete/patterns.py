@@ -20,7 +20,7 @@ Pattern = bytes
 
 Observed = NDArray[np.bool_]
 
-_FIRST_ROWS = 512  # of a block, which are looked at before the others: mostly they tell all
+_FIRST_ROWS = 512  # of a block, which are looked at first: mostly they have all of its patterns
 
 
 def pattern_of(observed: Observed) -> Pattern:
