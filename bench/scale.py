@@ -187,9 +187,9 @@ times their numbers, with nothing overlapping. They assume that storage keeps up
    a core busy for {busy:.2f} s, so one scheduler feeds {busy / costs.task_cluster:,.0f} cores at least. Where
    that is too few, accumulate parts of the dataset as passes of their own and add up their states:
    `sum(states)` is the whole.
-3. **Planning.** Footers are read by 16 threads of one process. On an object store a footer costs a round trip
-   or two, tens of milliseconds in place of the local disk's, so the column above grows by a factor of ten or
-   more: store more rows in a file, or scan partitions one by one.
+3. **Planning.** Footers are read in one process: those of local files in turn, those in an object store by
+   16 threads. There a footer costs a round trip or two, tens of milliseconds in place of the local disk's, so
+   the column above grows: store more rows in a file, or scan partitions one by one.
 4. **Not the merging.** A state is as large as the model, whatever the data; each is sent at most once, and
    merged on the workers.
 """
