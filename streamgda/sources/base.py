@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from streamgda.storage.versions import Version
 
 ROWS_PER_TASK = 1 << 18
-_ELEMENTS_PER_TASK = 1 << 26
-
-READ_ELEMENTS = 1 << 23
+_ELEMENTS_PER_TASK = 1 << 26  # of wide rows, in float64 512 MB: shorter tasks are shared better by threads
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block, power_of_two_up_to
 from streamgda.blocks.labels import counted
 from streamgda.blocks.places import Places
-from streamgda.sources.base import READ_ELEMENTS, ScorableSplit
+from streamgda.sources.base import ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.carried_strings import columns_of_indices, rows_at_a_time
 from streamgda.sources.errors import decoding, opening
@@ -27,6 +27,8 @@ from streamgda.sources.wide_groups import WIDE, decode_by_columns, most_rows
 from streamgda.storage.filesystems import is_local
 from streamgda.storage.pages import check_pages
 from streamgda.storage.versions import Version, current_version
+
+_READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
 
 _BUFFER = 1 << 16  # bytes of each column
 
@@ -42,7 +44,7 @@ def read_buffer(n_columns: int) -> int:
 
 def rows_per_read(n_features: int) -> int:
     """Rows to decode at a time: a power of two, as the rows of a block are."""
-    return power_of_two_up_to((READ_ELEMENTS if n_features < WIDE else READ_ELEMENTS // 2) // n_features)
+    return power_of_two_up_to((_READ_ELEMENTS if n_features < WIDE else _READ_ELEMENTS // 2) // n_features)
 
 
 @dataclass(frozen=True)
