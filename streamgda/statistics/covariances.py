@@ -28,7 +28,7 @@ SHORT_ELEMENTS = 1 << 13  # of the rows of a class; so it is below this
 _ROUNDING = 1e-8
 _ASYMMETRY = 1e-5  # of what another library may have computed in float32
 _ROWS_IN_CACHE = 1 << 12  # of a tile
-_ELEMENTS_IN_CACHE = 1 << 15
+_ELEMENTS_IN_CACHE = 1 << 15  # float64 values that fit in the second-level cache
 _MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at a time
 
 

@@ -22,7 +22,7 @@ from streamgda.statistics.floating.reduction import CentredBlock, centre_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Counts, Labelled
 
-_ELEMENTS_IN_CACHE = 1 << 15
+_ELEMENTS_IN_CACHE = 1 << 15  # float64 values that fit in the second-level cache
 
 
 class Accumulation:

@@ -25,7 +25,7 @@ from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, check_same_names
 
-_NO_WEIGHT = 1e-200
+_NO_WEIGHT = 1e-200  # a class whose weight decays below it is forgotten
 
 
 class ClassStatistics(ExchangedStatistics):
