@@ -47,7 +47,7 @@ def scan_row_groups(folder: Path, threads: int) -> Callable[[], Any]:
 
 
 def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
-    """The same with the batch and buffer sizes that this project found to be fastest."""
+    """The same with the batch and buffer sizes of this project, all columns side by side."""
     import pyarrow.parquet as pq
 
     from streamgda.sources.row_groups import read_buffer, rows_per_read

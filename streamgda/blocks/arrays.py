@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks import labels
+from streamgda.blocks import labels, wording
 from streamgda.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
@@ -53,7 +53,7 @@ def array_blocks(
         for name, other in (("y", codes), ("sample_weight", weights)):
             if other is not None and other.shape != (len(matrix),):
                 raise ValueError(
-                    f"X has {labels.counted(len(matrix), 'row')}, {name} has shape {other.shape}"
+                    f"X has {wording.counted(len(matrix), 'row')}, {name} has shape {other.shape}"
                 )
     return cut_into_blocks(
         matrix,
@@ -78,7 +78,7 @@ def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
     """
     values, codes, missing = labels.encode(groups)
     if codes.shape != (n_rows,):
-        raise ValueError(f"groups or folds have shape {codes.shape} for {labels.counted(n_rows, 'row')}")
+        raise ValueError(f"groups or folds have shape {codes.shape} for {wording.counted(n_rows, 'row')}")
     if missing is not None:
         raise ValueError(f"row {int(np.argmax(missing))} has no group or fold (null or NaN)")
     return values, codes

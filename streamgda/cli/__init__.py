@@ -1,6 +1,6 @@
 """The command ``streamgda``: each subcommand is a few lines over the library.
 
-Only click is imported at the top of these modules; a command imports the library when it runs.
+Of libraries, only click is imported at the top of these modules; a command imports others when it runs.
 
 - `main`: the command and its subcommands, each in a file of its name: `fit`, `search`, `update`, `merge`,
   `drop_class`, `refresh`, `predict`, `evaluate`, `inspect`, `plot`.

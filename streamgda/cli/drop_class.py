@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from streamgda.blocks.wording import counted
 from streamgda.cli.outputs import check_replaceable, file_of_model
 from streamgda.cli.running import Reporting, reporting_options
 from streamgda.cli.saved import document_of, statistics_of, summary_of, warn_of_fault
@@ -27,7 +28,6 @@ def drop_class(saved_in: str, labels: tuple[str, ...], out: str | None, run: Rep
       streamgda drop-class model.parquet setsoa
     """
     from streamgda import load
-    from streamgda.blocks.labels import counted
 
     saved = load(saved_in)
     statistics = statistics_of(saved)

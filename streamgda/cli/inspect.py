@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamgda.blocks.wording import counted
 from streamgda.cli.running import Reporting, reporting_options
 from streamgda.cli.saved import document_of, faults_of, statistics_of, text_of
 
@@ -96,8 +97,6 @@ def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[s
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    from streamgda.blocks.labels import counted
-
     lines = [counted(facts["bytes"], "byte")]
     if "files" in facts:
         lines[0] += f", {counted(facts['files'], 'file')}"

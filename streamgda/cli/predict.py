@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_predict
 from streamgda.cli.errors import interruptible
 from streamgda.cli.options import some_of, split_names
@@ -55,7 +56,6 @@ def predict(
       streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
     from streamgda import predict_dataset
-    from streamgda.blocks.labels import counted
 
     model = load_model(saved_in, data)
     source = data.unlabelled(model.statistics_.feature_names)

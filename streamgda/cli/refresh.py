@@ -7,6 +7,7 @@ from datetime import datetime
 
 import click
 
+from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import Drifted, interruptible
 from streamgda.cli.ledgers import (
@@ -97,8 +98,6 @@ def refresh(
         model.build(held.statistics(**choice.options)).save(saved)
         run.note(f"saved in {saved}")
     if compact_before is not None and not dry_run:
-        from streamgda.blocks.labels import counted
-
         run.note(f"folded {counted(held.compact(before=compact_before), 'entry')} into one")
     if drifted:
         raise Drifted("; ".join(drifted))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
+from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data
 from streamgda.cli.errors import warn
 from streamgda.cli.models import MODELS
@@ -79,8 +80,6 @@ def document_of(saved: Saved) -> dict[str, Any]:
 
 def summary_of(saved: Saved) -> str:
     """Describe a model or statistics in one line."""
-    from streamgda.blocks.labels import counted
-
     statistics = statistics_of(saved)
     dropped = f" ({statistics.n_dropped:,} dropped)" if statistics.n_dropped else ""
     return (
@@ -125,8 +124,6 @@ def _patterns_document(statistics: Statistics) -> dict[str, Any]:
 def _patterns_text(statistics: Statistics) -> list[str]:
     if not _has_patterns(statistics):
         return []
-    from streamgda.blocks.labels import counted
-
     frame = statistics.patterns().to_pandas()
     more = len(frame) - _MOST_PATTERNS
     shown: str = frame.head(_MOST_PATTERNS).to_string(index=False)
@@ -148,8 +145,6 @@ def _features(statistics: Statistics) -> str:
 
 def _classes(statistics: Statistics) -> str:
     import pandas as pd
-
-    from streamgda.blocks.labels import counted
 
     columns = {"class": statistics.classes, "rows": statistics.counts, "weight": statistics.weights}
     frame = pd.DataFrame(columns).set_index("class")

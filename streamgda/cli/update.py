@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_learn_more
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
@@ -44,7 +45,6 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
       streamgda update model.parquet wednesday.parquet --target kind
     """
     from streamgda import accumulate, load
-    from streamgda.blocks.labels import counted
 
     saved = load(saved_in)
     statistics = statistics_of(saved)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc
 
-from streamgda.blocks.labels import counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.diagnostics.checks import check_classes, whitening_within
 from streamgda.diagnostics.tables import Table
 from streamgda.gaussians.whitening import Array, Whitening

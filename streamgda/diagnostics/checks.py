@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance

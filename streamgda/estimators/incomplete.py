@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.estimators.classifier import MissingAtPrediction, finalised, priors_of
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (

@@ -11,7 +11,7 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.wording import named
 from streamgda.estimators.classifier import MissingAtPrediction, finalised
 from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe
 from streamgda.estimators.lazy import class_labels, lazy_on_dask

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from streamgda.blocks.labels import counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.estimators.classifier import G
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier

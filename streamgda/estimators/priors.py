@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.labels import listed, named
+from streamgda.blocks.wording import listed, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 

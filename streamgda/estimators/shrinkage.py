@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.wording import named
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance

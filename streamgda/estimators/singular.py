@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.labels import counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features

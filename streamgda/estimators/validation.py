@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks import labels
+from streamgda.blocks import labels, wording
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics
@@ -78,7 +78,7 @@ def check_two_classes(statistics: Statistics) -> None:
     """Raise ValueError for statistics of fewer than two classes."""
     classes = statistics.classes
     if len(classes) < 2:
-        seen = f"only 1 class: {labels.named(classes[0])}" if len(classes) else "none"
+        seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
         raise ValueError(
             f"The number of classes has to be greater than one. Got {len(classes)} class. "
             f"A classifier needs rows of at least two classes; the data has {seen}"

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.ledger.manifest import FileRecord
 
 Age: TypeAlias = str | Sequence[str] | Mapping[str, str | date] | None

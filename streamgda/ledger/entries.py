@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import is_entry
 from streamgda.ledger.read_ahead import contents

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamgda.blocks.folds import FoldRule
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.ledger.ages import Age
 from streamgda.ledger.comparison import compare
 from streamgda.ledger.folder import LedgerFolder

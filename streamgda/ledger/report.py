@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.blocks.labels import abridged, counted
+from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import ClassDrift
 
 if TYPE_CHECKING:

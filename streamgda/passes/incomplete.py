@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.statistics.incomplete.reads import Reading
 
 

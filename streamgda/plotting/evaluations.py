@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import calibration, metrics
 
-from streamgda.blocks.labels import listed
+from streamgda.blocks.wording import listed
 from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles
 
 if TYPE_CHECKING:

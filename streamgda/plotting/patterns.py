@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.diagnostics.checks import check_statistics
 from streamgda.plotting.drawing import axes
 from streamgda.statistics.incomplete.state import IncompleteStatistics

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import Labels, counted, listed
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import listed
+from streamgda.blocks.wording import listed
 from streamgda.estimators.classifier import check_rows
 from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.gaussians.whitening import Array

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import checked_weights
-from streamgda.blocks.labels import Codes, Labels, counted, named
+from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import N_BINS, Array, bins_of
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.whitening import Array

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.estimators.classifier import check_rows
 from streamgda.estimators.lazy import check_lazy, snapshot
 from streamgda.scoring.columns import PredictionColumns

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels, counted, listed
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import counted, listed
 from streamgda.scoring.curves import Array, ScoreHistogram
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.block import remedying
-from streamgda.blocks.labels import named
+from streamgda.blocks.wording import named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.passes.schedulers import Scheduler

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.estimators.classifier import GaussianClassifier, priors_of
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB

@@ -13,7 +13,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 from streamgda.blocks.arrays import group_codes
 from streamgda.blocks.folds import FoldRule, folds_of_groups, folds_of_rows
-from streamgda.blocks.labels import counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.selection.arrays import source_of
 from streamgda.sources.base import Source
 from streamgda.statistics.folded import FoldStatistics

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source
 from streamgda.sources.roles import Roles
 

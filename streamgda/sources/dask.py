@@ -14,8 +14,8 @@ from dask.delayed import Delayed, delayed
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing
-from streamgda.blocks.labels import counted
 from streamgda.blocks.places import Places
+from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batch
 from streamgda.sources.identifiers import warn_of_identifiers

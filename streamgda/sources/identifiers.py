@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streamgda.blocks.labels import listed
+from streamgda.blocks.wording import listed
 from streamgda.sources.roles import Roles
 
 _IDENTIFIER = re.compile(

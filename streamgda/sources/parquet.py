@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource
 from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.errors import decoding

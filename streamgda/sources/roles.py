@@ -13,7 +13,7 @@ from typing import Self
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
-from streamgda.blocks.labels import listed
+from streamgda.blocks.wording import listed
 
 
 def is_number(arrow_type: pa.DataType) -> bool:

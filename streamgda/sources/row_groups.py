@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block, power_of_two_up_to
-from streamgda.blocks.labels import counted
 from streamgda.blocks.places import Places
+from streamgda.blocks.wording import counted
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.carried_strings import columns_of_indices, rows_at_a_time

@@ -15,7 +15,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.sync import collect_aiterator, sync  # private: the only way into the loop of a store
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.storage.places import Place
 from streamgda.storage.versions import Version as FileVersion
 from streamgda.storage.versions import version_of_info

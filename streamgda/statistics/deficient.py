@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import abridged
+from streamgda.blocks.wording import abridged
 from streamgda.gaussians.whitening import Array, Spectrum, constant_features
 from streamgda.statistics.base import Statistics
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels, named
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import Array, CovarianceType, Indices, kind_named
 from streamgda.statistics.derivation import Derivation, relabelled
 from streamgda.statistics.labelled import Labelled

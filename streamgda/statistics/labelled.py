@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels, counted, named
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import counted, named
 from streamgda.statistics.covariances import CovarianceKind, Indices
 
 Counts = NDArray[np.int64]

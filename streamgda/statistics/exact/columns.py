@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels, named
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import CovarianceKind
 from streamgda.statistics.exact.numbers import ExactArray, PythonIntegers
 from streamgda.statistics.exact.sums import Sums

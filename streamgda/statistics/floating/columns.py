@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels, named
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.wording import named
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.labelled import Labelled
 

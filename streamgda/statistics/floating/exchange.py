@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks.labels import Labels, as_labels, named
+from streamgda.blocks.labels import Labels, as_labels
+from streamgda.blocks.wording import named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
 from streamgda.statistics.floating.moments import NOISE, Moments

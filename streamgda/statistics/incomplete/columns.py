@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import counted
+from streamgda.blocks.wording import counted
 from streamgda.statistics.incomplete.patterns import Pattern, observed_in, pattern_of
 from streamgda.statistics.validation import Columns, check_columns
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels, abridged
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import abridged
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.incomplete.available import Group
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import named
+from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import Indices
 
 _MOST_NAMES = 5  # of features or pairs in a message
