@@ -145,6 +145,35 @@ def test_common_axes_are_the_best_that_a_general_optimiser_finds(model):
         assert ours <= found + 1e-6
 
 
+@pytest.mark.parametrize("model", ["EVE", "VVE"])
+@pytest.mark.parametrize("unit", [1.0, 1e2, 1e4])
+def test_common_axes_solve_the_equations_of_flury(model, unit):
+    """Of each pair of axes, the weighted sum of dᵢᵀ W dⱼ (1/f_j − 1/f_i) is zero: Flury (1984), eq. 2.8."""
+    for seed in range(10):
+        scatter, weights = scatters(seed, n_classes=6, n_features=4, rows=8, unit=unit)
+        axes = fit(model, scatter, weights).orientations[0]
+        turned = np.linalg.cholesky(scatter).transpose(0, 2, 1) @ axes
+        moments = np.einsum("kij,kil->kjl", turned, turned)
+        along = np.einsum("kii->ki", moments)
+        if model == "EVE":
+            weights = np.exp(np.log(along).mean(axis=1))
+        terms = weights[:, None, None] * moments * (1 / along[:, None, :] - 1 / along[:, :, None])
+        assert (np.abs(terms.sum(axis=0)) <= 2e-5 * np.abs(terms).sum(axis=0)).all()
+
+
+@pytest.mark.parametrize("name", ["VEE", "EVE", "VVE", "EEV", "VEV", "EVV"])
+@given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 10))
+def test_it_is_the_same_in_batches_as_in_one_fit(name, seed, n_classes):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_classes), 6)
+    X = (rng.normal(size=(len(y), 3)) + rng.normal(size=(n_classes, 3))[y]) * [1e-2, 1, 1e2] + 1e3
+    whole = GaussianDiscriminantAnalysis(covariance_model=name).fit(X, y)
+    grown = GaussianDiscriminantAnalysis(covariance_model=name)
+    for batch in np.split(rng.permutation(len(y)), [1, 4, 10]):
+        grown.partial_fit(X[batch], y[batch], classes=np.arange(n_classes))
+    np.testing.assert_allclose(grown.predict_proba(X), whole.predict_proba(X), atol=1e-7)
+
+
 @pytest.mark.parametrize("volume", ["E", "V"])
 @given(seed=st.integers(0, 1000), n_features=st.integers(1, 6), n_classes=st.integers(2, 4))
 def test_sweeps_never_lower_the_likelihood(volume, seed, n_features, n_classes):
@@ -349,17 +378,29 @@ def test_models_that_few_rows_do_not_determine_are_left_out_and_explained():
     X, y = IRIS
     few = np.r_[0:50, 50:100, 100:103]  # three rows of class 2, four features
     model = GaussianDiscriminantAnalysis().fit(X[few], y[few])
-    assert set(model.failures_) == {"VVV", "EVV", "EVE", "VVE"}
+    assert set(model.failures_) == {"VVV", "EVV", "EVE", "VVE", "EEV", "VEV"}
     assert set(model.bic_) == set(MODELS) - set(model.failures_)
     assert "class 2: the covariance has rank 2 of 4, from 3 rows" in model.failures_["VVV"]
     with pytest.raises(np.linalg.LinAlgError, match=r"covariance_model='VVV' .*class 2: .*from 3 rows.*EEE"):
         GaussianDiscriminantAnalysis(covariance_model="VVV").fit(X[few], y[few])
 
 
+@pytest.mark.parametrize("name", ["EEV", "VEV"])
+def test_axes_of_a_class_need_rows_in_all_directions_but_one(name):
+    """Two directions without variance may be turned in their plane with the same likelihood."""
+    X, y = IRIS
+    model = GaussianDiscriminantAnalysis(covariance_model=name)
+    assert model.fit(X[:104], y[:104]).shapes_.shape == (3, 4)  # four rows of class 2, four features
+    with pytest.raises(np.linalg.LinAlgError, match=r"class 2: .*rank 2 of 4, from 3 rows"):
+        model.fit(X[:103], y[:103])
+    with pytest.raises(np.linalg.LinAlgError, match=r"class 0: .*rank 3 of 4, from 4 rows"):
+        model.fit(X[[0, 1, 2, 3, 50, 51, 52, 53]], y[[0, 1, 2, 3, 50, 51, 52, 53]])  # no shape of full rank
+
+
 def test_a_class_of_one_row_leaves_models_of_equal_volume():
     X, y = IRIS
     model = GaussianDiscriminantAnalysis().partial_fit(X[:101], y[:101])
-    assert set(model.bic_) == {"EII", "EEI", "EEE", "EEV"}
+    assert set(model.bic_) == {"EII", "EEI", "EEE"}
     assert "class 2: no feature varies in its 1 row." in model.failures_["VEE"]
     assert model.predict(X[[0, 60, 100]]).tolist() == [0, 1, 2]
 

@@ -38,18 +38,25 @@ class Determined:
     def fault(self, model: str) -> str | None:
         """What is missing for a model, of a class or of them all, and the remedy; None if nothing is."""
         volume, shape, orientation = tuple(model)
+        n_features = self.statistics.n_features
         if shape == "V":
-            return self._constant_in_one() if orientation == "I" else self._singular_class()
+            return self._constant_in_one() if orientation == "I" else self._singular_class(n_features)
         if volume == "V" and (fault := self._class_without_variance()):
             return fault
         if shape == "I":
             return None if self._varies.any() else "no feature varies within a class"
         if orientation == "V":
-            return None if (self._ranks == self.statistics.n_features).any() else self._singular_class()
+            return self._undetermined_axes()
         return self._constant_in_all() if orientation == "I" else self._singular_together()
 
-    def _singular_class(self) -> str | None:
-        for k in np.flatnonzero(self._ranks < self.statistics.n_features)[:1].tolist():
+    def _undetermined_axes(self) -> str | None:
+        """The axes of a class are determined up to rank d − 1, and the shape by a class of rank d."""
+        n_features = self.statistics.n_features
+        has_full = (self._ranks == n_features).any()
+        return self._singular_class(n_features - 1 if has_full else n_features)
+
+    def _singular_class(self, least_rank: int) -> str | None:
+        for k in np.flatnonzero(self._ranks < least_rank)[:1].tolist():
             return (
                 f"class {named(self.statistics.classes[k])}: the covariance has rank {self._ranks[k]} of "
                 f"{self.statistics.n_features}, from {counted(self.statistics.counts[k], 'row')}; "
