@@ -29,7 +29,7 @@ _RANDOM_STARTS = 8
 _FIRST_CUT = 8  # sweeps; after as many, and again after twice as many, the better half of the starts goes on
 _MOST_SWEEPS = 512
 _MOST_VALUES = 1 << 24  # of the factors that are rotated for all starts together
-_CONVERGED = 1e-11  # fall of the deviance of a row, by a sweep
+_CONVERGED = 1e-13  # fall of the deviance of a row and feature, by a sweep
 
 
 def common_axes(scatter: Array, weights: Array, volume: str) -> Array:
@@ -111,7 +111,7 @@ def _swept(
     search = sweeps(factors, begun, weights, volume, everywhere=n_sweeps == _FIRST_CUT)
     for step in islice(search, n_sweeps):
         values, axes = step
-        if (before - values <= _CONVERGED).all():
+        if (before - values <= _CONVERGED * begun.shape[-1]).all():
             return values, axes, True
         before = values
     return values, axes, False
