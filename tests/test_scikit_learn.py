@@ -211,6 +211,28 @@ class TestInsideScikitLearn:
         with pytest.raises(ValueError, match="class_count must have shape"):
             model.from_sklearn(PEERS[model]().fit(X, y), [10, 20])
 
+    def test_counts_by_label_are_put_in_order(self, model):
+        X, y = rows()
+        kept = np.r_[np.flatnonzero(y == 2), np.flatnonzero(y == 0)[:90], np.flatnonzero(y == 1)[:40]]
+        X, y = X[kept], np.array(["x", "y", "z"])[y[kept]]
+        peer = PEERS[model]() if model is GaussianNB else PEERS[model](store_covariance=True)
+        counts = pd.Series(y).value_counts()  # the most frequent class first
+        assert list(counts.index) == ["z", "x", "y"]
+        for given in (counts, counts.to_dict()):
+            taken = model.from_sklearn(peer.fit(X, y), given)
+            assert taken.statistics_.counts.tolist() == [90, 40, (y == "z").sum()]
+            assert_same_predictions(taken, peer, X)
+        with pytest.raises(ValueError, match=r"must name the classes 'x', 'y', 'z'; it names 'z', 'x'$"):
+            model.from_sklearn(peer, counts[:2])
+
+    def test_counts_in_another_order_are_refused(self, model):
+        X = rows()[0]
+        peer = PEERS[model]().fit(X[:400], np.repeat([0, 1, 2], [200, 150, 50]))
+        with pytest.raises(
+            ValueError, match=r"\[50.0, 150.0, 200.0\] does not have the shares .* 0\.125\]; give"
+        ):
+            model.from_sklearn(peer, [50, 150, 200])
+
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_is_not_fitted_is_neither_handed_over_nor_saved(model, tmp_path):

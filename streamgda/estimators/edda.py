@@ -19,6 +19,7 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.incomplete import CONSTRAINTS
 from streamgda.estimators.likelihood import bayesian_criterion, joint_log_likelihood
+from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.undetermined import Determined
 from streamgda.estimators.validation import one_of
@@ -255,7 +256,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     def from_sklearn(
         cls,
         estimator: discriminant_analysis.QuadraticDiscriminantAnalysis,
-        class_count: ArrayLike | None = None,
+        class_count: ClassCounts = None,
     ) -> Self:
         """A model with the statistics of a fitted scikit-learn QDA.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.covariance import OAS
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.wording import listed
 from streamgda.estimators.learning import StatisticsLearner
+from streamgda.estimators.priors import ClassCounts
 from streamgda.statistics.covariances import Array
 
 
@@ -44,23 +45,48 @@ def check_kind(peer: Any, kind: type) -> None:
     check_is_fitted(peer)
 
 
-def class_counts(peer: Any, class_count: ArrayLike | None) -> Array:
+def class_counts(peer: Any, class_count: ClassCounts) -> Array:
     """The number of rows of each class that a peer was fitted to; most peers do not keep it.
 
     Raises
     ------
     ValueError
-        If `class_count` is None, or has not one entry per class.
+        If `class_count` is None, does not name each class once, or differs from the shares that the peer saw.
     """
     if class_count is None:
         raise ValueError(
             f"scikit-learn's {type(peer).__name__} does not keep how many rows it has seen; give "
             "class_count, such as numpy.unique(y, return_counts=True)[1]"
         )
-    counts = np.asarray(class_count, dtype=np.float64)
-    if counts.shape != (len(peer.classes_),):
-        raise ValueError(f"class_count must have shape ({len(peer.classes_)},); got shape {counts.shape}")
+    classes = peer.classes_.tolist()
+    given: Any = class_count
+    if hasattr(given, "keys"):
+        given = _in_order(dict(given), classes)
+    counts = np.asarray(given, dtype=np.float64)
+    if counts.shape != (len(classes),):
+        raise ValueError(f"class_count must have shape ({len(classes)},); got shape {counts.shape}")
+    _check_shares(peer, counts)
     return counts
+
+
+def _in_order(by_label: Mapping[Any, Any], classes: list[Any]) -> list[Any]:
+    """Counts by label, such as those of pandas' `value_counts`, in the order of the classes."""
+    if by_label.keys() != set(classes):
+        raise ValueError(
+            f"class_count is by label, and must name the classes {listed(classes)}; "
+            f"it names {listed(list(by_label))}"
+        )
+    return [by_label[label] for label in classes]
+
+
+def _check_shares(peer: Any, counts: Array) -> None:
+    """Raise ValueError for counts whose shares are not the priors of a peer that took them from its rows."""
+    shares = peer.class_prior_ if hasattr(peer, "class_prior_") else peer.priors_
+    if peer.priors is None and not np.allclose(counts / counts.sum(), shares):
+        raise ValueError(
+            f"class_count {counts.tolist()} does not have the shares of the classes that the estimator saw, "
+            f"{np.round(shares, 4).tolist()}; give counts in the order of classes_, or by label, as a dict"
+        )
 
 
 def check_not_shrunk(peer: Any) -> None:

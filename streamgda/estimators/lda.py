@@ -26,6 +26,7 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.following import is_plain, learnt_from
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.predictive import Predictive, PredictiveClassifier
+from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.projection import DiscriminantProjection
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
@@ -355,7 +356,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
     def from_sklearn(
         cls,
         estimator: discriminant_analysis.LinearDiscriminantAnalysis,
-        class_count: ArrayLike | None = None,
+        class_count: ClassCounts = None,
     ) -> Self:
         """A model with the statistics of a fitted scikit-learn LDA.
 
@@ -365,8 +366,9 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
             Fitted without shrinkage and with a `covariance_`: by solver "lsqr" or "eigen", or by "svd" with
             store_covariance=True. If it has `priors`, they must be the shares of the classes, since
             scikit-learn weights the covariances of the classes by them.
-        class_count : array-like of shape (n_classes,)
-            Rows of each class, which the estimator does not keep.
+        class_count : array-like of shape (n_classes,) or dict
+            Rows of each class, which the estimator does not keep: in the order of its `classes_`, or by
+            label, as a dict or a pandas Series.
 
         Raises
         ------

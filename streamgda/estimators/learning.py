@@ -18,7 +18,7 @@ from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.incomplete import complete_blocks, keeping_reads, merged, updated
-from streamgda.estimators.priors import by_texts
+from streamgda.estimators.priors import ClassCounts, by_texts
 from streamgda.estimators.reading import StatisticsReader
 from streamgda.estimators.validation import check_holds_products
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
@@ -317,7 +317,7 @@ class StatisticsLearner(StatisticsReader, ABC):
 
     @classmethod
     @abstractmethod
-    def from_sklearn(cls, estimator: Any, class_count: ArrayLike | None = None) -> Self:
+    def from_sklearn(cls, estimator: Any, class_count: ClassCounts = None) -> Self:
         """A model with the moments of a fitted scikit-learn estimator; it can go on learning."""
 
     @classmethod

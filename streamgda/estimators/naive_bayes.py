@@ -18,6 +18,7 @@ from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
 from streamgda.estimators.predictive import Predictive
+from streamgda.estimators.priors import ClassCounts
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.whitening import constant_features
@@ -207,7 +208,7 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
         return describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 
     @classmethod
-    def from_sklearn(cls, estimator: naive_bayes.GaussianNB, class_count: ArrayLike | None = None) -> Self:
+    def from_sklearn(cls, estimator: naive_bayes.GaussianNB, class_count: ClassCounts = None) -> Self:
         """A model with the statistics of a fitted `sklearn.naive_bayes.GaussianNB`.
 
         Parameters
@@ -216,15 +217,15 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
             Fitted by one `fit`: its `partial_fit` smooths by the variance of the last batch, which cannot be
             undone. Classes that were announced to it but never seen are left out; the priors of the others
             are scaled to sum to 1.
-        class_count : array-like of shape (n_classes,), optional
-            Rows of each class. If None, those of the estimator.
+        class_count : array-like of shape (n_classes,) or dict, optional
+            Rows of each class, in the order of `classes_` or by label. If None, those of the estimator.
 
         Raises
         ------
         TypeError
             If the estimator is of another class.
         ValueError
-            If `class_count` has not one entry per class.
+            If `class_count` has not one entry per class, or differs from the shares of the classes.
         """
         check_kind(estimator, naive_bayes.GaussianNB)
         counts = class_counts(estimator, estimator.class_count_ if class_count is None else class_count)

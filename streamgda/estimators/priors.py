@@ -15,6 +15,9 @@ from streamgda.statistics.covariances import Array
 Priors: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
 """Probabilities in the order of the classes, or by their labels; None for the shares of the classes."""
 
+ClassCounts: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
+"""Rows of each class, in the order of the classes or by their labels; None if they are not known."""
+
 
 def class_priors(priors: Priors, statistics: Statistics, *, renormalise: bool) -> Array:
     """The prior probabilities of the classes of statistics.

@@ -27,6 +27,7 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.following import changed_positions, is_plain
 from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
 from streamgda.estimators.predictive import Predictive
+from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.separate import separate_gaussians, whiten_classes
 from streamgda.estimators.shrinkage import (
     Shrinkage,
@@ -369,7 +370,7 @@ class QuadraticDiscriminantAnalysis(
     def from_sklearn(
         cls,
         estimator: discriminant_analysis.QuadraticDiscriminantAnalysis,
-        class_count: ArrayLike | None = None,
+        class_count: ClassCounts = None,
     ) -> Self:
         """A model with the statistics of a fitted scikit-learn QDA.
 
@@ -377,8 +378,9 @@ class QuadraticDiscriminantAnalysis(
         ----------
         estimator : sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis
             Fitted, without shrinkage.
-        class_count : array-like of shape (n_classes,)
-            Rows of each class, which the estimator does not keep.
+        class_count : array-like of shape (n_classes,) or dict
+            Rows of each class, which the estimator does not keep: in the order of its `classes_`, or by
+            label, as a dict or a pandas Series.
 
         Raises
         ------
