@@ -397,6 +397,38 @@ def test_axes_of_a_class_need_rows_in_all_directions_but_one(name):
         model.fit(X[[0, 1, 2, 3, 50, 51, 52, 53]], y[[0, 1, 2, 3, 50, 51, 52, 53]])  # no shape of full rank
 
 
+def flat_and_round(n_flat):
+    """Rows of a class that varies along one of two axes, and 40 rows of one that varies along both."""
+    X = np.random.default_rng(0).normal(size=(n_flat + 40, 2)) * [1, 5]
+    X[:n_flat, 1] = 3.0
+    return X, np.repeat([0, 1], [n_flat, 40])
+
+
+@pytest.mark.parametrize("name", ["VEE", "VEI", "VEV"])
+@pytest.mark.parametrize("n_flat", [40, 41, 400])
+def test_volumes_have_no_maximum_if_half_of_the_rows_are_flat(name, n_flat):
+    """A flatter shape costs the other class no more than it gains this one, as for Tyler's estimator."""
+    X, y = flat_and_round(n_flat)
+    with pytest.raises(
+        np.linalg.LinAlgError, match=rf"'{name}' .* has no maximum, .*equal volume \(EEE, EEI"
+    ):
+        GaussianDiscriminantAnalysis(covariance_model=name).fit(X, y)
+    assert "has no maximum" in GaussianDiscriminantAnalysis().fit(X, y).failures_[name]
+
+
+def test_volumes_have_a_maximum_if_fewer_are():
+    model = GaussianDiscriminantAnalysis(covariance_model="VEI").fit(*flat_and_round(30))
+    scatter, weights = model.statistics_.scatter, model.statistics_.weights
+
+    def deviance(logs):
+        shape = np.diag(np.exp([logs[2], -logs[2]]))
+        return -log_likelihood(np.exp(logs[:2])[:, None, None] * shape, scatter, weights)
+
+    best = minimize(deviance, np.zeros(3), tol=1e-10)
+    assert log_likelihood(np.array(model.covariance_), scatter, weights) >= -best.fun - 1e-9
+    np.testing.assert_allclose(np.log(model.volumes_), best.x[:2], atol=1e-4)
+
+
 def test_a_class_of_one_row_leaves_models_of_equal_volume():
     X, y = IRIS
     model = GaussianDiscriminantAnalysis().partial_fit(X[:101], y[:101])

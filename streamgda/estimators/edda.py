@@ -177,18 +177,19 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     ) -> tuple[dict[str, ParsimoniousGaussians], dict[str, str]]:
         """The densities of each model, and what the statistics lack for the others."""
         least_eigenvalue = float(self.tol) ** 2
-        determined, failures = Determined(statistics, least_eigenvalue), {}
+        determined = Determined(statistics, least_eigenvalue)
         moments = statistics.means, statistics.scatter, statistics.weights
-        fitted = {}
+        fitted, failures = {}, {}
         for name in names:
             fault = determined.fault(name)
             if fault is None and len(names) > 1:
                 fault = _takes_long(name, *statistics.means.shape)
             if fault is None:
-                fitted[name] = ParsimoniousGaussians.of(name, *moments, least_eigenvalue)
-                fault = fitted[name].fault
+                try:
+                    fitted[name] = ParsimoniousGaussians.of(name, *moments, least_eigenvalue)
+                except np.linalg.LinAlgError as error:
+                    fault = str(error)
             if fault is not None:
-                fitted.pop(name, None)
                 failures[name] = fault
         return fitted, failures
 

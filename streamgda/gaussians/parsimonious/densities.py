@@ -41,25 +41,24 @@ class ParsimoniousGaussians(SeparateGaussians):
     def of(
         cls, model: str, means: Array, scatter: Array, weights: Array, least_eigenvalue: float
     ) -> ParsimoniousGaussians:
-        """The most likely densities of a model, given means (K, d), scatters (K, d, d) and weights (K,)."""
+        """The most likely densities of a model, given means (K, d), scatters (K, d, d) and weights (K,).
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If there are none, or a covariance is singular.
+        """
         fitted = fit(model, scatter, weights)
         whitenings = [
             Whitening.of(covariance, means[[k]], least_eigenvalue)
             for k, covariance in enumerate(fitted.covariances)
         ]
+        n_singular = sum(whitening.rank < means.shape[1] for whitening in whitenings)
+        if n_singular:
+            raise np.linalg.LinAlgError(f"{n_singular} of {len(means)} covariances are singular up to `tol`")
         return cls(means, whitenings, model, fitted)
 
     @property
     def n_covariance_parameters(self) -> int:
         """The number of free parameters of the covariances."""
         return n_covariance_parameters(self.model, *self.means.shape)
-
-    @property
-    def fault(self) -> str | None:
-        """What is wrong with the covariances, if one is singular."""
-        singular = np.flatnonzero(self.ranks < self.means.shape[1])
-        return (
-            f"{len(singular)} of {len(self.means)} covariances are singular up to `tol`"
-            if len(singular)
-            else None
-        )

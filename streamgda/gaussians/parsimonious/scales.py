@@ -10,6 +10,11 @@ from streamgda.gaussians.whitening import Array
 
 _MOST_STEPS = 10_000
 _CONVERGED = 1e-13  # change of the logarithm of a volume
+_ROUNDING = 1e-6  # such a change in half of the steps, if there is a maximum
+_NO_MAXIMUM = (
+    "the likelihood of the volumes has no maximum, since too many rows are of classes that lack directions. "
+    "Bring more rows of these classes, or name a model of equal volume (EEE, EEI, EII)"
+)
 
 
 def volumes_and_shapes(parts: Array, weights: Array, volume: str, shape: str) -> tuple[Array, Array]:
@@ -66,13 +71,36 @@ def common_shape(parts: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def last(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> tuple[Array, Array]:
-    """The step after which no volume changes by more than a share of itself."""
+    """The step after which no volume changes by more than a share of itself.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the volumes move on and on: the likelihood has no maximum. Where rounding alone moves them, because
+        the covariances are nearly singular, the last of the steps will do.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            volumes, other = _followed(steps, converged, most)
+        except np.linalg.LinAlgError as error:  # a matrix became singular on the way
+            raise np.linalg.LinAlgError(_NO_MAXIMUM) from error
+    return volumes, other
+
+
+def _followed(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> tuple[Array, Array]:
     volumes, other = next(steps)
-    for _ in range(most):
+    for step in range(most):
         before = volumes
         volumes, other = next(steps)
-        if (np.abs(np.log(volumes / before)) <= converged).all():
-            break
+        change = np.abs(np.log(volumes / before))
+        if (change <= converged).all():
+            return volumes, other
+        if not np.isfinite(change).all():
+            raise np.linalg.LinAlgError(_NO_MAXIMUM)
+        if step == most // 2:
+            halfway = volumes
+    if not (np.abs(np.log(volumes / halfway)) <= _ROUNDING).all():
+        raise np.linalg.LinAlgError(_NO_MAXIMUM)
     return volumes, other
 
 
