@@ -106,7 +106,14 @@ def _number_of_folds(cv: Any) -> int | None:
         return int(cv)
     if hasattr(cv, "get_n_splits"):
         return None
-    raise ValueError(f"cv must be a number of folds, 'loo' or a splitter of scikit-learn; got {cv!r}")
+    raise ValueError(f"cv must be a number of folds, 'loo' or a splitter of scikit-learn; got {_shown(cv)}")
+
+
+def _shown(cv: Any) -> str:
+    """What is no cv; of indices of rows only that they are, for they are many."""
+    if isinstance(cv, str | float | bool):
+        return repr(cv)
+    return f"a {type(cv).__name__}. If it holds indices of rows, name the fold of each row instead: fold=..."
 
 
 def _folds_by_splitter(cv: Any, X: Any, y: Any, groups: Any) -> NDArray[np.int64]:
