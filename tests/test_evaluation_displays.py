@@ -84,6 +84,21 @@ def test_each_of_many_classes_has_its_curve_and_colour(display):
         display.from_evaluation(evaluation, labels=["rose"])
 
 
+@pytest.mark.parametrize("display", [RocCurveDisplay, PrecisionRecallDisplay, CalibrationDisplay])
+def test_one_class_may_be_named_without_a_list(display):
+    model, X, y = three_classes()
+    evaluation = evaluate(model, X, y)
+    expected = legend_of(display.from_evaluation(evaluation, labels=["virginica"]))
+    assert legend_of(display.from_evaluation(evaluation, labels="virginica")) == expected
+    with pytest.raises(ValueError, match="^'rose' is none of the classes"):
+        display.from_evaluation(evaluation, labels="rose")
+    numbered = evaluate(GaussianNB().fit(X, np.searchsorted(KINDS, y)), X, np.searchsorted(KINDS, y))
+    for label in (2, np.int64(2)):
+        display.from_evaluation(numbered, labels=label)
+    with pytest.raises(ValueError, match="^7 is none of the classes: 0, 1, 2"):
+        display.from_evaluation(numbered, labels=7)
+
+
 def test_the_confusion_matrix_is_that_of_the_predictions():
     model, X, y = three_classes()
     evaluation = evaluate(model, X, y)

@@ -27,7 +27,7 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
 
     @classmethod
     def from_evaluation(
-        cls, evaluation: Evaluation, *, labels: Sequence[Any] | None = None, ax: Any = None, **options: Any
+        cls, evaluation: Evaluation, *, labels: Any = None, ax: Any = None, **options: Any
     ) -> Self:
         """Draw the curve of each class against the rest, and the line of chance.
 
@@ -35,7 +35,7 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
         ----------
         evaluation : Evaluation
             What `evaluate` returns.
-        labels : sequence of labels, optional
+        labels : label or sequence of labels, optional
             The classes to draw; by default all of them, or the second of two.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
@@ -68,7 +68,7 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
 
     @classmethod
     def from_evaluation(
-        cls, evaluation: Evaluation, *, labels: Sequence[Any] | None = None, ax: Any = None, **options: Any
+        cls, evaluation: Evaluation, *, labels: Any = None, ax: Any = None, **options: Any
     ) -> Self:
         """Draw the curve of each class against the rest; of one class, the line of chance too.
 
@@ -76,7 +76,7 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
         ----------
         evaluation : Evaluation
             What `evaluate` returns.
-        labels : sequence of labels, optional
+        labels : label or sequence of labels, optional
             The classes to draw; by default all of them, or the second of two.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
@@ -117,7 +117,7 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         evaluation: Evaluation,
         label: Any = None,
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Any = None,
         ax: Any = None,
         **options: Any,
     ) -> Self:
@@ -129,7 +129,7 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
             What `evaluate` returns.
         label : label, optional
             The one class to draw.
-        labels : sequence of labels, optional
+        labels : label or sequence of labels, optional
             The classes to draw; by default all of them, or the second of two.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
@@ -198,11 +198,13 @@ class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
 # ---------------------------------------------------------------------- classes and their styles
 
 
-def _positions(evaluation: Evaluation, labels: Sequence[Any] | None) -> list[int]:
-    """The positions of the classes to draw."""
+def _positions(evaluation: Evaluation, labels: Any) -> list[int]:
+    """The positions of the classes to draw: of one label, of several, or of those drawn by default."""
     classes = evaluation.classes.tolist()
     if labels is None:
         return [1] if len(classes) == 2 else list(range(len(classes)))
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        labels = [labels]
     unknown = [label for label in labels if label not in classes]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is none of the classes: {listed(classes)}")
