@@ -325,6 +325,8 @@ def test_two_features_of_a_singular_model():
     ("options", "message"),
     [
         ({"features": [0]}, "two different features are needed"),
+        ({"features": "ab"}, "two different features are needed; got 'ab'"),
+        ({"features": 0}, "two different features are needed; got 0"),
         ({"features": [1, 1]}, "two different features are needed"),
         ({"features": [3, -1]}, "two different features are needed"),
         ({"features": [0, 4]}, "the model has 4 features, numbered from 0; got 4"),
@@ -343,6 +345,13 @@ def test_what_cannot_be_shown(options, message):
     with pytest.raises(ValueError, match=message):
         DecisionRegionsDisplay.from_estimator(GaussianNB().fit(*iris()), **options)
     assert not plt.get_fignums()
+
+
+def test_a_model_of_one_feature_has_no_regions():
+    model = GaussianNB().fit([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    for options in ({}, {"features": [0]}, {"features": [0, 1]}):
+        with pytest.raises(ValueError, match="regions are drawn over two features, and the model has 1"):
+            DecisionRegionsDisplay.from_estimator(model, **options)
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

@@ -315,6 +315,11 @@ class _Plane:
 
 
 def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | str]) -> list[int]:
+    n_features = estimator.n_features_in_
+    if n_features < 2:
+        raise ValueError(f"regions are drawn over two features, and the model has {n_features}")
+    if np.ndim(features) != 1:
+        raise ValueError(f"two different features are needed; got {features!r}")
     chosen = [_feature(estimator, feature) for feature in features]
     if len(set(chosen)) != 2 or len(chosen) != 2:
         raise ValueError(f"two different features are needed; got {list(features)!r}")
