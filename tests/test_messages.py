@@ -274,6 +274,14 @@ def test_a_pipeline_is_no_candidate_and_is_not_printed():
             lambda: learning_curve(GaussianNB(), X, train_sizes=[0.5]),
             "takes no parameter 'train_sizes': n_parts= gives",
         ),
+        (
+            lambda: StatisticsSearchCV(GaussianNB(), {}).fit(X, [0, 1] * 30, groups=[0, 1, 2] * 20),
+            r"fit takes no parameter 'groups': give it to StatisticsSearchCV\(\.\.\., groups=\.\.\.\)$",
+        ),
+        (
+            lambda: StatisticsSearchCV(GaussianNB(), {}).fit(X, [0, 1] * 30, n_jobs=2),
+            r"StatisticsSearchCV\.fit takes no parameter 'n_jobs': .*scheduler=",
+        ),
         (lambda: learning_curve(GaussianNB(), X, nosuch=1), "learning_curve takes no parameter 'nosuch'$"),
     ],
 )

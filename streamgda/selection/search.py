@@ -144,6 +144,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         *,
         scheduler: Scheduler = None,
         progress: bool = False,
+        **others: Never,
     ) -> Self:
         """Score all candidates, and make the best one from all the rows.
 
@@ -167,6 +168,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             If a scoring or parameter is not known, a training part lacks a class, a fold has no rows, or no
             candidate could be fitted. What was read is kept in `fold_statistics_`.
         """
+        check_supported("StatisticsSearchCV.fit", others)
         self._forget()
         candidates, scorings = self._candidates(), self._scorings()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}

@@ -15,6 +15,8 @@ _INSTEAD = {
     "random_state": "rows get their folds by a hash of their place, which is the same each time",
     "fit_params": "sample_weight= gives weights",
     "params": "sample_weight= gives weights",
+    "groups": "give it to StatisticsSearchCV(..., groups=...)",
+    "fold": "give it to StatisticsSearchCV(..., fold=...)",
 }
 
 
