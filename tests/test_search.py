@@ -373,6 +373,7 @@ def test_too_few_groups_are_an_error_with_its_remedy():
         ({"cv": list(KFold(3).split(range(400)))}, "got a list. If it .* name the fold of each row"),
         ({"param_grid": {"regparam": [1]}}, "Invalid parameter 'regparam'"),
         ({"scoring": ["accuracy", "log_loss"]}, "refit is False or one of"),
+        ({"scoring": ["accuracy"]}, r"refit is False or one of \['accuracy'\]; got True"),
         ({"groups": "who", "fold": "who"}, "groups or fold, not both"),
         ({"groups": "who"}, "no column 'who'"),
     ],

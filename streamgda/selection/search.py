@@ -225,8 +225,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
 
     def _scorings(self) -> list[str]:
         names = scoring_names(self.scoring)
-        if len(names) > 1 and not callable(self.refit) and self.refit not in {False, *names}:
-            raise ValueError(f"with several scorings, refit is False or one of {names}; got {self.refit!r}")
+        needs_no_name = isinstance(self.scoring, str) or callable(self.refit)
+        if not needs_no_name and self.refit not in {False, *names}:
+            raise ValueError(f"with a list of scorings, refit is False or one of {names}; got {self.refit!r}")
         return names
 
     def _forget(self) -> None:
