@@ -470,6 +470,43 @@ def test_without_refit_there_is_nothing_to_predict_with():
         clone(search).predict(X)
 
 
+def test_without_refit_one_scoring_still_has_its_best_candidate():
+    X, y = rows()
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.9, 0.0]}, refit=False).fit(X, y)
+    assert search.best_params_ == {"shrinkage": 0.0}
+    assert search.best_index_ == 1
+    assert search.best_score_ == search.cv_results_["mean_test_score"].max()
+    search.set_params(scoring=["accuracy", "f1_macro"]).fit(X, y)
+    assert not hasattr(search, "best_params_")  # none of the scorings counts more
+
+
+def test_it_knows_the_names_of_the_features_as_grid_search_does():
+    X, y = rows()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]})
+    assert not hasattr(search, "feature_names_in_")
+    assert search.fit(frame, y).feature_names_in_.tolist() == list("abcd")
+    assert not hasattr(search.fit(X, y), "feature_names_in_")
+    assert not hasattr(search.set_params(refit=False).fit(frame, y), "feature_names_in_")
+
+
+def test_it_says_how_long_the_best_estimator_took_and_whether_scorings_are_several():
+    X, y = rows()
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]}).fit(X, y)
+    assert search.refit_time_ > 0
+    assert search.multimetric_ is False
+    search.set_params(scoring=["accuracy"], refit=False).fit(X, y)
+    assert not hasattr(search, "refit_time_")
+    assert search.multimetric_ is True
+
+
+@pytest.mark.parametrize("name", ["refit_time_", "multimetric_", "feature_names_in_"])
+def test_after_batches_each_attribute_can_be_the_first_that_is_asked_for(name):
+    X, y = rows()
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]})
+    assert hasattr(search.partial_fit(pd.DataFrame(X, columns=list("abcd")), y), name)
+
+
 def test_the_best_estimator_is_that_of_one_fit(tmp_path):
     X, y = rows()
     source = scan_parquet(written(tmp_path, X, y), "kind")

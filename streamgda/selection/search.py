@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import Any, Never, Self
 
 import numpy as np
@@ -79,11 +80,15 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     best_estimator_ : estimator
         Fitted to all the rows.
     best_params_ : dict
-        Its parameters in the grid.
+        The parameters of the best candidate in the grid.
     best_score_ : float
         Its mean score.
     best_index_ : int
         Its position in `cv_results_`.
+    refit_time_ : float
+        Seconds that it took to make `best_estimator_` from the statistics.
+    multimetric_ : bool
+        Whether `scoring` is a list.
     n_reads_ : int
         How many times the rows were read.
     n_splits_ : int
@@ -94,6 +99,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         What scores rows in memory, as ``scorer_(best_estimator_, X, y)``; of several scorings, by name.
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
+    n_features_in_ : int
+        The number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, if the rows have them.
 
     References
     ----------
@@ -244,9 +253,12 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             self.cv_results_ |= self._columns(comparison, name, values)
         scorers = {name: RowScorer(name) for name in names}
         self.n_splits_ = len(comparison.folds)
+        self.multimetric_ = not isinstance(self.scoring, str)
         self.scorer_ = scorers[self.scoring] if isinstance(self.scoring, str) else scorers
         self.n_reads_ += comparison.n_reads
-        self._select(candidates, "score" if isinstance(self.scoring, str) else self.refit)
+        by = self.refit if self.multimetric_ else "score"
+        if by is not False:
+            self._select(candidates, by)
 
     def _columns(self, comparison: Comparison, name: str, values: Array) -> Results:
         key = "score" if isinstance(self.scoring, str) else name
@@ -255,15 +267,18 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         return splits_table(key, values)
 
     def _select(self, candidates: list[Candidate], by: Any) -> None:
-        if self.refit is False:
-            return
+        """Set the best candidate by a scoring, and make its model."""
         if callable(self.refit):
             self.best_index_ = int(self.refit(self.cv_results_))
         else:
             self.best_index_ = int(self.cv_results_[f"rank_test_{by}"].argmin())
             self.best_score_ = float(self.cv_results_[f"mean_test_{by}"][self.best_index_])
-        self.best_params_ = dict(candidates[self.best_index_].params)
-        self.best_estimator_ = candidates[self.best_index_].fitted(self.fold_statistics_.total())
+        best = candidates[self.best_index_]
+        self.best_params_ = dict(best.params)
+        if self.refit is not False:
+            start = perf_counter()
+            self.best_estimator_ = best.fitted(self.fold_statistics_.total())
+            self.refit_time_ = perf_counter() - start
 
     def __getattr__(self, name: str) -> Any:
         """The results after batches, which are computed when the first of them is asked for."""
@@ -283,6 +298,11 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     def n_features_in_(self) -> int:
         """The number of features."""
         return int(self._best().n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """The names of the features, if the rows have them."""
+        return self._best().feature_names_in_
 
     def _best(self) -> Any:
         check_is_fitted(self)
@@ -328,6 +348,6 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
 _RESULTS = frozenset(
     {
         *("cv_results_", "best_estimator_", "best_params_", "best_score_", "best_index_"),
-        *("n_splits_", "scorer_"),
+        *("n_splits_", "scorer_", "multimetric_", "refit_time_"),
     }
 )
