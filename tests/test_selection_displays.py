@@ -48,3 +48,44 @@ def test_a_search_is_drawn_against_a_parameter():
     assert len(ValidationCurveDisplay.from_search(search, "reg_param").param_range) == 3
     with pytest.raises(ValueError, match="no candidate has a number for 'tol'"):
         ValidationCurveDisplay.from_search(search, "tol")
+
+
+# ---------------------------------------------------------------------- one value
+
+
+def searched(grid, **options):
+    return StatisticsSearchCV(LinearDiscriminantAnalysis(), grid, **options).fit(*load_wine(return_X_y=True))
+
+
+@pytest.mark.parametrize("values", [[0.1], [None, 0.1], [None, 0.1, "auto"], [0]])
+def test_one_value_is_a_point_with_its_spread(values):
+    search = searched({"shrinkage": values}, scoring="accuracy")
+    display = ValidationCurveDisplay.from_search(search, "shrinkage")
+    i = next(i for i, value in enumerate(values) if isinstance(value, int | float))
+    mean, deviation = (search.cv_results_[f"{what}_test_score"][i] for what in ("mean", "std"))
+    ((line, _, (bar,)),) = display.errorbar_
+    assert np.nanmax(line.get_xdata()) == values[i]
+    assert np.nanmax(line.get_ydata()) == pytest.approx(mean)
+    np.testing.assert_allclose(bar.get_segments()[0][:, 1], [mean - deviation, mean + deviation])
+    assert display.param_range.tolist() == [values[i]]
+    assert display.ax_.get_xlabel() == "shrinkage"
+    display.figure_.canvas.draw()
+
+
+def test_a_point_is_drawn_in_the_style_that_is_asked_for():
+    search = searched({"shrinkage": [0.1]})
+    display = ValidationCurveDisplay.from_search(
+        search, "shrinkage", std_display_style=None, line_kw={"color": "red"}
+    )
+    (line,) = display.lines_
+    assert (line.get_color(), line.get_marker()) == ("red", "o")  # a line of one point would not be seen
+    display.plot(line_kw={"color": "red"}, errorbar_kw={"fmt": "s"}, score_type="test")
+    (bars,) = display.errorbar_
+    assert (bars[0].get_color(), bars[0].get_marker()) == ("red", "s")
+
+
+def test_a_learning_curve_of_one_size_is_a_point():
+    X, y = load_wine(return_X_y=True)
+    display = LearningCurveDisplay.from_estimator(LinearDiscriminantAnalysis(), X, y, cv=2)
+    assert [len(bars.lines[2]) for bars in display.errorbar_] == [1, 1]  # of the rows learnt, and held out
+    assert len(display.train_sizes) == 1

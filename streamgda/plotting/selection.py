@@ -9,13 +9,16 @@ import numpy as np
 from sklearn import model_selection
 
 from streamgda.plotting.drawing import axes
+from streamgda.plotting.points import PointOrCurve
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
 
 
-class LearningCurveDisplay(model_selection.LearningCurveDisplay):
+class LearningCurveDisplay(PointOrCurve, model_selection.LearningCurveDisplay):
     """scikit-learn's learning curves, from `streamgda.learning_curve`."""
+
+    _x = "train_sizes"
 
     @classmethod
     def from_estimator(
@@ -40,7 +43,7 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
         Returns
         -------
         display : LearningCurveDisplay
-            Its bands are one standard deviation of the folds wide, to each side.
+            Its bands are one standard deviation of the folds wide, to each side; of one size, its bars.
         """
         from streamgda.selection.validation import learning_curve
 
@@ -51,8 +54,10 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
         return display
 
 
-class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
+class ValidationCurveDisplay(PointOrCurve, model_selection.ValidationCurveDisplay):
     """scikit-learn's validation curve, from a `StatisticsSearchCV`."""
+
+    _x = "param_range"
 
     @classmethod
     def from_search(
@@ -85,7 +90,7 @@ class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
         Returns
         -------
         display : ValidationCurveDisplay
-            Its band is one standard deviation of the folds wide, to each side.
+            Its band is one standard deviation of the folds wide, to each side; of one value, its bar.
 
         Raises
         ------
