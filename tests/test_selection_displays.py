@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
 
 from streamgda import (
     LinearDiscriminantAnalysis,
@@ -89,3 +90,56 @@ def test_a_learning_curve_of_one_size_is_a_point():
     display = LearningCurveDisplay.from_estimator(LinearDiscriminantAnalysis(), X, y, cv=2)
     assert [len(bars.lines[2]) for bars in display.errorbar_] == [1, 1]  # of the rows learnt, and held out
     assert len(display.train_sizes) == 1
+
+
+# ---------------------------------------------------------------------- which candidates
+
+
+def test_without_a_best_candidate_the_others_are_those_of_the_best_by_what_is_drawn():
+    grid = {"shrinkage": [0.1, 0.3], "store_covariance": [False, True]}
+    search = searched(grid, scoring=["accuracy", "neg_log_loss"], refit=False)
+    display = ValidationCurveDisplay.from_search(search, "shrinkage", scoring="accuracy")
+    assert display.param_range.tolist() == [0.1, 0.3]
+    assert display.score_name == "accuracy"
+
+
+def test_of_several_scorings_that_of_refit_is_drawn():
+    search = searched({"shrinkage": [0.1, 0.2]}, scoring=["neg_log_loss", "accuracy"], refit="accuracy")
+    display = ValidationCurveDisplay.from_search(search, "shrinkage")
+    np.testing.assert_allclose(display.test_scores.mean(axis=1), search.cv_results_["mean_test_accuracy"])
+
+
+def test_one_scoring_may_be_named():
+    search = searched({"shrinkage": [0.1, 0.2]}, scoring="neg_log_loss")
+    display = ValidationCurveDisplay.from_search(search, "shrinkage", scoring="neg_log_loss")
+    np.testing.assert_allclose(display.test_scores.mean(axis=1), search.cv_results_["mean_test_score"])
+
+
+@pytest.mark.parametrize(
+    ("options", "scoring", "message"),
+    [
+        (
+            {"scoring": ["accuracy", "f1_macro"], "refit": False},
+            None,
+            "several .*: 'accuracy', 'f1_macro'; give",
+        ),
+        (
+            {"scoring": ["accuracy", "f1_macro"], "refit": False},
+            "roc_auc",
+            "'roc_auc' is none of .* 'f1_macro'",
+        ),
+        ({}, "accuracy", "'accuracy' is none of the scorings of the search: 'log_likelihood'"),
+        ({"cv": "loo"}, None, "no scores of folds: .* cv='loo' .* give the search a number of folds"),
+    ],
+)
+def test_scores_that_the_search_has_not_cannot_be_drawn(options, scoring, message):
+    search = searched({"shrinkage": [0.1, 0.2]}, **options)
+    with pytest.raises(ValueError, match=message):
+        ValidationCurveDisplay.from_search(search, "shrinkage", scoring=scoring)
+
+
+def test_a_search_is_fitted_before_it_is_drawn():
+    with pytest.raises(NotFittedError):
+        ValidationCurveDisplay.from_search(
+            StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [0.1]}), "shrinkage"
+        )

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn import model_selection
+from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.wording import listed
+from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import axes
 from streamgda.plotting.points import PointOrCurve
+from streamgda.selection.folds import is_leave_one_out
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
@@ -79,9 +83,10 @@ class ValidationCurveDisplay(PointOrCurve, model_selection.ValidationCurveDispla
         param_name : str
             The parameter, of which the candidates have numbers.
         scoring : str, optional
-            Which of several scorings to draw.
+            Which of several scorings to draw; by default that of `refit`.
         where : dict, optional
-            The values of the other parameters of the candidates to draw. If None, those of the best one.
+            The values of the other parameters of the candidates to draw. If None, those of the best one; with
+            several scorings and ``refit=False``, of the best by `scoring`.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         **options
@@ -95,32 +100,71 @@ class ValidationCurveDisplay(PointOrCurve, model_selection.ValidationCurveDispla
         Raises
         ------
         ValueError
-            If no candidate has such a number and these values, or rows were left out one by one.
+            If no candidate has such a number and these values, the search has no such scoring, or rows were
+            left out one by one.
+        NotFittedError
+            If the search is not fitted.
         """
-        results, key = search.cv_results_, scoring or "score"
-        others = _others(search, param_name) if where is None else dict(where)
-        chosen = [
-            i
-            for i, params in enumerate(results["params"])
-            if _is_number(params.get(param_name)) and _has(params, others)
-        ]
-        if not chosen or f"split0_test_{key}" not in results:
-            raise ValueError(
-                f"no candidate has a number for {param_name!r}, scores of folds by {key!r}, and {others}"
-            )
-        values = np.array([results["params"][i][param_name] for i in chosen], dtype=np.float64)
-        splits = [results[f"split{i}_test_{key}"] for i in range(search.n_splits_)]
-        scores = np.column_stack(splits)[chosen][np.argsort(values, kind="stable")]
-        name = (scoring or str(search.scoring)).replace("_", " ")
+        check_is_fitted(search)
+        name = _scoring(search, scoring)
+        chosen = _chosen(search, param_name, _others(search, param_name, name) if where is None else where)
+        values = np.array([search.cv_results_["params"][i][param_name] for i in chosen], dtype=np.float64)
+        scores = _scores_of_folds(search, name)[chosen][np.argsort(values, kind="stable")]
         display = cls(
             param_name=param_name,
             param_range=np.sort(values),
             train_scores=scores,
             test_scores=scores,
-            score_name=name,
+            score_name=name.replace("_", " "),
         )
         display.plot(axes(ax), **{"score_type": "test", **options})
         return display
+
+
+def _scoring(search: StatisticsSearchCV, scoring: str | None) -> str:
+    """The scoring to draw: the one given, the only one, or that of refit."""
+    known = [search.scoring] if isinstance(search.scoring, str) else list(search.scoring)
+    chosen = search.refit if scoring is None and len(known) > 1 else scoring or known[0]
+    if isinstance(chosen, str) and chosen in known:
+        return chosen
+    if scoring is None:
+        raise ValueError(f"the search has several scorings: {listed(known)}; give one of them as scoring=")
+    raise ValueError(f"{scoring!r} is none of the scorings of the search: {listed(known)}")
+
+
+def _column(search: StatisticsSearchCV, what: str, scoring: str) -> Any:
+    """A column of the results, such as the ranks by a scoring."""
+    return search.cv_results_[f"{what}_test_{scoring if search.multimetric_ else 'score'}"]
+
+
+def _scores_of_folds(search: StatisticsSearchCV, scoring: str) -> Array:
+    """The scores (n_candidates, n_splits)."""
+    if is_leave_one_out(search.cv):
+        raise ValueError(
+            "there are no scores of folds: the search was made with cv='loo' and has means alone; give the "
+            "search a number of folds"
+        )
+    return np.column_stack([_column(search, f"split{i}", scoring) for i in range(search.n_splits_)])
+
+
+def _others(search: StatisticsSearchCV, param_name: str, scoring: str) -> dict[str, Any]:
+    """The other parameters of the best candidate, or of the best by a scoring if none is chosen."""
+    best = getattr(search, "best_index_", _column(search, "rank", scoring).argmin())
+    params = search.cv_results_["params"][best]
+    return {name: value for name, value in params.items() if name != param_name}
+
+
+def _chosen(search: StatisticsSearchCV, param_name: str, others: Mapping[str, Any]) -> list[int]:
+    """The positions of the candidates with a number for a parameter, and given values for others."""
+    found = [
+        i
+        for i, params in enumerate(search.cv_results_["params"])
+        if _is_number(params.get(param_name)) and _has(params, others)
+    ]
+    if not found:
+        rest = f" and {dict(others)}; where= gives other values" if others else ""
+        raise ValueError(f"no candidate has a number for {param_name!r}{rest}")
+    return found
 
 
 def _is_number(value: Any) -> bool:
@@ -129,8 +173,3 @@ def _is_number(value: Any) -> bool:
 
 def _has(params: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return all(params.get(name) is value or params.get(name) == value for name, value in values.items())
-
-
-def _others(search: StatisticsSearchCV, param_name: str) -> dict[str, Any]:
-    """The other parameters of the best candidate; of several estimators with the parameter, its own."""
-    return {name: value for name, value in search.best_params_.items() if name != param_name}
