@@ -254,6 +254,39 @@ def test_a_reason_is_given_once_for_all_the_folds_in_which_it_is_met():
     assert str(warned[0].message).count("Number of priors") == 1
 
 
+def test_a_reason_that_differs_between_folds_in_numbers_of_rows_alone_is_given_once():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(100, 2))
+    rows = np.column_stack([rows, 2 * rows[:, 0]])
+    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(), {"reg_param": [0.0, 0.1]}, cv=4)
+    with pytest.warns(FitFailedWarning) as warned:
+        search.fit(rows, np.arange(100) % 2)
+    for said in (str(warned[0].message), search.cv_results_["fit_error"][0]):
+        assert said.count("not full rank") == said.count("Set shrinkage") == 1
+        assert "fold 0: The covariance matrix of class 0 is not full rank" in said
+        assert said.endswith("; folds 1, 2, 3: likewise")
+
+
+def test_the_folds_of_a_reason_are_not_listed_without_end():
+    search = StatisticsSearchCV(GaussianNB(), {"priors": [None, [0.2, 0.3, 0.5]]}, cv=15)
+    with pytest.warns(FitFailedWarning, match="folds 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 5 more: Number of"):
+        search.fit(np.arange(300.0)[:, None], [0, 1] * 150)
+
+
+def test_reasons_that_differ_in_more_are_all_given():
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(90, 2)), np.arange(90) % 3
+    fold = np.repeat([0, 1, 2], 30)
+    for label in (1, 2):  # in the part without fold 1 the one is constant, and without fold 2 the other
+        rows[(y == label) & (fold != label), 1] = 0.0
+    with pytest.warns(FitFailedWarning):
+        search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(), {"reg_param": [0.0, 0.1]}, fold=fold)
+        search.fit(rows, y)
+    reason = search.cv_results_["fit_error"][0]
+    assert "fold 1: The covariance matrix of class 1" in reason
+    assert "fold 2: The covariance matrix of class 2" in reason
+
+
 def test_a_pipeline_is_no_candidate_and_is_not_printed():
     with pytest.raises(TypeError, match="got Pipeline; a pipeline goes to scikit-learn's GridSearchCV$"):
         StatisticsSearchCV(make_pipeline(StandardScaler(), GaussianNB()), {}).fit(X, [0, 1] * 30)

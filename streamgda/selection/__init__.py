@@ -15,6 +15,7 @@ folds are computed from their states; other scorings take a second read.
 - `unsupported`: what stands for parameters of scikit-learn that are not here.
 - `scorings`: sums over scored rows, and their score. To add a scoring, write one class and its entry there.
 - `likelihood`: log-likelihoods from states.
+- `failures`: why a candidate has no score.
 - `results`: the table of a search.
 - `arrays`: rows in memory as a source.
 """

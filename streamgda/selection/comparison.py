@@ -16,6 +16,7 @@ from streamgda.passes.accumulate import accumulate_folds
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.candidates import Candidate, statistics_for_all
 from streamgda.selection.downdates import check_closed_form, downdate_of
+from streamgda.selection.failures import reasons_of_folds
 from streamgda.selection.folds import is_leave_one_out, tested_folds, with_folds
 from streamgda.selection.likelihood import mean_log_likelihood
 from streamgda.selection.reading import (
@@ -209,13 +210,9 @@ class Comparison:
 
     def _reason(self, trials: list[Trial]) -> str:
         """Why one of them failed: each error once, with the folds in which it was met."""
-        folds: dict[str, list[Any]] = {}
-        for trial in trials:
-            if trial.error:
-                folds.setdefault(trial.error, []).append(trial.tested[0])
         if self.is_by_row:
-            return "; ".join(folds)
-        return "; ".join(f"fold{_listed(found)}: {error}" for error, found in folds.items())
+            return trials[0].error
+        return reasons_of_folds({trial.tested[0]: trial.error for trial in trials if trial.error})
 
     def deviations(self, name: str) -> Array:
         """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
@@ -225,10 +222,6 @@ class Comparison:
     def n_failed(self) -> int:
         """How many trials failed."""
         return sum(bool(trial.error) for row in self.trials for trial in row)
-
-
-def _listed(folds: list[Any]) -> str:
-    return f" {folds[0]!s}" if len(folds) == 1 else f"s {', '.join(map(str, folds))}"
 
 
 def read_folds(
