@@ -1034,6 +1034,52 @@ def test_search_leaves_single_rows_out(irises):
     assert "rows left out one by one; the data was read twice" in text
 
 
+@pytest.fixture
+def collinear(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    columns = dict(zip(FEATURES, X.T, strict=True))
+    pq.write_table(pa.table({**columns, "twice": 2 * X[:, 0], "kind": y}), tmp_path / "collinear.parquet")
+    return tmp_path / "collinear.parquet"
+
+
+def test_a_candidate_that_fails_is_explained_once_in_the_words_of_try(collinear):
+    arguments = ["search", str(collinear), "--target", "kind", "--try", "qda reg_param=0,.1"]
+    found = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert found.stderr == ""
+    table, reason = found.stdout.split("5 folds; the data was read once\n")
+    assert table.splitlines()[-1].split() == ["2", "failed", "qda", "reg_param=0"]
+    assert reason.startswith("qda reg_param=0 failed: fold 0: The covariance matrix of class 0 is")
+    assert reason.count("not full rank") == 1
+    assert "Set shrinkage=auto, or reg_param above 0, or pooling=bayes, leave" in reason
+    assert reason.endswith("or try lda or nb; folds 1, 2, 3, 4: likewise\n")
+    document = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).stdout)
+    assert f"qda reg_param=0 failed: {document['candidates'][0]['error']}\n" == reason
+
+
+def test_candidates_that_fail_for_one_reason_are_listed_before_it(collinear):
+    tried = ["--try", "qda reg_param=0 store_covariance=true,false", "--try", "nb"]
+    found = CliRunner().invoke(main, ["search", str(collinear), "--target", "kind", *tried])
+    reasons = found.stdout.split("read once\n")[1]
+    named = "qda reg_param=0 store_covariance=True, qda reg_param=0 store_covariance=False failed: "
+    assert reasons.startswith(named)
+    assert reasons.count("failed") == 1
+
+
+def test_where_all_candidates_fail_the_error_has_the_words_of_try(collinear):
+    failed = CliRunner().invoke(main, ["search", str(collinear), "--target", "kind", "--try", "qda"])
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("Error: 5 of 5 fits failed. The first: fold 0: The covariance")
+    assert "Set shrinkage=auto, or reg_param above 0, or pooling=bayes" in failed.stderr
+    assert "--shrinkage" not in failed.stderr
+
+
+def test_a_score_without_a_deviation_has_none_in_the_table(irises):
+    arguments = ["search", str(irises), "--target", "kind", "--cv", "loo", "--scoring", "f1_macro"]
+    text = CliRunner().invoke(main, [*arguments, "--try", "lda"], catch_exceptions=False).output
+    assert "nan" not in text
+    assert len(text.splitlines()[1].split()) == 3  # rank, score and candidate
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -9,6 +9,7 @@ Of libraries, only click is imported at the top of these modules; a command impo
 - `options`: how options are declared.
 - `running`: the options that say where a pass runs and how a command reports.
 - `outputs`: checks, before the work, that a command can write where it is told to.
+- `searched`: what a search has found.
 - `saved`: load and describe saved models and statistics.
 - `errors`: errors in one line, warnings, Ctrl-C and exit codes.
 - `wording`: messages of the library, with parameters named as options.

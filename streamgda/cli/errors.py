@@ -20,6 +20,9 @@ DEBUG = "streamgda.debug"
 
 QUIET = "streamgda.quiet"
 
+AS_TRIED = "streamgda.as-tried"
+"""Whether messages name the parameters of models as ``--try`` takes them."""
+
 _INTERRUPTED = 130  # by the convention of shells: 128 and the number of SIGINT
 
 _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
@@ -105,7 +108,7 @@ def describe(error: BaseException) -> str:
         message = str(error.args[0])  # str(error) has quotes around it
     else:
         message = str(error)
-    message = in_shell_words(_folded(message))
+    message = _in_words_of_command(message)
     if isinstance(error, _EXPECTED) and message:
         return message
     return f"{type(error).__name__}: {message or 'no more is known'} (--debug shows where)"
@@ -116,6 +119,11 @@ def _message_of(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"{message.rstrip('.')}. See '{error.ctx.command_path} --help'"
     return message
+
+
+def _in_words_of_command(message: str) -> str:
+    as_tried = click.get_current_context().meta.get(AS_TRIED, False)
+    return in_shell_words(_folded(message), as_tried=as_tried)
 
 
 def _folded(text: str) -> str:
@@ -130,7 +138,7 @@ def _is_closed_pipe(error: Exception) -> bool:
 def warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning in one line, but not with ``--quiet``."""
     if not click.get_current_context().meta.get(QUIET):
-        click.echo(f"Warning: {in_shell_words(_folded(str(message)))}", err=True)
+        click.echo(f"Warning: {_in_words_of_command(str(message))}", err=True)
 
 
 def _end_threads(status: int) -> None:

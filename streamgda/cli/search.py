@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import Any
 
 import click
 
 from streamgda.cli.data import Data, literal, to_learn
+from streamgda.cli.errors import AS_TRIED
 from streamgda.cli.models import MODELS
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import summary_of
-
-if TYPE_CHECKING:
-    from streamgda.selection.search import StatisticsSearchCV
+from streamgda.cli.searched import document_of, table_of
 
 Grid = dict[str, Any]
 
@@ -119,6 +118,8 @@ def search(
       streamgda search days --target kind --try 'nb var_smoothing=1e-9,1e-3' --scoring accuracy --cv 10
       streamgda search days --target kind --groups patient --try 'lda shrinkage=none,0.1,auto'
     """
+    from sklearn.exceptions import FitFailedWarning
+
     from streamgda import StatisticsSearchCV
 
     if groups and fold:
@@ -133,55 +134,11 @@ def search(
             for estimator in grid["estimator"]:
                 estimator.set_params(missing="marginal")
     found = StatisticsSearchCV(None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold)
-    with run.scheduler_options() as options:
+    click.get_current_context().meta[AS_TRIED] = True
+    with run.scheduler_options() as options, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitFailedWarning)  # the table says which candidates failed, and why
         found.fit(source, **options)
     if out is not None:
         found.best_estimator_.save(out)
     saved = "" if out is None else f"\n\n{summary_of(found.best_estimator_)}\nsaved in {out}"
-    run.output({**_document(found), "out": out}, f"{_table(found)}{saved}")
-
-
-def _document(found: StatisticsSearchCV) -> dict[str, Any]:
-    candidates = [
-        {"model": model, "params": params, "rank": rank, "mean": mean, "std": std, "error": error}
-        for model, params, rank, mean, std, error in _rows(found)
-    ]
-    best = candidates[found.best_index_]
-    return {
-        "scoring": found.scoring,
-        "n_splits": found.n_splits_,
-        "n_reads": found.n_reads_,
-        "best": {"model": best["model"], "params": best["params"], "score": best["mean"]},
-        "candidates": candidates,
-    }
-
-
-def _rows(found: StatisticsSearchCV) -> list[tuple[Any, ...]]:
-    """The model, parameters, rank, mean, deviation and error of each candidate."""
-    results, names = found.cv_results_, {name: option for option, name in MODELS.items()}
-    columns = ("rank_test_score", "mean_test_score", "std_test_score", "fit_error")
-    return [
-        (
-            names[type(params["estimator"]).__name__],
-            {name: value for name, value in params.items() if name != "estimator"},
-            *values,
-        )
-        for params, *values in zip(results["params"], *(results[name] for name in columns), strict=True)
-    ]
-
-
-def _table(found: StatisticsSearchCV) -> str:
-    """The candidates, the best first."""
-    rows = sorted(_rows(found), key=lambda row: int(row[2]))
-    lines = [f"rank {found.scoring:>16} {'±':>9}  candidate"]
-    for model, params, rank, mean, std, error in rows:
-        candidate = " ".join([model, *(f"{name}={_shown(value)}" for name, value in params.items())])
-        score = f"{'failed':>16} {'':>9}" if math.isnan(mean) else f"{mean:16.6g} {std:9.2g}"
-        lines.append(f"{rank:4d} {score}  {candidate}{f': {error}' if error else ''}")
-    what = "rows left out one by one" if found.cv == "loo" else f"{found.n_splits_} folds"
-    times = "once" if found.n_reads_ == 1 else "twice"
-    return "\n".join([*lines, f"{what}; the data was read {times}"])
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else str(value)
+    run.output({**document_of(found), "out": out}, f"{table_of(found)}{saved}")

@@ -10,6 +10,11 @@ _OPTIONS = (
     "pooling|predictive|priors|reg_param|scheduler|shrinkage|since|singular|target|var_smoothing|weight|where"
 )
 
+_OF_MODELS = {
+    *("covariance_type", "em_tol", "exact", "max_patterns", "pooling", "predictive", "priors"),
+    *("reg_param", "shrinkage", "singular", "var_smoothing"),
+}
+
 _ARGUMENT = re.compile(rf"\b({_OPTIONS})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)")
 
 _PYTHON_ONLY = re.compile(
@@ -32,6 +37,9 @@ _PHRASES = {
     "filters: ": "--filter: ",
     "age: ": "--age: ",
     "leave half_life out": "leave --half-life out",
+}
+
+_AS_OPTIONS = {
     "Raise max_reads or em_tol, or max_patterns": "Raise --max-reads or --em-tol, or --max-patterns",
     "Raise max_patterns": "Raise --max-patterns",
     "Set reg_param": "Set --reg-param",
@@ -44,22 +52,36 @@ _PHRASES = {
     "or use LinearDiscriminantAnalysis or GaussianNB": "or use --model lda or --model nb",
 }
 
+_AS_TRIED = {
+    "Set shrinkage to 'auto'": "Set shrinkage=auto",
+    "or use LinearDiscriminantAnalysis or GaussianNB": "or try lda or nb",
+}
 
-def in_shell_words(message: str) -> str:
-    """A message of the library with the arguments of Python written as options."""
-    for python, shell in _PHRASES.items():
+
+def in_shell_words(message: str, *, as_tried: bool = False) -> str:
+    """A message of the library with the arguments of Python written as options.
+
+    Those of models are written as ``--try`` takes them, if a message is about candidates.
+    """
+    for python, shell in (_PHRASES | (_AS_TRIED if as_tried else _AS_OPTIONS)).items():
         message = message.replace(python, shell)
     message = _PYTHON_ONLY.sub("", message)
-    return _ARGUMENT.sub(lambda match: _option(match[1], match[2]), message)
+    return _ARGUMENT.sub(lambda match: _argument(match[1], match[2], as_tried), message)
 
 
-def _option(name: str, value: str) -> str:
+def _argument(name: str, value: str, as_tried: bool) -> str:
+    if as_tried and name in _OF_MODELS:
+        return f"{name}={_unquoted(value)}"
     option = "--" + name.replace("_", "-")
     if value in ("True", "False"):
         return option if value == "True" else f"no {option}"
     if value.startswith("["):
         return f"{option} {_names(value)}"
-    return f"{option} {value.strip(chr(39) + chr(34))}"
+    return f"{option} {_unquoted(value)}"
+
+
+def _unquoted(value: str) -> str:
+    return value.strip("'\"")
 
 
 def _names(value: str) -> str:
