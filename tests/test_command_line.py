@@ -1034,6 +1034,19 @@ def test_search_leaves_single_rows_out(irises):
     assert "rows left out one by one; the data was read twice" in text
 
 
+def test_a_quiet_search_prints_its_table_unless_it_saves_the_model(irises, tmp_path):
+    arguments = ["search", str(irises), "--target", "kind", "--exclude", "plant", "--try", "lda", "--quiet"]
+    shown = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert shown.output.startswith("rank")
+    saved = CliRunner().invoke(
+        main, [*arguments, "--out", str(tmp_path / "b.parquet")], catch_exceptions=False
+    )
+    assert saved.output == ""
+    assert load(tmp_path / "b.parquet").statistics_.n_rows == 150
+    both = [*arguments, "--out", str(tmp_path / "b.parquet"), "--json"]
+    assert json.loads(CliRunner().invoke(main, both, catch_exceptions=False).output)["best"]["model"] == "lda"
+
+
 @pytest.fixture
 def collinear(tmp_path):
     X, y = load_iris(return_X_y=True)

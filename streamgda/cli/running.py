@@ -132,7 +132,8 @@ _REPORTING = [
         is_flag=True,
         callback=_quiet,
         is_eager=True,
-        help="Write nothing but errors, and the result of evaluate, inspect and --json.",
+        help="Write nothing but errors, and the result of evaluate, inspect and --json, and of search "
+        "without --out.",
     ),
     click.option(
         "--debug",

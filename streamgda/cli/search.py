@@ -138,7 +138,9 @@ def search(
     with run.scheduler_options() as options, warnings.catch_warnings():
         warnings.simplefilter("ignore", FitFailedWarning)  # the table says which candidates failed, and why
         found.fit(source, **options)
-    if out is not None:
-        found.best_estimator_.save(out)
-    saved = "" if out is None else f"\n\n{summary_of(found.best_estimator_)}\nsaved in {out}"
-    run.output({**document_of(found), "out": out}, f"{table_of(found)}{saved}")
+    if out is None:
+        run.output({**document_of(found), "out": None}, table_of(found))
+        return
+    found.best_estimator_.save(out)
+    text = f"{table_of(found)}\n\n{summary_of(found.best_estimator_)}\nsaved in {out}"
+    run.report({**document_of(found), "out": out}, text)
