@@ -105,6 +105,18 @@ def test_a_missing_value_is_an_error_unless_asked_for(model, training):
         model(missing="drop").fit(X, y)
 
 
+@pytest.mark.parametrize("missing", ["raise", "marginal"])
+def test_a_projection_of_a_missing_value_is_mended_by_filling_it_in(training, missing):
+    X, y = training
+    linear, holed = LinearDiscriminantAnalysis(missing=missing).fit(X, y), with_holes(X)
+    row, feature = np.argwhere(np.isnan(holed))[0]
+    with pytest.raises(ValueError, match=f"^row {row}: feature {feature} is NaN .* complete rows") as raised:
+        linear.transform(holed)
+    assert str(raised.value).endswith("model.transform(model.impute(X))")
+    assert "set_params" not in str(raised.value)
+    assert np.isfinite(linear.transform(linear.impute(holed))).all()
+
+
 def test_a_row_too_far_to_tell_is_named_by_its_place_among_all_rows(training):
     X, y = training
     fitted = QuadraticDiscriminantAnalysis(missing="marginal").fit(X, y)

@@ -41,6 +41,8 @@ G = TypeVar("G", bound=Gaussians)
 
 MissingAtPrediction = Literal["raise", "marginal"]
 
+PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
+
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
 _SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
 _FEWEST_ROWS = 144  # of many features; with fewer, products of matrices take a quarter longer
@@ -338,9 +340,24 @@ def _rows_per_block(state: Finalised[Any], n_features: int) -> int:
 
 
 def check_rows(
-    model: GaussianClassifier[Any], X: Any, *, missing: MissingAtPrediction | None = None
+    model: GaussianClassifier[Any],
+    X: Any,
+    *,
+    missing: MissingAtPrediction | None = None,
+    other_remedy: str = PREDICT_INCOMPLETE,
 ) -> NDArray[Any]:
     """Validate rows in memory, and return them as an array that `score_rows` takes.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    X : array-like of shape (n_rows, n_features)
+        Rows.
+    missing : {"raise", "marginal"}, optional
+        Whether NaN may mark a missing value. If None, the parameter of the model.
+    other_remedy : str
+        What to do about a missing value but to leave out such rows, in the terms of the caller.
 
     Raises
     ------
@@ -361,12 +378,14 @@ def check_rows(
         valid: NDArray[Any] = X
         return valid
     finite = "allow-nan" if missing == "marginal" else True
+    rows: NDArray[Any]
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
         try:
-            rows: NDArray[Any] = validate_data(model, X, reset=False, ensure_all_finite=finite)
+            rows = validate_data(model, X, reset=False, ensure_all_finite=finite)
         except ValueError:
             if missing == "raise":
-                _raise_for_missing(model, validate_data(model, X, reset=False, ensure_all_finite=False))
+                rows = validate_data(model, X, reset=False, ensure_all_finite=False)
+                _raise_for_missing(model, rows, other_remedy)
             raise
     return rows
 
@@ -377,11 +396,11 @@ def _are_finite(rows: NDArray[Any]) -> bool:
         return bool(np.isfinite(rows.sum()))
 
 
-def _raise_for_missing(model: GaussianClassifier[Any], rows: NDArray[Any]) -> None:
+def _raise_for_missing(model: GaussianClassifier[Any], rows: NDArray[Any], other_remedy: str) -> None:
     """Raise a ValueError that names the first NaN, if there is one."""
     for row, index in np.argwhere(np.isnan(rows))[:1]:
         name = repr(model.feature_names_in_[index]) if hasattr(model, "feature_names_in_") else index
         raise ValueError(
-            f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or let the "
-            "model predict by the features that are there: set_params(missing='marginal')"
+            f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or "
+            f"{other_remedy}"
         )

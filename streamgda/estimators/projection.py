@@ -24,6 +24,8 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance
 from streamgda.statistics.covariances import Array
 
+_COMPLETE_ROWS = "fill them in, since transform needs complete rows: model.transform(model.impute(X))"
+
 
 class DiscriminantProjection(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis[SharedGaussians]
@@ -48,7 +50,7 @@ class DiscriminantProjection(
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Rows, without missing values.
+            Rows, without missing values, whatever the parameter `missing` is; `impute` fills them in.
 
         Returns
         -------
@@ -61,8 +63,11 @@ class DiscriminantProjection(
         ------
         NotImplementedError
             If the solver is "lsqr".
+        ValueError
+            If a value is missing or infinite, or the features are not those of the model.
         """
-        rows, scalings = check_rows(self, X, missing="raise"), self._components
+        rows = check_rows(self, X, missing="raise", other_remedy=_COMPLETE_ROWS)
+        scalings = self._components
         centre = finalised(self).gaussians.centre
         projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
         shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd" they stay centred
