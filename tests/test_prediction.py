@@ -219,6 +219,16 @@ def test_rows_with_missing_values(whole, tmp_path):
     check(pd.read_parquet(tmp_path / "out"), marginal, holed, ("label", "probabilities", "log_density"))
 
 
+def test_an_infinity_is_named_where_missing_values_may_be(whole, tmp_path):
+    """And not the missing value that comes before it."""
+    holed = whole.copy()
+    holed.loc[5, "v"], holed.loc[7, "u"] = np.nan, np.inf
+    holed.to_parquet(tmp_path / "in.parquet")
+    marginal = QuadraticDiscriminantAnalysis(missing="marginal").fit(whole[NAMES], whole["kind"])
+    with pytest.raises(ValueError, match=r"in\.parquet, row group 0, row 7: feature 'u' is infinity"):
+        predict_dataset(marginal, tmp_path / "in.parquet", tmp_path / "out")
+
+
 @pytest.mark.parametrize("missing", ["raise", "drop"])
 def test_zarr(whole, tmp_path, missing):
     holed = whole.copy()

@@ -10,14 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.wording import counted
-from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
+from streamgda.estimators.classifier import PREDICT_INCOMPLETE, GaussianClassifier, finalised, score_rows
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.whitening import Array
 from streamgda.sources.base import Source
+from streamgda.statistics.incomplete.patterns import check_no_infinity
 
 Model = GaussianClassifier[Any]
-
-_PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
 
 _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
@@ -39,9 +38,8 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
         The message says where.
     """
     rows = block.matrix(piece.start, piece.stop)
-    if not np.isfinite(rows.sum()) and not _is_allowed(model, rows):
-        with remedying(_PREDICT_INCOMPLETE):
-            block.raise_for_values()
+    if not np.isfinite(rows.sum()):
+        _check_values(model, block, rows)
     try:
         for scores in score_rows(model, rows):
             _ = scores.posterior_scores  # raises here if a row is too far from all classes
@@ -50,8 +48,13 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
         raise ValueError(f"counted from {block.row_name(piece.start)}: {error}") from error
 
 
-def _is_allowed(model: Model, rows: Array) -> bool:
-    return not np.isinf(rows).any() and (model.missing == "marginal" or not np.isnan(rows).any())
+def _check_values(model: Model, block: Block, rows: Array) -> None:
+    """Raise ValueError if rows of a block hold what the model cannot score."""
+    if model.missing == "marginal" and np.isinf(rows).any():
+        check_no_infinity(block)
+    elif model.missing == "raise" and not np.isfinite(rows).all():
+        with remedying(PREDICT_INCOMPLETE):
+            block.raise_for_values()
 
 
 # ---------------------------------------------------------------------- features and checks
