@@ -713,7 +713,12 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
          "ftp://127.0.0.1:1/1.parquet cannot be reached: "),
         (["fit", "flowers.csv", "--target", "z", "--out", "{out}"],
          "as by scan_arrow(pyarrow.csv.open_csv('flowers.csv'), ...)"),
-        (["fit", "days", "--target", "kind", "--filter", "age>3", "--out", "{out}"], "--filter: "),
+        (["fit", "days", "--target", "kind", "--filter", "age>3", "--out", "{out}"],
+         "--filter: there is no column 'age'"),
+        (["fit", "days", "--target", "kind", "--filter", "sepal_widht>3", "--out", "{out}"],
+         "did you mean 'sepal_width'?"),
+        (["fit", "days", "--target", "kind", "--filter", "sepal_width>foo", "--out", "{out}"],
+         "--filter: column 'sepal_width' is double and cannot be compared with 'foo'"),
         (["fit", "days", "--target", "kind", "--features", "kind", "--out", "{out}"], "kind"),
     ],
 )  # fmt: skip

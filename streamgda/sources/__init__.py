@@ -12,7 +12,8 @@ collections (`scan_dask`).
   a pass. `dask`: Dask collections.
 - `discovery`: finds files; `table_formats` refuses Delta, Iceberg and Hudi tables.
 - `roles`: which columns are features, target and weight. `identifiers`: warns of features named like one.
-- `filters`: which rows to read. `views`: string views as plain strings. `batches`: batches cut into blocks.
+- `filters`: which rows to read; `comparisons`: what is wrong with one. `views`: string views as plain
+  strings. `batches`: batches cut into blocks.
 - `conversion`: a source from a path or collection. `errors`: why a read failed.
 
 How to write another one

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from streamgda.sources.comparisons import NO_FILTER, in_words, raise_for_filter
+
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 _SHORTENED = re.compile(r"\n *\.\.\.|\(\.\.\. ")  # what Arrow prints for the middle of a long list or string
@@ -46,8 +48,8 @@ class Filter:
         try:
             expression = filters if isinstance(filters, ds.Expression) else pq.filters_to_expression(filters)
             schema.empty_table().filter(expression)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"filters: {error}") from error
+        except NO_FILTER as error:
+            raise_for_filter(filters, schema, error)
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
             raise ValueError(f"filters: columns go by name, not by position, as they do in {expression}")
         return cls(expression, _referenced(expression, schema))
@@ -87,7 +89,7 @@ def filtering(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"{path}: filters: {error}") from error
+        raise ValueError(f"{path}: filters: {in_words(error)}") from error
 
 
 def _referenced(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
