@@ -112,6 +112,7 @@ def made(tmp_path_factory, iris):
     folder = tmp_path_factory.mktemp("data")
     (folder / "days").mkdir()
     iris.to_parquet(folder / "iris.parquet", index=False)
+    iris.to_csv(folder / "flowers.csv", index=False)
     iris[:80].to_parquet(folder / "days" / "1.parquet", index=False)
     iris[80:].to_parquet(folder / "days" / "2.parquet", index=False)
     (folder / "damaged.parquet").write_bytes((folder / "iris.parquet").read_bytes()[:2000])
@@ -712,7 +713,7 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["fit", "ftp://127.0.0.1:1/1.parquet", "--target", "z", "--out", "{out}"],
          "ftp://127.0.0.1:1/1.parquet cannot be reached: "),
         (["fit", "flowers.csv", "--target", "z", "--out", "{out}"],
-         "as by scan_arrow(pyarrow.csv.open_csv('flowers.csv'), ...)"),
+         "Write it as Parquet; or learn from it in Python, by scan_arrow(pyarrow.dataset.dataset("),
         (["fit", "days", "--target", "kind", "--filter", "age>3", "--out", "{out}"],
          "--filter: there is no column 'age'"),
         (["fit", "days", "--target", "kind", "--filter", "sepal_widht>3", "--out", "{out}"],

@@ -5,6 +5,7 @@ import datetime
 import decimal
 import errno
 import os
+import re
 
 import dask
 import fsspec
@@ -15,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv, feather, orc
 from pyarrow.parquet import encryption
 
 from streamgda import (
@@ -464,6 +466,35 @@ def test_a_damaged_file_is_named(folder, damage, name):
     )
     with pytest.raises(ValueError, match=f"{name} cannot be read as Parquet"):
         accumulate(scan_parquet(folder, "y"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "write"),
+    [
+        ("1.csv", "CSV", csv.write_csv),
+        ("1.CSV.gz", "CSV", csv.write_csv),
+        ("1.feather", "Arrow or Feather", feather.write_feather),
+        ("1.arrow", "Arrow or Feather", feather.write_feather),
+        ("1.orc", "ORC", orc.write_table),
+    ],
+)
+def test_a_file_of_another_format_is_told_how_it_is_read(tmp_path, name, kind, write):
+    path = str(tmp_path / name)
+    with pa.output_stream(path, "gzip" if name.endswith("gz") else None) as stream:
+        write(TABLE.select(["u", "v", "y"]), stream)
+    with pytest.raises(ValueError, match=f"{name} cannot be read as Parquet, it is {kind} by its") as raised:
+        accumulate(scan_parquet(path, "y"))
+    code = re.search(r"use scan_arrow\((.*), \.\.\.\)$", str(raised.value))[1]
+    of_file = accumulate(scan_arrow(eval(code, {"pyarrow": pa}), "y"))
+    assert of_file.allclose(accumulate(scan_arrow(TABLE, "y", features=["u", "v"])))
+
+
+def test_parquet_of_any_name_is_read_and_no_other_text_is_called_by_a_format(tmp_path):
+    pq.write_table(TABLE, tmp_path / "1.csv")
+    assert accumulate(scan_parquet(tmp_path / "1.csv", "y")).n_rows == len(TABLE)
+    (tmp_path / "notes").write_text("no data")
+    with pytest.raises(ValueError, match="notes cannot be read as Parquet, it is damaged or something else"):
+        scan_parquet(tmp_path / "notes", "y")
 
 
 @pytest.mark.parametrize("read", ["accumulate", "evaluate", "predict", "a schema of its own"])

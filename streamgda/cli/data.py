@@ -74,8 +74,6 @@ class Data:
 
         path = self.data[0] if len(self.data) == 1 else self.data  # one folder may have partitions
         features = self.features or (None if model_features is None else list(model_features))
-        for name in self.data:
-            _check_no_text(name)
         if self.features and self.exclude:
             raise bad_usage("--exclude is for all columns but some; give it or --features, not both.")
         options = {**self._options(), "filters": self.filters, "exclude": self.exclude or ()}
@@ -85,17 +83,6 @@ class Data:
         """The options of both kinds of source. With ``--missing marginal`` the model takes such rows."""
         kept = {"marginal": "keep", "drop": "drop"}
         return {"weight": self.weight, "missing": kept.get(self.missing or "", "raise")}
-
-
-_TEXT = re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson)(\.\w+)?$", re.IGNORECASE)
-
-
-def _check_no_text(path: str) -> None:
-    if _TEXT.search(path):
-        raise ValueError(
-            f"{path} is text, and this reads Parquet files. Write it as Parquet first; or read it in Python, "
-            f"as by scan_arrow(pyarrow.csv.open_csv({path!r}), ...)"
-        )
 
 
 # ---------------------------------------------------------------------- the values of options

@@ -34,6 +34,7 @@ _PHRASES = {
     "accumulate with": "fit or refresh with",
     "accumulate both with": "fit both with",
     "let all candidates have missing='marginal', and learn": "learn, with --missing marginal,",
+    "; or, to learn from it as it is, use": "; or learn from it in Python, by",
     "filters: ": "--filter: ",
     "age: ": "--age: ",
     "leave half_life out": "leave --half-life out",

@@ -10,7 +10,8 @@ collections (`scan_dask`).
 - `arrow`: Arrow data, which are `tables`, `datasets` or `streams`; `arrow_source` is common to them.
 - `zarr`: Zarr groups, of which the next rows are read `ahead`. `zarr_chunks`: whether stored chunks change in
   a pass. `dask`: Dask collections.
-- `discovery`: finds files; `table_formats` refuses Delta, Iceberg and Hudi tables.
+- `discovery`: finds files; `table_formats` refuses Delta, Iceberg and Hudi tables, `file_formats` says what
+  reads CSV, Feather and others.
 - `roles`: which columns are features, target and weight. `identifiers`: warns of features named like one.
 - `filters`: which rows to read; `comparisons`: what is wrong with one. `views`: string views as plain
   strings. `batches`: batches cut into blocks.

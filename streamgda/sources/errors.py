@@ -8,6 +8,8 @@ from gzip import BadGzipFile
 
 import pyarrow as pa
 
+from streamgda.sources.file_formats import other_format
+
 # Arrow raises a bare OSError both for bytes that it cannot decode and for an object store that gives
 # none. Only the text tells which it was; these are the words of its clients of S3, Azure and GCS.
 _OBJECT_STORES = ("AWS Error", "Azure Error", "google::cloud::Status")
@@ -59,6 +61,8 @@ def decoding(
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, KeyboardInterrupt) or is_of_storage(error):
                 raise
+            if written_as == "Parquet" and (other := other_format(path)):
+                raise ValueError(f"{path} cannot be read as Parquet, {other}") from error
             if "crypt" in str(error):
                 reasons = _ENCRYPTED
             raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
