@@ -24,7 +24,8 @@ from streamgda.cli.saved import load_model
     required=True,
     callback=place_of_predictions,
     metavar="PLACE",
-    help="A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.",
+    help="A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.  Predictions of "
+    "another input or model that are there are replaced.",
 )
 @click.option(
     "--columns",

@@ -74,6 +74,9 @@ def predict_dataset(
     has another size, ETag or modification time. A Zarr store that lists neither ETags nor times is always
     read again.
 
+    Any other call replaces the predictions that are in `out`: those of another input, by another model or of
+    other columns are deleted. To keep both, write to another place.
+
     One run at a time writes to an output. On a local disk a second one stops at once. Elsewhere the one that
     was overwritten ends with an error.
 
@@ -86,8 +89,8 @@ def predict_dataset(
         the model are read, by name; of a path that ends in ".zarr", the array "X".
     out : path or URL, optional
         Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
-        is created if it does not exist, and must hold nothing but predictions. Not given with a Dask
-        collection.
+        is created if it does not exist, and must hold nothing but predictions, which are replaced. Not given
+        with a Dask collection.
     columns : sequence of str, default=("label", "probabilities")
         The columns to predict:
 
