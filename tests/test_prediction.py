@@ -475,6 +475,13 @@ def test_columns_of_a_source_are_matched_by_name(model, folder, tmp_path):
     assert pq.read_table(tmp_path / "all").equals(expected)
 
 
+def test_an_arrow_dataset_of_parquet_is_scored_as_its_files_are(model, source, folder, tmp_path):
+    of_files = predict_dataset(model, source, tmp_path / "out")
+    dataset = scan_arrow(ds.dataset(sorted(map(str, folder.iterdir()))), "kind", features=NAMES)
+    assert predict_dataset(model, dataset, tmp_path / "again") == of_files
+    assert pq.read_table(tmp_path / "again").equals(pq.read_table(tmp_path / "out"))
+
+
 def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
     with pytest.raises(NotFittedError):
         predict_dataset(GaussianNB(), source, tmp_path / "out")
@@ -484,7 +491,7 @@ def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
         predict_dataset({}, source, tmp_path / "out")
     with pytest.raises(TypeError, match="out must name the folder of Parquet files, or the Zarr group"):
         predict_dataset(model, source)
-    with pytest.raises(TypeError, match="cannot be scored part by part"):
+    with pytest.raises(TypeError, match=r"scored part by part. Write the data as Parquet .* model's predict"):
         predict_dataset(model, scan_arrow(pq.read_table(folder), "kind", features=NAMES), tmp_path / "out")
     with pytest.raises(ValueError, match="through a client of a cluster"):
         predict_dataset(model, source, tmp_path / "out", scheduler="tcp://127.0.0.1:1")

@@ -85,8 +85,9 @@ def predict_dataset(
     model : estimator
         Fitted.
     source : source, path, URL, glob or list of them, dask DataFrame or dask array
-        Made by `scan_parquet` or `scan_zarr`, with or without a target. The columns that are the features of
-        the model are read, by name; of a path that ends in ".zarr", the array "X".
+        A source is made by `scan_parquet` or `scan_zarr`, or by `scan_arrow` of an Arrow dataset of Parquet
+        files, with or without a target. The columns that are the features of the model are read, by name; of
+        a path that ends in ".zarr", the array "X".
     out : path or URL, optional
         Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
         is created if it does not exist, and must hold nothing but predictions, which are replaced. Not given
@@ -210,8 +211,9 @@ def _as_scorable(model: Model, source: Any) -> ScorableSource:
     source = as_source(source, features=features_of(model))
     if not isinstance(source, ScorableSource):
         raise TypeError(
-            f"{source!r} cannot be scored part by part; scan Parquet or Zarr, or give a Dask collection "
-            "itself"
+            f"{source!r} cannot be scored part by part. Write the data as Parquet and give its path, or give "
+            "a Dask collection itself; of rows in memory, the model's predict and predict_proba are the "
+            "predictions"
         )
     return source
 
