@@ -1,6 +1,10 @@
 """Priors by label, for classes that appear at any time."""
 
+import json
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streamgda import (
@@ -9,6 +13,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     load,
+    predict_dataset,
 )
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
@@ -74,6 +79,74 @@ def test_priors_by_bools_are_saved(plain, tmp_path):
     model = QuadraticDiscriminantAnalysis(priors=priors).fit(X, np.arange(90) % 2 == 1)
     model.save(tmp_path / "model.parquet")
     np.testing.assert_array_equal(load(tmp_path / "model.parquet").priors_, [0.75, 0.25])
+
+
+@pytest.mark.parametrize(
+    "priors",
+    [
+        {0: 0.2, 1: 0.3, 2: 0.5},
+        {0.0: 0.25, 1.0: 0.25, 2.5: 0.25, 2: 0.25},
+        {np.int64(0): 0.2, np.int8(1): np.float64(0.3), 2: 0.5},
+        {0: 0.125, "0": 0.5, 1: 0.125, 2: 0.125, "new": 0.125},
+        {"0": 0.2, "1": 0.3, "2": 0.5},
+    ],
+)
+def test_priors_are_loaded_as_they_were_given(priors, tmp_path):
+    model = LinearDiscriminantAnalysis(priors=priors).fit(X, np.arange(90) % 3)
+    model.save(tmp_path / "model.parquet")
+    loaded = load(tmp_path / "model.parquet")
+    assert loaded.get_params() == model.get_params()
+    plain = [label.item() if isinstance(label, np.generic) else label for label in priors]
+    assert list(map(type, loaded.priors)) == list(map(type, plain))
+    np.testing.assert_array_equal(loaded.priors_, model.priors_)
+
+
+def test_priors_by_bools_are_loaded_as_bools(tmp_path):
+    model = GaussianNB(priors={np.False_: 0.75, True: 0.25}).fit(X, np.arange(90) % 2 == 1)
+    model.save(tmp_path / "model.parquet")
+    assert repr(load(tmp_path / "model.parquet").priors) == "{False: 0.75, True: 0.25}"
+
+
+def without_pairs(path):
+    """Write a model anew as it was saved before there were pairs of a label and its prior."""
+    table = pq.read_table(path)
+    document = json.loads(table.schema.metadata[b"streamgda"])
+    del document["model"]["priors"], document["checksum"]
+    pq.write_table(table.replace_schema_metadata({b"streamgda": json.dumps(document)}), path)
+
+
+@pytest.mark.parametrize("labels", KINDS.values())
+def test_a_model_saved_with_labels_as_text_still_loads(labels, tmp_path):
+    shares = dict(zip(labels.tolist(), (0.5, 0.375, 0.125), strict=True))
+    model = QuadraticDiscriminantAnalysis(priors=shares).fit(X, labels[np.arange(90) % 3])
+    model.save(tmp_path / "model.parquet")
+    without_pairs(tmp_path / "model.parquet")
+    loaded = load(tmp_path / "model.parquet")
+    assert set(map(type, loaded.priors)) == {str}
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("damaged", [5, [1], [[[0], 0.5]], [[0]]])
+def test_priors_that_are_no_pairs_are_refused(damaged, tmp_path):
+    path = tmp_path / "model.parquet"
+    GaussianNB(priors={0: 0.5, 1: 0.5}).fit(X, np.arange(90) % 2).save(path)
+    table = pq.read_table(path)
+    document = json.loads(table.schema.metadata[b"streamgda"])
+    document["model"]["priors"] = damaged
+    del document["checksum"]
+    pq.write_table(table.replace_schema_metadata({b"streamgda": json.dumps(document)}), path)
+    with pytest.raises(ValueError, match=r"model\.parquet: this is no GaussianNB: "):
+        load(path)
+
+
+@pytest.mark.parametrize("labels", [[np.int64(0), np.int64(1)], [0, "1", 1]])
+def test_priors_by_labels_of_any_type_predict_a_dataset(labels, tmp_path):
+    pq.write_table(pa.table({"u": X[:, 0], "v": X[:, 1]}), tmp_path / "in.parquet")
+    model = GaussianNB(priors=dict.fromkeys(labels, 0.5)).fit(X, np.arange(90) % 2)
+    assert predict_dataset(model, tmp_path / "in.parquet", tmp_path / "out").n_rows == 90
+    model.save(tmp_path / "model.parquet")
+    loaded = load(tmp_path / "model.parquet")
+    assert predict_dataset(loaded, tmp_path / "in.parquet", tmp_path / "out").n_found == 1
 
 
 def test_a_prior_is_not_that_of_a_class_in_other_letters():

@@ -18,7 +18,7 @@ from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.incomplete import complete_blocks, keeping_reads, merged, updated
-from streamgda.estimators.priors import ClassCounts, by_texts
+from streamgda.estimators.priors import ClassCounts, by_texts, in_pairs
 from streamgda.estimators.reading import StatisticsReader
 from streamgda.estimators.validation import check_holds_products
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
@@ -297,9 +297,10 @@ class StatisticsLearner(StatisticsReader, ABC):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         columns, metadata = self.statistics_.to_columns()
         params = self.get_params(deep=False)
-        if isinstance(params.get("priors"), Mapping):
-            params["priors"] = by_texts(params["priors"])
         model: dict[str, Any] = {"name": name, "params": params}
+        if isinstance(params.get("priors"), Mapping):
+            model["priors"] = in_pairs(params["priors"])
+            params["priors"] = by_texts(params["priors"])
         if self._types != FittedTypes():
             model["types"] = vars(self._types)
         tables.save(path, columns, {**metadata, "model": model}, filesystem, overwrite)

@@ -18,6 +18,8 @@ Priors: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
 ClassCounts: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
 """Rows of each class, in the order of the classes or by their labels; None if they are not known."""
 
+_LABELS = (bool, int, float, str)
+
 
 def class_priors(priors: Priors, statistics: Statistics, *, renormalise: bool) -> Array:
     """The prior probabilities of the classes of statistics.
@@ -70,20 +72,30 @@ def sum_to_one(priors: ArrayLike | Mapping[Any, float]) -> bool:
 
 
 def by_texts(priors: Mapping[Any, float]) -> dict[str, float]:
-    """Priors by the texts of their labels, as a saved model holds them."""
+    """Priors by the texts of their labels."""
     return {_text(label): prior for label, prior in priors.items()}
+
+
+def in_pairs(priors: Mapping[Any, float]) -> list[list[Any]]:
+    """Pairs of a label and its prior, which JSON holds: labels of NumPy are those of Python."""
+    plain = [(_plain(label), prior) for label, prior in priors.items()]
+    return [[label if isinstance(label, _LABELS) else _text(label), prior] for label, prior in plain]
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
 
 
 def _text(label: Any) -> str:
     """A label as text, whichever library made it: whole numbers are integers, as statistics hold them."""
-    plain = label.item() if isinstance(label, np.generic) else label
+    plain = _plain(label)
     if isinstance(plain, bool):
         return str(plain).lower()  # as in JSON
     return str(int(plain) if isinstance(plain, float) and plain.is_integer() else plain)
 
 
 def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[Any]:
-    """The priors of these classes. In a saved model, labels of all kinds are texts.
+    """The priors of these classes. In models saved long ago, labels of all kinds are texts.
 
     Raises
     ------

@@ -57,6 +57,8 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics |
 
     name, params = _model_of(metadata["model"], os.fspath(path))
     try:
+        if "priors" in metadata["model"]:
+            params["priors"] = dict(metadata["model"]["priors"])
         kind = estimator_named(name)
         model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
         return restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})))

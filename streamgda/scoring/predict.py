@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamgda.blocks.block import Block
+from streamgda.estimators.priors import in_pairs
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import plan_fold
@@ -229,6 +230,8 @@ def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Fie
 def _fingerprint(model: Model) -> str:
     """A hash of the parameters of a model and of the statistics that it was fitted to."""
     statistics, params = model.statistics_, model.get_params(deep=False)
+    if isinstance(params.get("priors"), Mapping):
+        params["priors"] = sorted(in_pairs(params["priors"]), key=str)
     state = hashlib.sha256(digest([type(model).__name__, params, statistics.classes]).encode())
     for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
         state.update(np.ascontiguousarray(sums).tobytes())

@@ -83,7 +83,9 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     how many patterns may be kept.
 ``model``
     For an estimator, its class (``name``) and its hyperparameters (``params``). Absent otherwise. If it
-    learnt rows in float32, or labels that are numbers of another type than int64, ``types`` says which.
+    learnt rows in float32, or labels that are numbers of another type than int64, ``types`` says which. Of
+    priors by label, ``params`` has the labels as text, since keys of JSON are, and ``priors`` is a list of
+    pairs of a label, in its own type, and its prior. It may be absent; then the text stands for the label.
 ``checksum``
     A hash of all the other keys: BLAKE2b, 16 bytes, of their JSON with sorted keys, as
     `streamgda.storage.digests.digest` computes it. It may be absent. The columns have the checksums of
