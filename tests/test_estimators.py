@@ -4,6 +4,7 @@ import pickle
 import tracemalloc
 import warnings
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -25,6 +26,8 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    evaluate,
+    predict_dataset,
     scan_arrow,
     scan_parquet,
 )
@@ -187,17 +190,32 @@ def test_what_is_no_batch_of_rows(model, tmp_path):
         fitted.fit("rows.parquet", [0, 1])
 
 
-def test_a_lazy_frame_is_to_be_collected_or_scanned():
-    frame = pl.DataFrame({"u": [0.0, 1.0, 3.0, 5.0], "y": [0, 0, 1, 1]}).lazy()
-    fitted = GaussianNB().fit(scan_arrow(frame, "y"))
+ROWS = pl.DataFrame({"u": [0.0, 1.0, 3.0, 5.0], "y": [0, 0, 1, 1]})
+
+
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [
+        (lambda frame: frame.lazy(), r"LazyFrame .*: collect\(\) it"),
+        (lambda frame: duckdb.from_arrow(frame.to_arrow()), r"Relation .*: take its df\(\)"),
+        (lambda frame: frame.to_arrow().to_reader(), r"RecordBatchReader .*: read_all\(\) it"),
+    ],
+)
+def test_rows_that_are_yet_to_be_computed_are_to_be_made_or_scanned(make, remedy, tmp_path):
+    fitted, labels = GaussianNB().fit(scan_arrow(make(ROWS), "y")), ROWS["y"]
     for consume in (
-        lambda rows: GaussianNB().fit(rows, [0, 0, 1, 1]),
-        lambda rows: fitted.partial_fit(rows, [0, 0, 1, 1]),
-        lambda rows: ClassStatistics().update(rows, [0, 0, 1, 1]),
-        fitted.predict,
+        lambda rows: GaussianNB().fit(rows, labels),
+        lambda rows: fitted.partial_fit(rows, labels),
+        lambda rows: ClassStatistics().update(rows, labels),
+        lambda rows: evaluate(fitted, rows, labels),
     ):
-        with pytest.raises(TypeError, match=r"LazyFrame .*: collect\(\) it, or learn from scan_arrow"):
-            consume(frame.select("u"))
+        with pytest.raises(TypeError, match=remedy + r", or read it by scan_arrow\(frame, target\)$"):
+            consume(make(ROWS.select("u")))
+    for predict in (fitted.predict, fitted.predict_proba, lambda rows: fitted.score(rows, labels)):
+        with pytest.raises(TypeError, match=remedy + "; .* from Parquet, by predict_dataset$"):
+            predict(make(ROWS.select("u")))
+    with pytest.raises(TypeError, match="a dataset is needed, got .*: write its rows as Parquet and give"):
+        predict_dataset(fitted, make(ROWS.select("u")), tmp_path / "out")
 
 
 def test_a_prior_of_zero_rules_a_class_out():

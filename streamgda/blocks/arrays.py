@@ -100,7 +100,7 @@ def check_readable(X: Any) -> None:
     Raises
     ------
     TypeError
-        For a lazy frame.
+        For a lazy frame or another stream.
     ValueError
         For the others.
     """
@@ -119,13 +119,22 @@ def check_readable(X: Any) -> None:
             )
 
 
-def check_in_memory(X: Any) -> None:
-    """Raise TypeError for a LazyFrame of Polars', which is yet to be computed."""
-    if hasattr(X, "collect_batches"):
-        raise TypeError(
-            f"a {type(X).__name__} has no rows in memory: collect() it, or learn from "
-            "scan_arrow(frame, target)"
-        )
+def check_in_memory(X: Any, otherwise: str = ", or read it by scan_arrow(frame, target)") -> None:
+    """Raise TypeError for rows that are yet to be computed, as a LazyFrame of Polars' and a DuckDB relation.
+
+    Parameters
+    ----------
+    X : object
+        What a user gave for rows.
+    otherwise : str
+        What else to do, in the terms of the call.
+    """
+    if hasattr(X, "__array__"):
+        return
+    if hasattr(X, "collect_batches") or hasattr(X, "__arrow_c_stream__"):
+        made = next((f"{name}() it" for name in ("collect", "read_all") if hasattr(X, name)), "")
+        made = made or ("take its df()" if hasattr(X, "df") else "make a table of it")
+        raise TypeError(f"a {type(X).__name__} has no rows in memory: {made}{otherwise}")
 
 
 def _check_categories(column: Any, name: str) -> None:

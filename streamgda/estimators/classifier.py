@@ -43,6 +43,8 @@ MissingAtPrediction = Literal["raise", "marginal"]
 
 PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
 
+_OF_PARQUET = "; more rows than fit in memory are predicted from Parquet, by predict_dataset"
+
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
 _SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
 _FEWEST_ROWS = 144  # of many features; with fewer, products of matrices take a quarter longer
@@ -370,7 +372,7 @@ def check_rows(
     missing = missing or model.missing
     check_batch(X)
     check_has_learnt(model)
-    check_in_memory(X)
+    check_in_memory(X, _OF_PARQUET)
     if hasattr(X, "columns"):  # names first: a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     check_readable(X)

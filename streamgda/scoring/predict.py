@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any, overload
 
 import numpy as np
@@ -24,7 +25,7 @@ from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.scoring.outputs.pieces import pieces
 from streamgda.scoring.outputs.summary import PredictionSummary
-from streamgda.sources.base import ScorableSource
+from streamgda.sources.base import ScorableSource, Source
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
 from streamgda.storage.digests import digest
@@ -208,6 +209,10 @@ def _as_scorable(model: Model, source: Any) -> ScorableSource:
         raise TypeError(
             f"a dataset is needed, got {type(source).__name__}: of rows in memory, the model's predict and "
             "predict_proba are the predictions"
+        )
+    if not isinstance(source, Source | PathLike | Sequence):
+        raise TypeError(
+            f"a dataset is needed, got {type(source).__name__}: write its rows as Parquet and give the path"
         )
     source = as_source(source, features=features_of(model))
     if not isinstance(source, ScorableSource):
