@@ -354,10 +354,10 @@ def test_a_model_of_one_feature_has_no_regions():
             DecisionRegionsDisplay.from_estimator(model, **options)
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
+def test_without_matplotlib_what_to_install_is_named(monkeypatch):
     model = GaussianNB().fit(*iris())
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install 'streamgda\[plot\]'"):
+    with pytest.raises(ImportError, match="pip install matplotlib"):
         DecisionRegionsDisplay.from_estimator(model)
 
 

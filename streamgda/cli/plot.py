@@ -115,7 +115,7 @@ def use_no_windows() -> None:
     try:
         import matplotlib
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'streamgda[plot]'") from error
+        raise ImportError("pictures need matplotlib: pip install matplotlib") from error
     matplotlib.use("Agg")
 
 

@@ -61,7 +61,7 @@ def axes(ax: Axes | None, n_entries: int = 0, size: float = 4.8) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'streamgda[plot]'") from error
+        raise ImportError("pictures need matplotlib: pip install matplotlib") from error
     beside = 2 * _legend_columns(n_entries) if n_entries > _MOST_INSIDE else 0
     new: Axes = plt.subplots(layout="compressed", figsize=(4 / 3 * size + beside, size))[1]
     return new
