@@ -278,6 +278,17 @@ def test_files_may_differ_in_type_and_order_of_columns(tmp_path):
     assert accumulate(scan_parquet(tmp_path, "y")).allclose(expected(), rtol=1e-12)
 
 
+def test_the_first_file_says_which_columns_are_features(folder):
+    more = TABLE.slice(0, 300).append_column("more", pa.array(U[:300]))
+    pq.write_table(more, folder / "d.parquet")
+    assert scan_parquet(folder, "y").feature_names == ("u", "v")
+    assert accumulate(scan_parquet(folder, "y")).n_rows == N + 300
+    pq.write_table(more, folder / "a.parquet")
+    with pytest.raises(ValueError, match=r"b\.parquet: there is no column 'more', which other files"):
+        accumulate(scan_parquet(folder, "y"))
+    assert accumulate(scan_parquet(folder, "y", features=["u", "v"])).n_rows == N + 300
+
+
 def test_empty_files_among_others_are_read_over(folder):
     pq.write_table(TABLE.slice(0, 0), folder / "0.parquet")
     assert accumulate(scan_parquet(folder, "y")).n_rows == N

@@ -58,8 +58,9 @@ def scan_parquet(
         partition key. Rows without one are for `predict_dataset` alone.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
-        keys. All the columns of the files but the target, the weight and the index of a pandas frame,
-        where not given.
+        keys. Where not given, all the columns of the first file but the target, the weight and the index of a
+        pandas frame. Then a column that another file lacks is an error, and one that only others have is not
+        read.
     exclude : sequence of str, optional
         Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
         identifier is a column of numbers as others are, so name it here.
