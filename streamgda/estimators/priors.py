@@ -95,7 +95,7 @@ def _text(label: Any) -> str:
 
 
 def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[Any]:
-    """The priors of these classes. In models saved long ago, labels of all kinds are texts.
+    """The priors of these classes. In models saved without the types of labels, they are texts.
 
     Raises
     ------
