@@ -15,7 +15,7 @@ from streamgda.statistics.covariances import Array
 Priors: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
 """Probabilities in the order of the classes, or by their labels; None for the shares of the classes."""
 
-ClassCounts: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
+ClassCounts: TypeAlias = ArrayLike | Mapping[Any, float] | None
 """Rows of each class, in the order of the classes or by their labels; None if they are not known."""
 
 _LABELS = (bool, int, float, str)
