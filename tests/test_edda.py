@@ -22,7 +22,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
 )
 from streamgda.cli.main import main
-from streamgda.gaussians.parsimonious.axes import principal_axes
+from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.parsimonious.matrix import common_matrix
 from streamgda.gaussians.parsimonious.models import MODELS, fit, n_covariance_parameters
 from streamgda.gaussians.parsimonious.rotations import starts, sweeps
@@ -228,6 +228,37 @@ def test_axes_keep_their_digits_in_unlike_units():
     assert np.prod(values) == pytest.approx(np.linalg.det(correlations), rel=1e-12)
     assert 1 / (1 / values).sum() == pytest.approx(1e-12 / np.linalg.inv(correlations)[0, 0], rel=1e-9)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("places", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]])
+def test_axes_of_rows_in_all_directions_but_one_keep_their_digits(places):
+    """The product of the eigenvalues above zero is the sum of the minors without one feature, in integers."""
+    rows = np.random.default_rng(0).integers(-9, 9, (3, 4)) * np.array([1, 10**3, 10**6, 10**9])[places]
+    scatter = rows.T.astype(object) @ rows.astype(object)
+    values, vectors = principal_axes(scatter.astype(np.float64))
+    minors = 0
+    for i in range(4):
+        a, b, c = np.delete(np.delete(scatter, i, 0), i, 1)  # of Python's integers
+        minors += a @ np.array(
+            [b[1] * c[2] - b[2] * c[1], b[2] * c[0] - b[0] * c[2], b[0] * c[1] - b[1] * c[0]]
+        )
+    assert np.prod(values[:3]) == pytest.approx(float(minors), rel=1e-10)
+    along = np.abs(rows @ vectors[:, 3]) / (np.abs(rows) @ np.abs(vectors[:, 3]))
+    assert (along <= 1e-10).all()  # no row has a part along the last axis
+
+
+@pytest.mark.parametrize("name", ["EEV", "VEV"])
+def test_a_class_in_all_directions_but_one_is_the_same_in_any_order(name):
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1], [6, 30])
+    X = rng.normal(size=(36, 6)) * np.logspace(-4, 4, 6)
+    order = rng.permutation(36)
+    model = GaussianDiscriminantAnalysis(covariance_model=name)
+    answers = [
+        model.fit(X[rows][:, columns], y[rows]).predict_log_proba(X[:, columns])
+        for rows, columns in ((np.arange(36), np.arange(6)), (order, [3, 1, 0, 5, 4, 2]))
+    ]
+    np.testing.assert_allclose(*answers, rtol=1e-7, atol=1e-9)
 
 
 def test_thirty_features_of_ten_classes():

@@ -234,6 +234,18 @@ class TestInsideScikitLearn:
             model.from_sklearn(peer, [50, 150, 200])
 
 
+@pytest.mark.parametrize("columns", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_variances_along_principal_axes_keep_their_digits_in_unlike_units(columns):
+    X, y = rows()
+    X = (X[:, :3] * [1e6, 1, 1e-6])[:, columns]
+    ours = QuadraticDiscriminantAnalysis().fit(X, y)
+    for k in range(3):
+        correlations = np.corrcoef(X[y == k], rowvar=False)
+        product = np.linalg.det(correlations) * X[y == k].var(axis=0).prod()  # the determinant
+        assert ours.scalings_[k].prod() == pytest.approx(product, rel=1e-10)
+    assert (ours.to_sklearn().predict(X) == ours.predict(X)).all()
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_what_is_not_fitted_is_neither_handed_over_nor_saved(model, tmp_path):
     for hand_over in (model().to_sklearn, lambda: model().save(tmp_path / "model.parquet")):

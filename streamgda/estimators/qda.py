@@ -7,7 +7,6 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval
@@ -37,10 +36,11 @@ from streamgda.estimators.shrinkage import (
     statistics_for,
 )
 from streamgda.estimators.validation import one_of
+from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.pooled import PooledGaussians
 from streamgda.gaussians.pooling import relative_eigenvalues
-from streamgda.gaussians.whitening import Unestimated, Whitening, signed
+from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -341,8 +341,7 @@ class QuadraticDiscriminantAnalysis(
             return finalised(self).once("axes", self._principal_axes)
 
     def _principal_axes(self) -> list[tuple[Array, Array]]:
-        spectra = map(scipy.linalg.eigh, self._final_covariances())
-        return [(values[::-1], signed(vectors[:, ::-1])) for values, vectors in spectra]
+        return [principal_axes(covariance) for covariance in self._final_covariances()]
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

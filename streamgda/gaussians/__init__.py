@@ -11,6 +11,7 @@
 - `boundaries`: the surface between two classes. `projection`: the directions that separate the classes best.
 - `parsimonious`: covariances that share volume, shape or orientation among the classes.
 - `whitening`: coordinates in which a covariance is the identity, and its rank.
+- `axes`: principal axes of a covariance, in any units.
 - `tails`: means to twice the precision of float64.
 - `products`: rows times a matrix, with the same bits for any number of rows.
 - `triangles`: Cholesky factors and their inverses.

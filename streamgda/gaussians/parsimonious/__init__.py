@@ -9,7 +9,6 @@ equal for all classes, V varies from class to class, I is the identity.
 - `scales`: volumes and shapes, given the scatters along the axes of the classes.
 - `matrix`: one covariance up to its volume (VEE).
 - `rotations`: axes that the classes share (EVE, VVE), by rotations in `planes`.
-- `axes`: principal axes of one matrix.
 
 References
 ----------

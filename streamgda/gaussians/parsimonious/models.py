@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamgda.gaussians.parsimonious.axes import principal_axes
+from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.parsimonious.matrix import proportional_covariances
 from streamgda.gaussians.parsimonious.rotations import common_axes
 from streamgda.gaussians.parsimonious.scales import geometric_means, volumes_and_shapes

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from streamgda.gaussians.parsimonious.axes import principal_axes
+from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.parsimonious.planes import Planes
 from streamgda.gaussians.parsimonious.scales import geometric_means
 from streamgda.gaussians.whitening import Array, signed
