@@ -289,3 +289,27 @@ def test_the_range_of_a_singular_covariance_has_more_degrees_of_freedom():
             singular.predict_log_proba(wide), slim.predict_log_proba(X), rtol=1e-6, atol=1e-8
         )
         np.testing.assert_allclose(singular.p_values(wide), slim.p_values(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("regularised", [{"shrinkage": 0.3}, {"reg_param": 0.1}], ids=str)
+def test_regularised_densities_have_the_degrees_of_freedom_of_all_features(regularised):
+    X, y = IRIS
+    wide = np.column_stack([X, X[:, 0] - X[:, 1]])
+
+    def pooled(share):
+        return QuadraticDiscriminantAnalysis(pooling=share, predictive="student", **regularised).fit(wide, y)
+
+    none = QuadraticDiscriminantAnalysis(predictive="student", **regularised).fit(wide, y)
+    pairs = [(pooled(1e-12), none)]
+    if "shrinkage" in regularised:
+        pairs += [(pooled(1.0), LinearDiscriminantAnalysis(predictive="student", **regularised).fit(wide, y))]
+    for model, limit in pairs:
+        np.testing.assert_allclose(model.score_samples(wide), limit.score_samples(wide), rtol=1e-9)
+        np.testing.assert_allclose(model.p_values(wide), limit.p_values(wide), rtol=1e-7)
+    half, means = pooled(0.5), pooled(0.5).means_
+    degrees = 0.5 * 49 + 0.5 * 147 - 5 + 1
+    for k, covariance in enumerate(half._final_covariances()):
+        shape = covariance * 100 / degrees * (1 + 1 / 50)  # the divisor is (50 + 150) / 2
+        expected = stats.multivariate_t(means[k], shape, degrees).logpdf(wide)
+        joint = half.predict_log_proba(wide)[:, k] + half.score_samples(wide)
+        np.testing.assert_allclose(joint + np.log(3), expected, rtol=1e-8)

@@ -280,16 +280,16 @@ class QuadraticDiscriminantAnalysis(
     def _finalise_pooled(self, statistics: Statistics) -> PooledGaussians:
         """Densities that lean on the pooled covariance; singular, if at all, as it is for LDA."""
         means, within, least = statistics.means, pooled_covariance(statistics), self._least_eigenvalue
-        whitening = Whitening.of(within, means, least)
-        scatter = statistics.scatter
-        eigenvalues = relative_eigenvalues(scatter, whitening.matrix) if self.pooling == "bayes" else None
-        pooling = self._pooling(statistics.weights, eigenvalues, whitening.rank)
-        covariances = self._shrunk(pooling.covariances(scatter, within))
+        common = plain = Whitening.of(within, means, least)
         if self.shrinkage or self.reg_param:
-            whitening = Whitening.of(self._shrunk(within), means, least)
-        if not whitening.rank:
+            common = Whitening.of(self._shrunk(within), means, least)
+        if not common.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        return PooledGaussians.of(means, covariances, whitening, pooling, statistics.mean_tails)
+        scatter = statistics.scatter
+        eigenvalues = relative_eigenvalues(scatter, plain.matrix) if self.pooling == "bayes" else None
+        pooling = self._pooling(statistics.weights, eigenvalues, common.rank)
+        covariances = self._shrunk(pooling.covariances(scatter, within))
+        return PooledGaussians.of(means, covariances, common, pooling, statistics.mean_tails)
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Leave classes that are not determined to `singular`, unless the classes are pooled."""

@@ -52,7 +52,7 @@ class Pooling:
         weights : ndarray of shape (n_classes,)
             The weights of the classes.
         rank : int
-            The number of features, or of dimensions if the pooled covariance is singular.
+            The rank of the pooled covariance, regularised as those of the classes are.
 
         References
         ----------
