@@ -1,6 +1,7 @@
 """Diagnostics from the state alone, against published values, scipy.stats and the rows."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from sklearn.datasets import load_iris, load_wine
 from streamgda import ClassStatistics, ExactClassStatistics
 from streamgda.cli.main import main
 from streamgda.diagnostics import box_m, manova, select_features
+from tests.reference import exact_moments
 
 X, Y = load_iris(return_X_y=True)
 IRIS = ClassStatistics().update(X, Y)
@@ -150,6 +152,52 @@ def test_each_step_takes_the_feature_with_the_least_lambda():
         assert step.pvalue == pytest.approx(scipy.stats.f.sf(f, 2, 175 - len(chosen)), rel=1e-6)
         chosen.append(step.feature)
     assert len(chosen) == 13
+
+
+def determinant(matrix, features):
+    """The determinant of a block of a matrix of fractions."""
+    if not features:
+        return Fraction(1)
+    first, *rest = features
+    swept = [
+        [a - row[first] * b / matrix[first][first] for a, b in zip(row, matrix[first], strict=True)]
+        for row in matrix
+    ]
+    return matrix[first][first] * determinant(swept, rest)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("distance", [1.0, 1e4, 1e6, 1e8])
+def test_lambda_and_f_are_those_of_rational_arithmetic_however_far_classes_are_apart(n_classes, distance):
+    rng = np.random.default_rng(n_classes)
+    y = np.repeat(np.arange(n_classes), 10)
+    rows = rng.normal(size=(len(y), 4)) + distance * rng.normal(size=(n_classes, 4))[y]
+    groups, everything = exact_moments(rows, y), exact_moments(rows, np.zeros(len(y)))
+    total = everything[0.0][2]
+    within = [[sum(group[2][i][j] for group in groups.values()) for j in range(4)] for i in range(4)]
+    chosen, before = [], Fraction(1)
+    for step in select_features(ClassStatistics().update(rows, y), alpha=1).steps:
+        found = {
+            j: determinant(within, [*chosen, j]) / determinant(total, [*chosen, j])
+            for j in range(4)
+            if j not in chosen
+        }
+        assert step.feature == min(found, key=found.get)
+        wilks = found[step.feature]
+        partial = wilks / before
+        assert step.wilks == pytest.approx(float(wilks), rel=1e-7)
+        assert step.partial_wilks == pytest.approx(float(partial), rel=1e-7)
+        assert step.f == pytest.approx(float((1 - partial) / partial) * step.df[1] / step.df[0], rel=1e-7)
+        assert step.pvalue == pytest.approx(scipy.stats.f.sf(step.f, *step.df), rel=1e-9)
+        chosen, before = [*chosen, step.feature], wilks
+    assert len(chosen) == 4
+
+
+def test_features_with_equal_means_tell_nothing():
+    y = np.repeat([0, 1], 4)
+    rows = np.tile([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], (2, 1))
+    steps = select_features(ClassStatistics().update(rows, y), alpha=1).steps
+    assert [(step.wilks, step.f, step.pvalue) for step in steps] == [(1.0, 0.0, 1.0)] * 2
 
 
 def test_selection_ends_at_alpha_or_at_the_number_asked_for():

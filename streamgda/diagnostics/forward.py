@@ -13,7 +13,7 @@ from streamgda.diagnostics.checks import check_classes
 from streamgda.diagnostics.tables import Table
 from streamgda.gaussians.whitening import Array, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import between_covariance, pooled_covariance
+from streamgda.statistics.components import pooled_covariance, weighted_offsets
 from streamgda.statistics.deficient import named
 
 if TYPE_CHECKING:
@@ -137,21 +137,21 @@ def select_features(
         raise ValueError(f"alpha is a probability; got {alpha!r}")
     if n_features_to_select is not None and n_features_to_select < 1:
         raise ValueError(f"n_features_to_select is at least 1, or None; got {n_features_to_select!r}")
-    within, total = _standardised(statistics, tol**2)
+    within, offsets = _standardised(statistics)
     left, steps = np.ones(len(within), dtype=bool), list[SelectionStep]()
-    while len(steps) != n_features_to_select and (best := _best(within, total, left, tol**2)) is not None:
-        step = _step(statistics, best, within[best, best], total[best, best], steps)
+    while len(steps) != n_features_to_select and (best := _best(within, offsets, left, tol**2)) is not None:
+        step = _step(statistics, *best, steps)
         if step is None or step.pvalue > alpha:
             break
         steps.append(step)
-        left[best] = False
-        within, total = (m - np.outer(m[best], m[best]) / m[best, best] for m in (within, total))
+        left[best[0]] = False
+        within, offsets = _left_by(best[0], within, offsets)
     collinear = np.flatnonzero(left & (np.diag(within) <= tol**2)).tolist()
     return FeatureSelection(tuple(steps), tuple(_name(statistics, j) for j in collinear))
 
 
-def _standardised(statistics: Statistics, least: float) -> tuple[Array, Array]:
-    """The covariance within the classes and that of all rows, for features of unit variance within."""
+def _standardised(statistics: Statistics) -> tuple[Array, Array]:
+    """The covariance within the classes and the `weighted_offsets`, for features of unit variance within."""
     within = pooled_covariance(statistics)
     constant = np.flatnonzero(constant_features(np.diag(within), statistics.means))
     if len(constant):
@@ -159,29 +159,60 @@ def _standardised(statistics: Statistics, least: float) -> tuple[Array, Array]:
             f"features are constant within the classes ({named(statistics, constant)}). Leave them out with "
             "statistics.select"
         )
-    units = np.sqrt(np.outer(np.diag(within), np.diag(within)))
-    return within / units, (within + between_covariance(statistics)) / units
+    units = np.sqrt(np.diag(within))
+    return within / np.outer(units, units), weighted_offsets(statistics) / units
 
 
-def _best(within: Array, total: Array, left: NDArray[np.bool_], least: float) -> int | None:
-    """The feature whose remaining variance lies least within the classes; None if none is left."""
-    usable = left & (np.diag(within) > least)
-    ratios = np.where(usable, np.diag(within) / np.where(usable, np.diag(total), 1.0), np.inf)
-    return int(ratios.argmin()) if usable.any() else None
+def _best(within: Array, offsets: Array, left: NDArray[np.bool_], least: float) -> tuple[int, float] | None:
+    """The feature whose variance between the classes is largest beside that within, and their ratio.
+
+    None if no feature is left. The variance of all rows is not used: that within may have no digits there.
+    """
+    variances = np.diag(within)
+    usable = left & (variances > least)
+    ratios = np.where(usable, np.vecdot(offsets.T, offsets.T) / np.where(usable, variances, 1.0), -1.0)
+    best = int(ratios.argmax())
+    return (best, float(ratios[best])) if usable.any() else None
+
+
+def _left_by(feature: int, within: Array, offsets: Array) -> tuple[Array, Array]:
+    """What a feature that is regressed out leaves of the covariance within the classes, and of offsets.
+
+    With the covariance W within and offsets M, that of all rows is W + MᵀM. Both are swept by the feature, to
+    W' and W' + M'ᵀM'. In the direction of the offsets of the feature, M' is what the regression within leaves
+    of M, over √(1 + ratio) with the ratio of `_best`. In all others it is M.
+    """
+    slopes = within[feature] / within[feature, feature]
+    turned = _turned(offsets, feature)
+    ratio = turned[0, feature] ** 2 / within[feature, feature]
+    turned[0] -= turned[0, feature] * slopes
+    turned[0] /= np.sqrt(1 + ratio)
+    return within - np.outer(within[feature], slopes), turned
+
+
+def _turned(offsets: Array, feature: int) -> Array:
+    """Offsets (K, d) reflected so that those of a feature are 0 but for the first."""
+    axis = offsets[:, feature]
+    length = np.linalg.norm(axis)
+    if not length:
+        return offsets.copy()
+    normal = axis / length
+    normal[0] += np.copysign(1.0, normal[0])
+    turned: Array = offsets - np.outer(normal, (2 / (normal @ normal)) * (normal @ offsets))
+    return turned
 
 
 def _step(
-    statistics: Statistics, feature: int, within: float, total: float, before: list[SelectionStep]
+    statistics: Statistics, feature: int, ratio: float, before: list[SelectionStep]
 ) -> SelectionStep | None:
-    """The step to a feature, with what is left of its variances; None if no degree of freedom is left."""
+    """The step to a feature, with the ratio of its variances; None if no degree of freedom is left."""
     first = len(statistics.classes) - 1
     second = float(statistics.weights.sum()) - len(statistics.classes) - len(before)
     if second <= 0:
         return None
-    f = float((total - within) / within * second / first)
-    partial = float(within / total)
+    f, partial = ratio * second / first, 1 / (1 + ratio)
     wilks = partial * (before[-1].wilks if before else 1.0)
-    pvalue = float(fdtrc(first, second, max(f, 0.0)))
+    pvalue = float(fdtrc(first, second, f))
     return SelectionStep(_name(statistics, feature), wilks, partial, f, (float(first), second), pvalue)
 
 
