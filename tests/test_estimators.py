@@ -461,6 +461,17 @@ def test_what_no_model_can_be_made_of(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_a_first_batch_without_weight_is_refused_and_a_later_one_changes_nothing(model):
+    X, y = random_rows(2, 2)
+    nothing, streamed = np.zeros(len(y)), model()
+    with pytest.raises(ValueError, match="every sample weight is zero"):
+        streamed.partial_fit(X, y, sample_weight=nothing)
+    assert vars(streamed) == vars(model())
+    before = streamed.partial_fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(streamed.partial_fit(X, y, sample_weight=nothing).predict_proba(X), before)
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_a_source_brings_its_own_target(model, tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), tmp_path / "1.parquet")
     with pytest.raises(ValueError, match="brings its own target"):

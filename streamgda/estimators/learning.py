@@ -157,8 +157,8 @@ class StatisticsLearner(StatisticsReader, ABC):
         Raises
         ------
         ValueError
-            If the batch holds NaN, infinity or a missing label, or its features are not those seen
-            before. The model is then unchanged.
+            If the batch holds NaN, infinity or a missing label, its features are not those seen before, or
+            it is the first and no row has a weight. The model is then unchanged.
         """
         self._check_learns_in_parts()
         if isinstance(X, Source) or is_dask(X):
