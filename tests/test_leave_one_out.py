@@ -142,3 +142,44 @@ def test_a_row_without_which_a_covariance_is_singular_is_named():
         cross_validate(QDA(), X, y, cv="loo")
     with pytest.raises(ValueError, match="row 7 of class 0: without it, a covariance is singular"):
         cross_validate(GaussianNB(var_smoothing=0), X, y, cv="loo")
+
+
+def left_out_and_refitted(estimator, X, y, weights=None):
+    """Ln p(x, true class) of each row by the models of the others: in closed form, and by fits."""
+    weights = np.ones(len(y)) if weights is None else weights
+    truth = np.unique(y, return_inverse=True)[1]
+    downdate = downdate_of(estimator, ClassStatistics().update(X, y, weights))
+    left_out = downdate.log_joint(X, truth, weights)[np.arange(len(y)), truth]
+    fitted = []
+    for i in range(len(y)):
+        others = np.arange(len(y)) != i
+        model = type(estimator)(**estimator.get_params()).fit(X[others], y[others], weights[others])
+        fitted.append(model.predict_log_proba(X[[i]])[0, truth[i]] + model.score_samples(X[[i]])[0])
+    return left_out, np.array(fitted)
+
+
+FAR = np.array([[100.0], [100.3], [99.2], [101.1], [100.4], [99.9]])
+TWO_AND_FOUR = np.array([0, 0, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("offset", [0.1, 3e5 + 0.1, 1e9 + 0.1])
+@pytest.mark.parametrize("estimator", [GaussianNB(), GaussianNB(pooling=0.3), GaussianNB(var_smoothing=0.01)])
+def test_one_row_of_two_leaves_no_variance_however_far_from_zero(estimator, offset):
+    left_out, fitted = left_out_and_refitted(estimator, FAR + offset, TWO_AND_FOUR)
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-9)
+    with pytest.raises(ValueError, match="row 0 of class 0: without it, a covariance is singular"):
+        cross_validate(GaussianNB(var_smoothing=0), FAR + offset, TWO_AND_FOUR, cv="loo")
+
+
+@pytest.mark.parametrize("estimator", [LDA(), QDA(), QDA(pooling=0.4)], ids=str)
+def test_means_far_from_zero_keep_their_digits(estimator):
+    X = np.random.default_rng(0).normal([3e9, -7e8], 1e-4, size=(30, 2))
+    X[15:, 0] += 2e-4
+    left_out, fitted = left_out_and_refitted(estimator, X, np.repeat([0, 1], 15))
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-10)
+
+
+def test_smoothing_without_the_row_that_is_almost_all_of_the_variance():
+    X = np.array([[0.3], [1e9], [0.1], [0.7], [0.2], [0.9]])
+    left_out, fitted = left_out_and_refitted(GaussianNB(var_smoothing=0.1), X, TWO_AND_FOUR)
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-6)

@@ -21,6 +21,7 @@ from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.gaussians.pooling import Pooling
+from streamgda.gaussians.tails import deviations_from
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -30,6 +31,7 @@ Codes = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 64 * _EPS  # relative to what was subtracted
+_LEAST_LEFT = 1e-5  # of a whole; where less is left of it, subtraction has lost five digits
 
 
 def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
@@ -69,7 +71,8 @@ class Downdate(ABC):
     def __init__(self, estimator: GaussianClassifier[Any], statistics: Statistics, ddof: float = 0) -> None:
         self.classes = statistics.classes
         self._estimator = estimator
-        self._weights, self._means = statistics.weights, statistics.means
+        self._weights, self._means, self._tails = statistics.weights, statistics.means, statistics.mean_tails
+        self._is_pair = statistics.counts == 2
         self._total = float(self._weights.sum())
         self._ddof = ddof
         self._priors = None if estimator.priors is None else priors_of(estimator, statistics)
@@ -108,6 +111,10 @@ class Downdate(ABC):
         left[np.arange(len(truth)), truth] -= weights
         shares: Array = np.log(left / (self._total - weights)[:, None])
         return shares
+
+    def _from_mean(self, X: Array, classes: int | Codes) -> Array:
+        """Rows less the mean of a class, or each less that of its own: (n, d)."""
+        return deviations_from(X, self._means[classes], self._tails[classes])
 
     def _left(self, j: int, truth: Codes, weights: Array) -> _Left:
         """What is left of class j without each row."""
@@ -193,7 +200,7 @@ class DiscriminantDowndate(Downdate):
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K)."""
         result = self._log_priors(truth, weights)
-        deviations = X - self._means[truth]
+        deviations = self._from_mean(X, truth)
         for j in range(len(self.classes)):
             result[:, j] += self._log_density(j, X, deviations, truth, weights)
         return result
@@ -202,7 +209,7 @@ class DiscriminantDowndate(Downdate):
         left, basis = self._left(j, truth, weights), self._bases[min(j, len(self._bases) - 1)]
         own = truth == j
         removed = deviations @ basis.vectors if self._share else 0.0
-        from_mean = (X - self._means[j]) @ basis.vectors
+        from_mean = self._from_mean(X, j) @ basis.vectors
         removed = removed if self._share else from_mean * own[:, None]
         from_mean[own] *= left.ratio[own, None]
         values = self._values(basis, left, deviations, j)
@@ -252,40 +259,79 @@ class DiagonalDowndate(Downdate):
 
     def __init__(self, estimator: Any, statistics: Statistics, ddof: float = 0) -> None:
         super().__init__(estimator, statistics, ddof)
-        within = statistics.scatter.sum(axis=0) / self._total
-        covariances = self._pooling.covariances(statistics.scatter, within)
-        self._scatters = covariances * self._pooling.divisors[:, None]
+        self._scatters = statistics.scatter
+        self._others = _sums_of_others(self._scatters)
         self._smoothing = float(estimator.var_smoothing)
         self._centre, self._variances = statistics.overall_mean(), statistics.total_variance()
+        self._centre_tail = self._weights @ self._offsets() / self._total
+
+    def _offsets(self) -> Array:
+        """The means of the classes less that of all rows: (K, d)."""
+        offsets: Array = (self._means - self._centre) + self._tails
+        return offsets
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K)."""
         result = self._log_priors(truth, weights)
-        deviations, smoothing = X - self._means[truth], self._smoothed(X, weights)
+        deviations = self._from_mean(X, truth)
+        rest = self._rest(deviations, truth, weights)
+        smoothing = self._smoothed(X, rest, deviations, truth, weights)
         for j in range(len(self.classes)):
             left = self._left(j, truth, weights)
-            from_mean = X - self._means[j]
+            from_mean = self._from_mean(X, j)
             from_mean[truth == j] *= left.ratio[truth == j, None]
-            variances = self._left_variances(j, left, deviations) + smoothing[:, None]
+            variances = self._left_variances(j, left, rest, truth) + smoothing[:, None]
             self._check(np.asarray(variances > 0).all(axis=1), truth)
             terms = from_mean**2 / variances + np.log(variances) + LOG_2PI
             result[:, j] -= 0.5 * terms.sum(axis=1)
         return result
 
-    def _left_variances(self, j: int, left: _Left, deviations: Array) -> Array:
-        """The variances of class j without each row: (n, d)."""
-        rest = self._scatters[j] - left.beta[:, None] * deviations**2
-        rest[rest <= _ROUNDING * self._scatters[j]] = 0.0
-        variances: Array = rest / left.freedom[:, None]
+    def _rest(self, deviations: Array, truth: Codes, weights: Array) -> Array:
+        """The scatter of the class of each row without it: (n, d). One row of two leaves none."""
+        scatter, own = self._scatters[truth], self._weights[truth]
+        rest = scatter - (weights * own / (own - weights))[:, None] * deviations**2
+        rest[(rest <= _ROUNDING * scatter) | self._is_pair[truth, None]] = 0.0
+        return rest
+
+    def _left_variances(self, j: int, left: _Left, rest: Array, truth: Codes) -> Array:
+        """The variances of class j without each row: (n, d). Those that rounding left are zero."""
+        scatter = np.where((truth == j)[:, None], rest, self._scatters[j])
+        if self._share:
+            scatter = (1 - self._share) * scatter + self._share * (self._others[truth] + rest)
+        variances: Array = scatter / left.freedom[:, None]
+        variances[variances <= (_EPS * self._means[j]) ** 2] = 0.0
         return variances
 
-    def _smoothed(self, X: Array, weights: Array) -> Array:
+    def _smoothed(self, X: Array, rest: Array, deviations: Array, truth: Codes, weights: Array) -> Array:
         """What is added to each variance, without each row: (n,)."""
         left = self._total - weights
-        squares = (weights * self._total / left)[:, None] * (X - self._centre) ** 2
-        variances = (self._total * self._variances - squares) / left[:, None]
-        smoothing: Array = self._smoothing * np.maximum(variances.max(axis=1), 0.0)
+        squares = (weights * self._total / left)[:, None] * (X - self._centre - self._centre_tail) ** 2
+        largest = ((self._total * self._variances - squares) / left[:, None]).max(axis=1)
+        few = np.flatnonzero(largest < _LEAST_LEFT * self._variances.max())
+        largest[few] = self._largest_variances(rest[few], deviations[few], truth[few], weights[few])
+        smoothing: Array = self._smoothing * largest
         return smoothing
+
+    def _largest_variances(self, rest: Array, deviations: Array, truth: Codes, weights: Array) -> Array:
+        """The largest variance of all rows without each of a few: (n,); within the classes and between."""
+        shares, rows = np.tile(self._weights, (len(truth), 1)), np.arange(len(truth))
+        shares[rows, truth] -= weights
+        offsets = np.tile(self._offsets(), (len(truth), 1, 1))
+        offsets[rows, truth] -= (weights / shares[rows, truth])[:, None] * deviations
+        shares /= shares.sum(axis=1, keepdims=True)
+        offsets -= np.einsum("nk,nkd->nd", shares, offsets)[:, None]
+        between = np.einsum("nk,nkd->nd", shares, offsets**2)
+        within = (self._others[truth] + rest) / (self._total - weights)[:, None]
+        largest: Array = (within + between).max(axis=1, initial=0.0)
+        return largest
+
+
+def _sums_of_others(terms: Array) -> Array:
+    """The sums of all terms but one, along the first axis, without a subtraction."""
+    sums = np.zeros_like(terms)
+    sums[1:] += terms[:-1].cumsum(axis=0)
+    sums[:-1] += terms[:0:-1].cumsum(axis=0)[::-1]
+    return sums
 
 
 def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics, ddof: float = 0) -> Downdate:
