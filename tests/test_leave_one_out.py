@@ -183,3 +183,50 @@ def test_smoothing_without_the_row_that_is_almost_all_of_the_variance():
     X = np.array([[0.3], [1e9], [0.1], [0.7], [0.2], [0.9]])
     left_out, fitted = left_out_and_refitted(GaussianNB(var_smoothing=0.1), X, TWO_AND_FOUR)
     np.testing.assert_allclose(left_out, fitted, rtol=1e-6)
+
+
+WIDE = np.array([[0.0], [30.0], [5.0], [10.0], [-20.0], [13.0]]) * 1000
+
+
+@pytest.mark.parametrize("parameters", [{"reg_param": 0.01}, {"reg_param": 0.01, "shrinkage": 0.3}], ids=str)
+def test_a_ridge_alone_is_left_of_a_class_of_two(parameters):
+    left_out, fitted = left_out_and_refitted(QDA(**parameters), WIDE, TWO_AND_FOUR)
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_repeats", [1, 20])
+def test_an_outlier_leaves_little_of_what_its_class_is_shrunk_towards(n_repeats):
+    X = np.tile([[0.1, 0.2], [0.4, 0.7], [0.3, 0.1], [0.0, 0.9]], (n_repeats, 1))
+    X = np.vstack([X, [[3e4, 1e3]], X + 0.5])
+    y = np.repeat([0, 1], [4 * n_repeats + 1, 4 * n_repeats])
+    left_out, fitted = left_out_and_refitted(QDA(shrinkage=0.5), X, y)
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-6)
+    left_out, fitted = left_out_and_refitted(QDA(shrinkage=0.5, pooling=0.3, reg_param=1e-3), X, y)
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shrinkage", [0.3, 1.0])
+def test_shrinkage_of_one_row_alone_is_an_error(shrinkage):
+    X = [[0.1, 0.2], [0.4, 0.7], [1, 2], [0, 1], [2, 0.5], [1, 1]]
+    with pytest.raises(ValueError, match="row 0 of class 0: without it, a covariance is singular"):
+        cross_validate(QDA(shrinkage=shrinkage), X, TWO_AND_FOUR, cv="loo")
+
+
+@pytest.mark.parametrize("ratio", [1e6, 1e10, 1e14])
+@pytest.mark.parametrize(
+    "estimator",
+    [QDA(reg_param=1e-3), QDA(reg_param=1e-8), QDA(shrinkage=1e-12), LDA(shrinkage=1e-12)],
+    ids=str,
+)
+def test_regularised_covariances_keep_their_digits_in_all_units(estimator, ratio):
+    units = np.geomspace(ratio**-0.5, ratio**0.5, 4)
+    X = np.random.default_rng(0).normal(size=(26, 4)) * units
+    left_out, fitted = left_out_and_refitted(estimator, X, np.repeat([0, 1], [12, 14]))
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-11)
+
+
+def test_lda_wants_a_feature_that_varies():
+    with pytest.raises(ValueError, match="no feature varies within a class"):
+        cross_validate(LDA(), [[0], [0], [1], [1], [3], [3]], [0, 0, 1, 1, 2, 2], cv="loo")
+    with pytest.raises(ValueError, match="row 4 of class 2: without it, a covariance is singular"):
+        cross_validate(LDA(), [[0], [0], [1], [1], [3], [4]], [0, 0, 1, 1, 2, 2], cv="loo")
