@@ -204,14 +204,16 @@ class DiscriminantDowndate(Downdate):
         mean_variance = float(np.trace(covariance)) / len(covariance)
         return _Basis.of(whitening, mean_variance, float(self._ridge_of(mean_variance)))
 
+    def _basis_of(self, j: int) -> _Basis:
+        return self._bases[min(j, len(self._bases) - 1)]
+
     def _ridge_of(self, mean_variance: Any) -> Any:
         """What is added to the diagonal of a covariance of this mean variance."""
         return (1 - self._ridge) * self._shrinkage * mean_variance + self._ridge
 
     def _regularised(self, covariance: Array) -> Array:
-        return regularised(
-            shrunk(covariance, self._shrinkage) if self._shrinkage else covariance.copy(), self._ridge
-        )
+        shrunken = shrunk(covariance, self._shrinkage) if self._shrinkage else covariance.copy()
+        return regularised(shrunken, self._ridge)
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K)."""
@@ -222,7 +224,18 @@ class DiscriminantDowndate(Downdate):
         return result
 
     def _log_density(self, j: int, X: Array, deviations: Array, truth: Codes, weights: Array) -> Array:
-        left, basis = self._left(j, truth, weights), self._bases[min(j, len(self._bases) - 1)]
+        """Ln of the density of class j at each row, without it: (n,)."""
+        log_density, is_known = self._in_closed_form(j, X, deviations, truth, weights)
+        for i in np.flatnonzero(~is_known):
+            log_density[i] = self._computed(j, X[i], deviations[i], int(truth[i]), float(weights[i]))
+        self._check(~np.isnan(log_density), truth)
+        return log_density
+
+    def _in_closed_form(
+        self, j: int, X: Array, deviations: Array, truth: Codes, weights: Array
+    ) -> tuple[Array, Flags]:
+        """The same, and of which rows it keeps its digits: those that leave much."""
+        left, basis = self._left(j, truth, weights), self._basis_of(j)
         own = truth == j
         from_mean = self._from_mean(X, j) @ basis.vectors
         removed = deviations @ basis.vectors if self._share else from_mean * own[:, None]
@@ -231,16 +244,12 @@ class DiscriminantDowndate(Downdate):
         reduced = removed / values
         gamma = left.beta * (1 - self._ridge) * (1 - self._shrinkage) / left.freedom
         slack = 1 - gamma * np.vecdot(reduced, removed)
-        few = np.flatnonzero(~is_much | (slack < _LEAST_LEFT))
-        slack[few] = 1.0
+        is_known = is_much & (slack >= _LEAST_LEFT)
+        slack[~is_known] = 1.0
         squared = np.vecdot(from_mean / values, from_mean)
         squared += gamma * np.vecdot(reduced, from_mean) ** 2 / slack
         log_determinant = np.log(values).sum(axis=1) + np.log(slack) + basis.log_determinant
-        log_density: Array = -0.5 * (squared + log_determinant + values.shape[1] * LOG_2PI)
-        for i in few:
-            log_density[i] = self._computed(j, X[i], deviations[i], int(truth[i]), float(weights[i]))
-        self._check(~np.isnan(log_density), truth)
-        return log_density
+        return -0.5 * (squared + log_determinant + values.shape[1] * LOG_2PI), is_known
 
     def _values(
         self, basis: _Basis, left: _Left, deviations: Array, j: int, truth: Codes
@@ -271,7 +280,7 @@ class DiscriminantDowndate(Downdate):
             from_mean *= left.ratio[0]
         covariance = self._regularised(scatter / left.freedom[0])
         whitening = Whitening.of(covariance, means if self._share else means[[j]], self._least)
-        if whitening.rank < self._bases[min(j, len(self._bases) - 1)].vectors.shape[1]:
+        if whitening.rank < self._basis_of(j).vectors.shape[1]:
             return float("nan")
         whitened = from_mean @ whitening.matrix
         return -0.5 * float(whitened @ whitened + whitening.log_pdet + whitening.rank * LOG_2PI)
