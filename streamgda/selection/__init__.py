@@ -8,7 +8,8 @@ folds are computed from their states; other scorings take a second read.
 - `validation`: `cross_validate` and `learning_curve`.
 - `comparison`: candidates fitted to states, and their scores on other folds.
 - `reading`: the second read, which scores rows.
-- `downdates`: each row scored by the model of all the others.
+- `downdates`: each row scored by the model of all the others, by `diagonal_downdate` or
+  `discriminant_downdate`. `downdate`: what is left without a row.
 - `folds`: which folds are asked for, and `HashedKFold`.
 - `candidates`: estimators with parameters.
 - `scorers`: scores of rows in memory by one model.

@@ -20,7 +20,7 @@ from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import n_rows_of, plan_fold
 from streamgda.passes.schedulers import Scheduler, scheduler_for
-from streamgda.selection.downdates import Codes, Downdate
+from streamgda.selection.downdate import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, METRICS, BinnedRocAuc, Metric, RocAuc, Scored
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.covariances import Array
