@@ -22,7 +22,7 @@ The modules, from the top down:
 - `pooling`, `predictive`: the parameters of these names.
 - `generative`: samples, imputed values, outliers and boundaries. `likelihood`: likelihood and criteria.
 - `exchange`: models of scikit-learn. `shrinkage`, `estimates`: covariances. `singular`: errors about these.
-- `classifier`: predictions; `scores`: of a block of rows.
+- `classifier`: predictions; `rows`: checks of what is predicted; `scores`: of a block of rows.
 - `learning`: from rows to statistics; `reading`: how rows are read.
 - `finalised`: densities computed from statistics. `lazy`: methods that take Dask collections.
 - `priors`, `dtypes`, `validation`, `incomplete`: prior probabilities, types, checks, incomplete rows.

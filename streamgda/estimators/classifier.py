@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import validate_data
 
-from streamgda.blocks.arrays import check_in_memory, check_readable
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.incomplete import completion_of, warn_unless_converged
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import class_priors
+from streamgda.estimators.rows import MissingAtPrediction, check_rows
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.validation import (
     check_batch,
@@ -25,7 +24,6 @@ from streamgda.estimators.validation import (
     check_has_learnt,
     check_holds_products,
     check_two_classes,
-    is_valid,
     one_of,
 )
 from streamgda.gaussians.base import Densities, Gaussians
@@ -38,12 +36,6 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.revisions import Added
 
 G = TypeVar("G", bound=Gaussians)
-
-MissingAtPrediction = Literal["raise", "marginal"]
-
-PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
-
-_OF_PARQUET = "; more rows than fit in memory are predicted from Parquet, by predict_dataset"
 
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
 _SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
@@ -339,70 +331,3 @@ def _rows_per_block(state: Finalised[Any], n_features: int) -> int:
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
     size = min(max(_VALUES_PER_BLOCK // n_features, fewest), most)
     return max(1, -(-size // TILE_ROWS)) * TILE_ROWS
-
-
-def check_rows(
-    model: GaussianClassifier[Any],
-    X: Any,
-    *,
-    missing: MissingAtPrediction | None = None,
-    other_remedy: str = PREDICT_INCOMPLETE,
-) -> NDArray[Any]:
-    """Validate rows in memory, and return them as an array that `score_rows` takes.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted.
-    X : array-like of shape (n_rows, n_features)
-        Rows.
-    missing : {"raise", "marginal"}, optional
-        Whether NaN may mark a missing value. If None, the parameter of the model.
-    other_remedy : str
-        What to do about a missing value but to leave out such rows, in the terms of the caller.
-
-    Raises
-    ------
-    ValueError
-        If a value is infinite, or NaN and `missing` is not "marginal"; or if the features are not those of
-        the model.
-    TypeError
-        If the rows are not in memory.
-    """
-    missing = missing or model.missing
-    check_batch(X)
-    check_has_learnt(model)
-    check_in_memory(X, _OF_PARQUET)
-    if hasattr(X, "columns"):  # names first: a column that is not a feature may have any type
-        validate_data(model, X, reset=False, skip_check_array=True)
-    check_readable(X)
-    if is_valid(model, X) and _are_finite(X):
-        valid: NDArray[Any] = X
-        return valid
-    finite = "allow-nan" if missing == "marginal" else True
-    rows: NDArray[Any]
-    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
-        try:
-            rows = validate_data(model, X, reset=False, ensure_all_finite=finite)
-        except ValueError:
-            if missing == "raise":
-                rows = validate_data(model, X, reset=False, ensure_all_finite=False)
-                _raise_for_missing(model, rows, other_remedy)
-            raise
-    return rows
-
-
-def _are_finite(rows: NDArray[Any]) -> bool:
-    """Whether all values are certainly finite: their sum is."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(rows.sum()))
-
-
-def _raise_for_missing(model: GaussianClassifier[Any], rows: NDArray[Any], other_remedy: str) -> None:
-    """Raise a ValueError that names the first NaN, if there is one."""
-    for row, index in np.argwhere(np.isnan(rows))[:1]:
-        name = repr(model.feature_names_in_[index]) if hasattr(model, "feature_names_in_") else index
-        raise ValueError(
-            f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or "
-            f"{other_remedy}"
-        )

@@ -13,7 +13,7 @@ from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction, finalised, priors_of
+from streamgda.estimators.classifier import finalised, priors_of
 from streamgda.estimators.exchange import describe
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -21,6 +21,7 @@ from streamgda.estimators.incomplete import CONSTRAINTS
 from streamgda.estimators.likelihood import bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.estimators.undetermined import Determined
 from streamgda.estimators.validation import one_of
 from streamgda.gaussians.parsimonious.densities import ParsimoniousGaussians

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state, check_scalar
 
 from streamgda.blocks.labels import Labels, position_of
-from streamgda.estimators.classifier import G, check_rows, finalised, score_rows
+from streamgda.estimators.classifier import G, finalised, score_rows
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
 from streamgda.estimators.likelihood import LikelihoodCriteria
+from streamgda.estimators.rows import check_rows
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary

@@ -12,7 +12,7 @@ from sklearn import discriminant_analysis
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import counted
-from streamgda.estimators.classifier import MissingAtPrediction, finalised, priors_of
+from streamgda.estimators.classifier import finalised, priors_of
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
     check_kind,
@@ -28,6 +28,7 @@ from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.predictive import Predictive, PredictiveClassifier
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.projection import DiscriminantProjection
+from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,

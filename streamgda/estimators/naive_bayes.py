@@ -12,13 +12,14 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import named
-from streamgda.estimators.classifier import MissingAtPrediction, finalised
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
 from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.priors import ClassCounts
+from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.whitening import constant_features

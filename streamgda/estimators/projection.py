@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
-from streamgda.estimators.classifier import check_rows, finalised, score_rows
+from streamgda.estimators.classifier import finalised, score_rows
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.estimators.rows import check_rows
 from streamgda.estimators.shrinkage import total_covariance
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.projection import Projection

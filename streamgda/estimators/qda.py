@@ -12,7 +12,7 @@ from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import MissingAtPrediction, finalised
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
     check_kind,
@@ -27,6 +27,7 @@ from streamgda.estimators.following import changed_positions, is_plain
 from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
 from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.priors import ClassCounts
+from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.estimators.separate import separate_gaussians, whiten_classes
 from streamgda.estimators.shrinkage import (
     Shrinkage,

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import cholesky
 from scipy.linalg.lapack import dgejsv
 
-from streamgda.gaussians.whitening import Array, signed
+from streamgda.gaussians.whitening import Array, largest_zero, signed
 
 _COLUMN_SCALED = 0  # dgejsv's joba "C": for a well-conditioned matrix times a diagonal one
 
@@ -49,7 +49,7 @@ def principal_axes(scatter: Array) -> tuple[Array, Array]:
 
 def _factor(correlations: Array) -> Array:
     """A matrix F (d, d) with Fᵀ F = R. The eigenvalues of R that rounding explains count as zero."""
-    rounding = len(correlations) * np.finfo(np.float64).eps
+    rounding = largest_zero(len(correlations), least_eigenvalue=0.0)
     try:
         factor: Array = cholesky(correlations)
         if np.diag(factor).min() ** 2 > rounding:

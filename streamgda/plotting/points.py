@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,36 +12,31 @@ from streamgda.gaussians.whitening import Array
 _SCORES = ("train_scores", "test_scores")
 
 
-class PointOrCurve:
-    """Lets a display of scikit-learn, which has a scale from one value to the next, draw a single one too."""
+def draw_curve(display: Any, draw: Callable[..., Any], x: str, ax: Any, options: Mapping[str, Any]) -> None:
+    """Draw a display of scikit-learn, which needs two values to choose a scale, of a single one too.
 
-    _x: str
-
-    def plot(self, ax: Any = None, **options: Any) -> Self:
-        """Draw the curve; of a single value, a point with a bar one standard deviation long to each side.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
-        **options
-            Parameters of the `plot` of scikit-learn's display.
-
-        Returns
-        -------
-        display : object
-        """
-        draw = super().plot  # type: ignore[misc]
-        whole = {name: getattr(self, name) for name in (self._x, *_SCORES)}
-        if len(whole[self._x]) > 1:
-            draw(ax, **options)
-            return self
-        try:
-            vars(self).update({name: _and_nothing(values) for name, values in whole.items()})
-            draw(ax, **_as_point(options))
-        finally:
-            vars(self).update(whole)
-        return self
+    Parameters
+    ----------
+    display : LearningCurveDisplay or ValidationCurveDisplay
+        With the scores of the folds.
+    draw : callable
+        The `plot` of scikit-learn's display.
+    x : str
+        The attribute that holds the values.
+    ax : matplotlib Axes, optional
+        Where to draw.
+    options : mapping
+        Parameters of `draw`.
+    """
+    whole = {name: getattr(display, name) for name in (x, *_SCORES)}
+    if len(whole[x]) > 1:
+        draw(ax, **options)
+        return
+    try:
+        vars(display).update({name: _and_nothing(values) for name, values in whole.items()})
+        draw(ax, **_as_point(options))
+    finally:
+        vars(display).update(whole)
 
 
 def _and_nothing(values: Array) -> Array:

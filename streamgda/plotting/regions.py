@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import counted, listed
-from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
+from streamgda.estimators.classifier import GaussianClassifier, finalised
+from streamgda.estimators.rows import check_rows
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (

@@ -12,17 +12,23 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.blocks.wording import listed
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import axes
-from streamgda.plotting.points import PointOrCurve
+from streamgda.plotting.points import draw_curve
 from streamgda.selection.folds import is_leave_one_out
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
 
 
-class LearningCurveDisplay(PointOrCurve, model_selection.LearningCurveDisplay):
+class LearningCurveDisplay(model_selection.LearningCurveDisplay):
     """scikit-learn's learning curves, from `streamgda.learning_curve`."""
 
-    _x = "train_sizes"
+    def plot(self, ax: Any = None, **options: Any) -> Self:
+        """Draw the curve; of a single value, a point with a bar one standard deviation long to each side.
+
+        The parameters are those of scikit-learn's display.
+        """
+        draw_curve(self, super().plot, "train_sizes", ax, options)
+        return self
 
     @classmethod
     def from_estimator(
@@ -58,10 +64,16 @@ class LearningCurveDisplay(PointOrCurve, model_selection.LearningCurveDisplay):
         return display
 
 
-class ValidationCurveDisplay(PointOrCurve, model_selection.ValidationCurveDisplay):
+class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
     """scikit-learn's validation curve, from a `StatisticsSearchCV`."""
 
-    _x = "param_range"
+    def plot(self, ax: Any = None, **options: Any) -> Self:
+        """Draw the curve; of a single value, a point with a bar one standard deviation long to each side.
+
+        The parameters are those of scikit-learn's display.
+        """
+        draw_curve(self, super().plot, "param_range", ax, options)
+        return self
 
     @classmethod
     def from_search(

@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.blocks.arrays import array_blocks, check_in_memory
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import listed
-from streamgda.estimators.classifier import check_rows
+from streamgda.estimators.rows import check_rows
 from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.wording import counted
-from streamgda.estimators.classifier import PREDICT_INCOMPLETE, GaussianClassifier, finalised, score_rows
+from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
+from streamgda.estimators.rows import PREDICT_INCOMPLETE
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.whitening import Array
 from streamgda.sources.base import Source

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import counted
-from streamgda.estimators.classifier import check_rows
 from streamgda.estimators.lazy import check_lazy, snapshot
+from streamgda.estimators.rows import check_rows
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.sources.roles import check_known
 

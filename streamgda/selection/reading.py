@@ -11,11 +11,9 @@ import numpy as np
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.classifier import (
-    MissingAtPrediction,
-    score_finalised,
-)
+from streamgda.estimators.classifier import score_finalised
 from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import n_rows_of, plan_fold

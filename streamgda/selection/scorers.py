@@ -10,7 +10,8 @@ import numpy as np
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import named
-from streamgda.estimators.classifier import GaussianClassifier, check_rows, finalised
+from streamgda.estimators.classifier import GaussianClassifier, finalised
+from streamgda.estimators.rows import check_rows
 from streamgda.selection.reading import HeldOutScores, MeasuredScorer, ModelsByFold, ModelScorer, score_fold
 from streamgda.selection.scorings import METRICS
 
