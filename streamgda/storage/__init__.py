@@ -6,6 +6,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     The types of what users pass.
 `messages`
     What errors of other libraries say.
+`retries`
+    Calls of a storage, made again after a pause where it fails.
 `local`
     The files in a local folder.
 `filesystems`

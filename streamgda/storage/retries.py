@@ -1,0 +1,92 @@
+"""Try again what a storage refused for a moment, and count how often that was needed."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from streamgda.storage.messages import one_line
+
+T = TypeVar("T")
+
+RETRIES = 3
+
+FIRST_PAUSE = 1.0  # seconds before the first retry; each pause is twice as long as the one before
+
+_LASTING = (
+    *(ValueError, TypeError, NotImplementedError, MemoryError),
+    *(FileNotFoundError, PermissionError, ImportError, Warning),
+)
+"""Errors that the same call would raise again. The clients of object stores have many others for outages:
+bare OSErrors and exceptions of their own."""
+
+_log = logging.getLogger("streamgda")
+
+_noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
+
+
+def retried(call: Callable[[], T], retries: int = RETRIES) -> T:
+    """Call a function that reads or writes storage, and call it again after a pause if it fails.
+
+    Each retry is a line in the log and is noted for `noting_retries`. Errors that a retry cannot help, such
+    as a missing file, a refused permission or a wrong value, are raised at once.
+
+    Parameters
+    ----------
+    call : callable
+        Without parameters. It must begin anew each time, so nothing that can be read only once goes in.
+    retries : int, default=3
+        How often to call it again. The pauses are about 1, 2 and 4 seconds.
+
+    Examples
+    --------
+    >>> retried(lambda: "the bytes")
+    'the bytes'
+    """
+    for k in range(retries):
+        try:
+            return call()
+        except _LASTING:
+            raise
+        except Exception as error:  # each client of a storage has its own
+            said = f"{type(error).__name__}: {one_line(error)}"
+        pause = FIRST_PAUSE * 2**k * random.uniform(0.75, 1.25)  # or all tasks would come back at once
+        _log.warning("retry %d of %d in %.1f s: %s", k + 1, retries, pause, said)
+        if (noted := _noted.get()) is not None:
+            noted.append(said)
+        time.sleep(pause)  # not in the handler, which holds what the failed call had read
+    return call()
+
+
+@contextmanager
+def noting_retries() -> Iterator[list[str]]:
+    """Collect the errors after which `retried` tried again in this block, and in this thread."""
+    noted: list[str] = []
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
+
+
+@contextmanager
+def warning_of_retries() -> Iterator[list[str]]:
+    """Warn at the end of the block of the retries in it; the block may add those of other threads.
+
+    Examples
+    --------
+    >>> with warning_of_retries() as noted:
+    ...     noted.extend(retried(list))
+    """
+    with noting_retries() as noted:
+        yield noted
+    if noted:
+        times = "once" if len(noted) == 1 else f"{len(noted):,} times"
+        said = f"storage failed {times} and was asked again; the last error: {noted[-1]}"
+        warnings.warn(said, stacklevel=4)

@@ -1,0 +1,71 @@
+"""What a storage refuses for a moment is asked for again; what is wrong is not."""
+
+import logging
+import warnings
+
+import pytest
+
+from streamgda.storage import retries
+from streamgda.storage.retries import noting_retries, retried, warning_of_retries
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+
+
+class ClientError(Exception):
+    """As botocore has one, which is no OSError."""
+
+
+class Failing:
+    """A call that fails some times."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "bytes"
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("AWS Error SLOW_DOWN"), OSError(16, "busy"), TimeoutError(), ClientError("503")]
+)
+def test_an_outage_is_waited_for_and_said(error, caplog):
+    call = Failing(error, error)
+    said = "storage failed 2 times and was asked again; the last error: "
+    with (
+        pytest.warns(UserWarning, match=said),
+        warning_of_retries(),
+        caplog.at_level(logging.WARNING, "streamgda"),
+    ):
+        assert retried(call) == "bytes"
+    assert [line.split(" in ")[0] for line in caplog.messages] == ["retry 1 of 3", "retry 2 of 3"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(), TypeError(), MemoryError(), NotImplementedError(), FileNotFoundError(), PermissionError()],
+)
+def test_what_would_fail_again_is_raised_at_once(error):
+    call = Failing(error)
+    with noting_retries() as noted, pytest.raises(type(error)):
+        retried(call)
+    assert (call.calls, noted) == (1, [])
+
+
+def test_an_outage_that_lasts_is_its_own_error():
+    call = Failing(*(OSError(k) for k in range(9)))
+    with pytest.raises(OSError, match="^3$"):
+        retried(call)
+    assert call.calls == 4
+
+
+def test_no_retry_is_no_warning():
+    with warnings.catch_warnings(), warning_of_retries():
+        warnings.simplefilter("error")
+        retried(list)
