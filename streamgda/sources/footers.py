@@ -109,14 +109,14 @@ class FilePlanner:
         path = known.path
         version = version or current_version(self.dataset.filesystem, path)
         # A fragment keeps the footer that it once read; the file may have been rewritten since.
-        fragment, footer, inflates = opened_fragment(known, self.dataset.filesystem, check)
+        fragment, footer = opened_fragment(known, self.dataset.filesystem, check)
         schema, metadata = fragment.physical_schema, fragment.metadata
         partition = ds.get_partition_keys(fragment.partition_expression)
         self._check(path, schema, partition)
         groups = self._row_groups(path, self._limited(path, fragment, known))
         rows = {index: metadata.row_group(index).num_rows for index in groups}
         splits = [
-            RowGroups(self.read_options, path, version, {i: rows[i] for i in run}, partition, inflates)
+            RowGroups(self.read_options, path, version, {i: rows[i] for i in run}, partition)
             for run in group_into_tasks(groups, rows.__getitem__)
         ]
         return PlannedFile(path, splits, schema, footer)
@@ -199,10 +199,10 @@ def first_readable(fragments: Iterable[ds.ParquetFileFragment]) -> tuple[str, pa
 
 def opened_fragment(
     known: ds.ParquetFileFragment, filesystem: pafs.FileSystem, check: FooterCheck
-) -> tuple[ds.ParquetFileFragment, str, bool]:
+) -> tuple[ds.ParquetFileFragment, str]:
     """A fragment over the footer that a file has now, which has been read and checked.
 
-    Beside it, the digest of the footer, and what the check returns.
+    Beside it, the digest of the footer.
 
     Raises
     ------
@@ -219,8 +219,8 @@ def opened_fragment(
             pa.py_buffer(tail), partition_expression=known.partition_expression
         )
         fragment.ensure_complete_metadata()
-        inflates = check(tail)
-    return fragment, digest_of_footer(tail), inflates
+        check(tail)
+    return fragment, digest_of_footer(tail)
 
 
 def _has_views(schema: pa.Schema, names: Iterable[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -18,21 +18,17 @@ from streamgda.blocks.places import Places
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
-from streamgda.sources.carried_strings import columns_of_indices, rows_at_a_time
+from streamgda.sources.carried_strings import read_as_dictionaries, rows_at_a_time
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.sources.views import batch_without_views
 from streamgda.sources.wide_groups import WIDE, decode_by_columns, most_rows
-from streamgda.storage.filesystems import is_local
-from streamgda.storage.pages import check_pages
 from streamgda.storage.versions import Version, current_version
 
 _READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
 
 _BUFFER = 1 << 16  # bytes of each column
-
-_LONGEST_BY_REQUESTS = 1 << 20  # bytes of a column whose pages are visited where each visit is a request
 
 _ROWS_TOGETHER = 1 << 14  # of small row groups: Arrow decodes long runs faster
 
@@ -70,17 +66,13 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class RowGroups(ScorableSplit):
-    """Consecutive row groups of a file, with the partition keys that the file stands for.
-
-    A file `inflates` if its pages may take a thousand times their stored bytes, as its footer has it.
-    """
+    """Consecutive row groups of a file, with the partition keys that the file stands for."""
 
     read_options: ReadOptions
     path: str
     version: Version
     rows_of_group: Mapping[int, int]
     partition: Mapping[str, Any]
-    inflates: bool
 
     @property
     def n_rows(self) -> int:
@@ -128,17 +120,13 @@ class RowGroups(ScorableSplit):
         with file:
             with decoding(self.path):
                 parquet = self._opened(file, self._labels_alone)
-                if (names := self._read_as_dictionaries(file, parquet.metadata)) != self._labels_alone:
+                if (names := self._strings(parquet.metadata)) != self._labels_alone:
                     parquet = self._opened(file, names)
             before = _RowsBefore(parquet.metadata)
             for run in self._runs():
-                self._check_pages(file, parquet, run)
                 name = self.path.removeprefix(self.read_options.root).lstrip("/")
                 places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
-                with decoding(self.path):
-                    size = rows_at_a_time(
-                        file, parquet.metadata, run, self.read_options.kept, self._longest_to_visit
-                    )
+                size = rows_at_a_time(parquet.metadata, run, self.read_options.kept)
                 yield from self._batches_of_run(parquet, run, places, size)
         self._check_unchanged()
 
@@ -158,15 +146,10 @@ class RowGroups(ScorableSplit):
         elsewhere = (None, *self.partition, *options.filter_columns.names, *options.kept)
         return [] if target is None or target in elsewhere else [target]
 
-    def _read_as_dictionaries(self, file: pa.NativeFile, metadata: pq.FileMetaData) -> list[str]:
-        """The labels, and strings to be carried over that are stored so; Arrow makes none of differences."""
+    def _strings(self, metadata: pq.FileMetaData) -> list[str]:
+        """The labels, and strings to be carried over, that are read as dictionaries."""
         kept = set(self.read_options.kept).difference(self.read_options.filter_columns.names)
-        strings = columns_of_indices(file, metadata, self.rows_of_group, kept)
-        return [
-            name
-            for name in (*self._labels_alone, *strings)
-            if not _has_deltas(metadata, self.rows_of_group, [name])
-        ]
+        return read_as_dictionaries(metadata, self.rows_of_group, self._labels_alone, kept)
 
     def _runs(self) -> Iterator[dict[int, int]]:
         """Runs of row groups that are neighbours in the file, and so small that they are read together."""
@@ -179,18 +162,6 @@ class RowGroups(ScorableSplit):
                 run = {}
             run[index] = n_rows
         yield run
-
-    def _check_pages(self, file: pa.NativeFile, parquet: pq.ParquetFile, run: Iterable[int]) -> None:
-        if self.inflates:
-            with decoding(self.path):
-                for index in run:
-                    group = parquet.metadata.row_group(index)
-                    check_pages(file, group, self.read_options.columns, self._longest_to_visit)
-
-    @property
-    def _longest_to_visit(self) -> int | None:
-        """How long columns may be in the file for each of their pages to be visited; None for any length."""
-        return None if is_local(self.read_options.filesystem) else _LONGEST_BY_REQUESTS
 
     def _batches_of_run(
         self, parquet: pq.ParquetFile, run: dict[int, int], places: Places, size: int
@@ -252,15 +223,6 @@ class RowGroups(ScorableSplit):
         kept = left.column(position).to_numpy()
         batches = left.drop_columns([position]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
-
-
-def _has_deltas(metadata: pq.FileMetaData, groups: Iterable[int], columns: list[str]) -> bool:
-    """Whether strings of some columns are stored by their differences or lengths in some row groups."""
-    schema = metadata.schema
-    named = [i for i, name in enumerate(schema.names) if name in columns and schema.column(i).path == name]
-    texts = [i for i in named if schema.column(i).physical_type == "BYTE_ARRAY"]
-    chunks = (metadata.row_group(group).column(i) for i in texts for group in groups)
-    return any(encoding.startswith("DELTA") for chunk in chunks for encoding in chunk.encodings)
 
 
 class _RowsBefore:

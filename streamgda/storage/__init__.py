@@ -24,8 +24,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     The JSON document in the metadata of a file.
 `thrift`, `layouts`
     Read Thrift's compact protocol; structs that are laid out alike, by a regular expression.
-`footers`, `column_chunks`, `pages`, `limits`
-    Check the footer of a Parquet file, its column chunks and pages, and what it would take in memory.
+`footers`, `column_chunks`, `limits`
+    Check the footer of a Parquet file, its column chunks, and what it would take in memory.
 `columns`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`

@@ -23,7 +23,6 @@ from typing import Any
 import pyarrow as pa
 
 from streamgda.storage.column_chunks import METADATA, N_BYTES, N_VALUES, PATH, STRINGS, ChunkReader, Form
-from streamgda.storage.pages import SLIGHT_CODECS
 from streamgda.storage.thrift import (
     INT32,
     INT64,
@@ -104,11 +103,10 @@ class FooterCheck:
             _COLUMN_ORDERS: _Repeated(read_list),
         }
 
-    def __call__(self, tail: bytes) -> bool:
+    def __call__(self, tail: bytes) -> None:
         """Check that each row group has a chunk for each column, of its type and in a place of its own.
 
-        What is encrypted is passed over. Returns whether a codec is used by which a page may take a thousand
-        times its stored bytes; False if something is encrypted.
+        What is encrypted is passed over.
 
         Parameters
         ----------
@@ -121,7 +119,7 @@ class FooterCheck:
             If the footer is damaged; it is a ValueError.
         """
         if tail.endswith(b"PARE"):
-            return False
+            return
         with _reading():
             footer, _ = read_struct(tail, readers=self._readers)
             leaves = footer[_SCHEMA]
@@ -130,8 +128,6 @@ class FooterCheck:
             )
         if any(stop > start for (_, stop), (start, _) in pairwise(places)):
             raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
-        chunks = [chunk for group in footer[_ROW_GROUPS] for chunk in group[_CHUNKS]]
-        return None not in chunks and not {chunk[0].codec for chunk in chunks} <= SLIGHT_CODECS
 
 
 class _Repeated:
