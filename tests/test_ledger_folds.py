@@ -83,7 +83,7 @@ def test_entries_of_folds_are_folded_dated_and_compacted(folder):
 def test_groups_share_a_fold_in_a_ledger(folder):
     ledger = StatisticsLedger(folder / "_ledger", "tied", folds=5, groups="cask")
     ledger.refresh(wines(folder))
-    expected = accumulate_folds(wines(folder), "tied", rule=FoldRule(5, "cask"))
+    expected = accumulate_folds(wines(folder).with_groups("cask"), "tied", rule=FoldRule(5, "cask"))
     assert all(ledger.fold_statistics()[fold].allclose(expected[fold]) for fold in range(5))
     StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [0.1]}).fit(ledger.fold_statistics())
 

@@ -348,7 +348,7 @@ def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
         scan_arrow(frame.compute().iloc[::-1], "y", exclude=["who"]),
     ]
     for source in sources:
-        states = accumulate_folds(source, rule=FoldRule(5, "who"))
+        states = accumulate_folds(source.with_groups("who"), rule=FoldRule(5, "who"))
         for fold in range(5):
             assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
     with pytest.raises(TypeError, match="no columns to group the rows by"):

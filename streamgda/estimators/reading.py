@@ -97,7 +97,7 @@ class StatisticsReader(BaseEstimator):
         names: Sequence[str] = (),
     ) -> Read:
         """The reading of a source or a Dask collection; of features of these names, in this order."""
-        source = as_source(X, y, sample_weight, missing=missing).in_order_of(names)
+        source = as_source(X, y, sample_weight, missing=missing).in_order_of(names).pinned()
         read = partial(read_into, source, scheduler=scheduler, progress=progress)
         refuses = source.keeps_missing and not self.learns_incomplete
         return remedying(_LEARN_KEPT)(read) if refuses else read

@@ -112,7 +112,7 @@ def accumulate(
         max_patterns=max_patterns,
     )
     if isinstance(empty, IncompleteStatistics) and max_reads > 1:
-        read = partial(read_into, source, scheduler=scheduler, progress=progress)
+        read = partial(read_into, source.pinned(), scheduler=scheduler, progress=progress)
         steps = Steps(max_reads, em_tol)
         reading = read_incomplete(read, empty, steps, note_read if progress else None)
         warn_unless_enough_reads(reading)
@@ -136,7 +136,9 @@ def accumulate_folds(
 
     Parameters
     ----------
-    source, covariance_type, fourth_moments, exact, scheduler, progress
+    source : Source
+        With the groups that the rule asks for.
+    covariance_type, fourth_moments, exact, scheduler, progress
         As for `accumulate`.
     rule : FoldRule
         Which fold a row is of.
@@ -148,7 +150,7 @@ def accumulate_folds(
     Raises
     ------
     ValueError, TypeError
-        As `accumulate` does; also if the source has not the column of the rule.
+        As `accumulate` does.
     """
     _check_source(source)
     empty = empty_statistics(
@@ -158,8 +160,7 @@ def accumulate_folds(
         incomplete=incomplete or source.keeps_missing,
         max_patterns=max_patterns,
     )
-    grouped = source if rule.column is None else source.with_groups(rule.column)
-    return read_into(grouped, FoldStatistics(empty, rule), scheduler, progress)
+    return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
 class Accumulating(State, Protocol):

@@ -226,6 +226,7 @@ class Comparison:
 
 def read_folds(
     candidates: Sequence[Candidate],
+    scorings: Sequence[str],
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -239,6 +240,11 @@ def read_folds(
     """The states of folds that serve all the candidates, the source, and how many times it was read.
 
     `X` may be states already. The other parameters are those of `StatisticsSearchCV` and its `fit`.
+
+    Raises
+    ------
+    ValueError
+        If the rows are to be scored too, and can be read once only.
     """
     if is_leave_one_out(cv):
         for candidate in candidates:
@@ -246,12 +252,24 @@ def read_folds(
     if isinstance(X, FoldStatistics):
         return X.copy(), None, 0
     source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
+    if source.is_one_shot and _scores_rows(candidates, scorings, cv):
+        raise ValueError(
+            f"{source!r} can be read once, and these scores take a second read: scan a table, a dataset or "
+            "what the stream was made from; or score normal densities by 'log_likelihood', with cv a number"
+        )
+    source = source.pinned()
     kept = statistics_for_all(candidates)
     if source.keeps_missing:
         _check_learn_incomplete(candidates, source)
     with remedying(_LEARN):
         states = accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress)
     return states, source, 1
+
+
+def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
+    """Whether the states of folds do not suffice to score the candidates."""
+    plugin = all(getattr(one.estimator, "predictive", "plugin") == "plugin" for one in candidates)
+    return is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or not plugin
 
 
 def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:

@@ -70,7 +70,7 @@ def is_leave_one_out(cv: Any) -> bool:
 def with_folds(
     X: Any, y: Any, sample_weight: Any, cv: Any, groups: Any, fold: Any
 ) -> tuple[Source, FoldRule]:
-    """The source of some rows, and the rule that says which fold each is of.
+    """The source of some rows, with the column that names groups or folds, and the rule of their folds.
 
     Raises
     ------
@@ -87,8 +87,10 @@ def with_folds(
     n_folds = None if fold is not None else _number_of_folds(cv)
     if n_folds is None and fold is None:
         return source_of(X, y, sample_weight, _folds_by_splitter(cv, X, y, groups)), FoldRule(None, "cv")
-    if column is None or isinstance(column, str):
-        return source_of(X, y, sample_weight), FoldRule(n_folds, column)
+    if isinstance(column, str):
+        return source_of(X, y, sample_weight).with_groups(column), FoldRule(n_folds, column)
+    if column is None:
+        return source_of(X, y, sample_weight), FoldRule(n_folds)
     return source_of(X, y, sample_weight, column), FoldRule(n_folds, "groups")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import named
 from streamgda.estimators.classifier import score_finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.rows import MissingAtPrediction
@@ -137,9 +138,7 @@ def score_held_out(
     source: Source, models: ModelsByFold, scheduler: Scheduler, progress: bool
 ) -> HeldOutScores:
     """Read a source once, and score each row by the models of its fold."""
-    rule = models.rule
-    grouped = source if rule.column is None else source.with_groups(rule.column)
-    groups = list(group_into_tasks(grouped.splits(), n_rows_of))
+    groups = list(group_into_tasks(source.splits(), n_rows_of))
     plan = plan_fold(groups, score_splits, models)
     scores: HeldOutScores = compute_plan(plan, scheduler_for(source, scheduler), progress)
     return scores
@@ -161,7 +160,14 @@ def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores
 
 def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Block) -> None:
     """Score rows of one fold by all its models, some rows at a time."""
-    truth = np.searchsorted(models.classes, block.classes)[block.codes]
+    positions = np.searchsorted(models.classes, block.classes)
+    known = models.classes.take(positions, mode="clip") == block.classes
+    if not known[block.codes].all():
+        raise ValueError(
+            f"class {named(block.classes[~known][0])} was not among the rows when they were learnt: they "
+            "have changed since; start again"
+        )
+    truth = positions[block.codes]
     weights = block.row_weights
     size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(models.classes)))
     for start in range(0, len(truth), size):

@@ -183,7 +183,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
         folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
         self.fold_statistics_, source, self.n_reads_ = read_folds(
-            candidates, X, y, sample_weight, **folds, **how
+            candidates, scorings, X, y, sample_weight, **folds, **how
         )
         self._n_arrived = self.fold_statistics_.n_rows + self.fold_statistics_.n_dropped
         self._choose(compare(candidates, self.fold_statistics_, scorings, source, cv=self.cv, **how))

@@ -69,7 +69,8 @@ def cross_validate(
     check_supported("cross_validate", others)
     names, candidates = scoring_names(scoring), candidates_of(estimator, {})
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
-    states, source, _ = read_folds(candidates, X, y, sample_weight, cv=cv, groups=groups, fold=fold, **how)
+    folds = {"cv": cv, "groups": groups, "fold": fold}
+    states, source, _ = read_folds(candidates, names, X, y, sample_weight, **folds, **how)
     comparison = compare(candidates, states, names, source, cv=cv, **how)
     report_failures(comparison, error_score)
     table = {name: seconds[0] for name, seconds in comparison.times().items()}
@@ -158,7 +159,8 @@ def learning_curve(
         raise ValueError("a learning curve needs folds to learn from; set cv to a number")
     (name,), (candidate,) = scoring_names(scoring), candidates_of(estimator, {})
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
-    states, source, _ = read_folds([candidate], X, y, sample_weight, cv=cv, groups=groups, fold=fold, **how)
+    told = {"cv": cv, "groups": groups, "fold": fold}
+    states, source, _ = read_folds([candidate], [name], X, y, sample_weight, **told, **how)
     folds, trials = tested_folds(states), Trials(states, [name])
     pairs: list[list[tuple[Trial, Trial]]] = []
     sizes = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamgda.blocks.block import Block
@@ -80,6 +81,22 @@ class Source(ABC):
         """Whether it can be read in this process only, as a stream can."""
         return False
 
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether it can be read once only, as a RecordBatchReader can."""
+        return False
+
+    def pinned(self) -> Source:
+        """The same source for all reads of one fit: each of them reads the parts that the first one found.
+
+        A part that has changed since is an error when it is read.
+        """
+        return self if self.is_one_shot else PinnedSource(self)
+
+    def has_changed(self, parts: Sequence[Any]) -> bool:
+        """Whether the source is no longer of these parts, where reading them would not tell."""
+        return False
+
     def with_groups(self, column: str) -> Self:
         """The same source with the values of a column beside the rows, in the `groups` of its blocks.
 
@@ -114,6 +131,48 @@ class Source(ABC):
         Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows. What Dask has yet
         to compute is a Delayed that becomes a split.
         """
+
+
+class PinnedSource(Source):
+    """A source whose parts are those of its first read."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.feature_names = source.feature_names
+
+    def __repr__(self) -> str:
+        return repr(self._source)
+
+    @property
+    def n_features(self) -> int | None:
+        """How many features a row has, where that is known before it is read."""
+        return self._source.n_features
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows in which features are missing are to be learnt."""
+        return self._source.keeps_missing
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it can be read in this process only."""
+        return self._source.is_local
+
+    @cached_property
+    def _parts(self) -> Sequence[Split | Delayed]:
+        return self._source.splits()
+
+    def splits(self) -> Sequence[Split | Delayed]:
+        """The parts that were there at the first call.
+
+        Raises
+        ------
+        ValueError
+            If the source has changed since.
+        """
+        if "_parts" in vars(self) and self._source.has_changed(self._parts):
+            raise ValueError(f"{self!r} has changed since the pass was planned; start the pass again")
+        return self._parts
 
 
 @dataclass(frozen=True)

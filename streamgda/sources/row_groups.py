@@ -24,7 +24,7 @@ from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.sources.views import batch_without_views
 from streamgda.sources.wide_groups import WIDE, decode_by_columns, most_rows
-from streamgda.storage.versions import Version, current_version
+from streamgda.storage.versions import Version, check_unchanged
 
 _READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
 
@@ -203,8 +203,7 @@ class RowGroups(ScorableSplit):
         return batches
 
     def _check_unchanged(self) -> None:
-        if current_version(self.read_options.filesystem, self.path) != self.version:
-            raise ValueError(f"{self.path} has changed since the pass was planned; start the pass again")
+        check_unchanged(self.read_options.filesystem, self.path, self.version)
 
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]

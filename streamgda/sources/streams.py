@@ -81,6 +81,7 @@ class ReaderSource(ArrowSource[pa.RecordBatchReader]):
     """A stream that can be read once."""
 
     is_local = True
+    is_one_shot = True
 
     def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
         super().__init__(data, roles)

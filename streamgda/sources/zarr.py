@@ -238,6 +238,10 @@ class ZarrSource(ScorableSource):
         place = place_of(self.store, self.path)
         return place is not None and place.overlaps(Place.of(filesystem, folder))
 
+    def has_changed(self, parts: Sequence[ZarrRows]) -> bool:
+        """Whether shapes or chunks are others: not all stores tell the version of a chunk that is read."""
+        return self.splits() != parts
+
     def splits(self) -> list[ZarrRows]:
         """Ranges of rows that begin where the chunks of all the arrays do."""
         arrays = self.arrays()

@@ -98,6 +98,12 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     return _version(info) if behind is None else version_of_info(behind.info(name))
 
 
+def check_unchanged(filesystem: pafs.FileSystem, name: str, planned: Version) -> None:
+    """Raise ValueError if a file is no longer in the version for which a pass was planned."""
+    if current_version(filesystem, name) != planned:
+        raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
+
+
 def _version_by_status(status: os.stat_result, behind: AbstractFileSystem | None) -> Version:
     """Of a local file; fsspec's times have microseconds."""
     return Version(status.st_size, status.st_mtime_ns if behind is None else _nanoseconds(status.st_mtime))
