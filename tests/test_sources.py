@@ -974,6 +974,47 @@ def test_na_of_pandas_is_a_missing_value(kinds):
         ClassStatistics().update(np.zeros((6, 2)), frame["y"], frame["w"].astype(object))
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_strings_in_several_arrow_chunks(tmp_path, beside):
+    """As partitions have them that Dask makes of several files or partitions."""
+    frame = rows("str").to_pandas()
+    for i in range(4):
+        frame[i * 250 : (i + 1) * 250].to_parquet(tmp_path / f"{i}.parquet")
+    halves = [dd.from_pandas(frame[:500], npartitions=2), dd.from_pandas(frame[500:], npartitions=2)]
+    for joined in (
+        dd.read_parquet(tmp_path).repartition(npartitions=1),
+        dd.concat(halves).repartition(npartitions=1),
+    ):
+        assert pa.Table.from_pandas(joined.compute())["y"].num_chunks > 1
+        source = scan_dask(joined[["u", "v"]], joined["y"]) if beside else scan_dask(joined, "y", **COLUMNS)
+        assert accumulate(source).allclose(in_memory(rows("str")), rtol=1e-12)
+
+
+def test_labels_and_weights_are_put_into_the_order_of_the_index():
+    frame = rows().to_pandas()
+    split = dd.from_pandas(frame, npartitions=10)
+    other = split.map_partitions(lambda part: part.sample(frac=1, random_state=1), meta=frame[:0])
+    X = split[["u", "v"]]
+    expected = accumulate(scan_dask(X, split["y"], weight=split["w"]))
+    assert accumulate(scan_dask(X, other["y"], weight=split["w"])) == expected
+    assert accumulate(scan_dask(X, split["y"], weight=other["w"])) == expected
+
+
+def test_labels_whose_index_is_not_that_of_the_rows_are_refused():
+    frame = rows().to_pandas()
+    X = dd.from_pandas(frame[["u", "v"]], npartitions=10)
+    backwards = dd.from_pandas(frame["y"][::-1], npartitions=10, sort=False)
+    ambiguous = dd.from_pandas(frame["y"].set_axis(np.arange(N) // 100 * 100), npartitions=10)
+    one = r"make one frame, as by X.assign\(target=y\), and name its column"
+    for y in (backwards, ambiguous):
+        with pytest.raises(
+            ValueError, match=f"partition .: the rows and the labels .* other indices.* {one}"
+        ):
+            accumulate(scan_dask(X, y))
+    by_position = accumulate(scan_dask(X.reset_index(drop=True), backwards.reset_index(drop=True)))
+    assert (by_position.means == accumulate(scan_dask(X.values, backwards.values)).means).all()
+
+
 def test_rows_in_an_array_and_labels_in_a_series():
     frame = partitioned(rows(), 300)
     chunks = tuple(frame.map_partitions(len).compute())

@@ -17,7 +17,7 @@ from streamgda.blocks.block import Block, Missing, check_missing
 from streamgda.blocks.places import Places
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
-from streamgda.sources.batches import blocks_of_batch
+from streamgda.sources.batches import blocks_of_batches
 from streamgda.sources.identifiers import warn_of_identifiers
 from streamgda.sources.roles import Roles
 
@@ -41,7 +41,8 @@ def scan_dask(
         Rows. The chunks of an array may cut columns and may be of unknown length.
     target : str, dask Series or dask array of shape (n_rows,)
         The column of labels of a data frame, by name; or labels beside the rows, with as many
-        partitions. Where the chunks of arrays differ, the labels are rechunked like the rows.
+        partitions. Where the chunks of arrays differ, the labels are rechunked like the rows. In each
+        partition, a series is put into the order of the data frame's index.
     features : sequence of str, optional
         Columns of a data frame whose target is named; all but the target and the weight by default.
     exclude : sequence of str, optional
@@ -137,16 +138,16 @@ class FramePartition(Split):
         """Cut the rows into blocks."""
         origin = f"partition {self.index}"
         try:
-            batch = pa.RecordBatch.from_pandas(self.frame, preserve_index=False)
+            table = pa.Table.from_pandas(self.frame, preserve_index=False)
         except (pa.ArrowException, TypeError) as error:
             raise ValueError(f"{origin}: {error}") from error
         for name in self.roles.columns:
-            if name not in batch.schema.names:
+            if name not in table.schema.names:
                 raise ValueError(
                     f"{origin}: there is no column {name!r}, which the data frame is said to have"
                 )
-        self.roles.check_types(batch.schema, origin)
-        yield from blocks_of_batch(batch, self.roles, origin, Places(origin, dataset=origin))
+        self.roles.check_types(table.schema, origin)
+        yield from blocks_of_batches(table.to_batches(), self.roles, origin, dataset=origin)
 
 
 @dataclass(frozen=True)
@@ -176,9 +177,23 @@ class RowsPartition(Split):
             )
         unnumbered = Places(origin, dataset=origin)
         places = unnumbered if self.before is None else Places(origin, before=self.before)
-        return array_blocks(
-            self.rows, self.labels, self.weights, missing=self.missing, origin=origin, places=places
+        beside = [_in_order_of(self.rows, other, origin) for other in (self.labels, self.weights)]
+        return array_blocks(self.rows, *beside, missing=self.missing, origin=origin, places=places)
+
+
+def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
+    """Labels or weights in the order of the rows' index, where both have one."""
+    if not (hasattr(rows, "index") and hasattr(other, "index")) or len(rows) != len(other):
+        return other
+    if rows.index.equals(other.index):
+        return other
+    if not (rows.index.is_unique and rows.index.isin(other.index).all()):
+        raise ValueError(
+            f"{origin}: the rows and the labels or weights beside them have other indices. If the index says "
+            "which belong together, make one frame, as by X.assign(target=y), and name its column; if the "
+            "order does, call reset_index(drop=True) on both"
         )
+    return other.reindex(rows.index)
 
 
 def _named_columns(
