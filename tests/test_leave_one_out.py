@@ -1,9 +1,12 @@
 """Rows left out in closed form, against refitting, scikit-learn's LeaveOneOut and MASS."""
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import softmax
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV, LeaveOneOut
 
@@ -55,6 +58,25 @@ def test_each_row_is_scored_as_by_the_model_of_all_the_others(estimator, is_weig
         np.testing.assert_allclose(left_out[i], expected, rtol=1e-10)
 
 
+def unbiased(log_joint, X, y, *, shared):
+    """The same with unbiased covariances in place of those of maximum likelihood."""
+    n_features = X.shape[1]
+    scores = np.empty_like(log_joint)
+    for i in range(len(y)):
+        X_left, y_left = np.delete(X, i, axis=0), np.delete(y, i)
+        for k, label in enumerate(np.unique(y)):
+            rows = X_left[y_left == label]
+            n_rows, lost = (len(X_left), 3) if shared else (len(rows), 1)
+            # ln det Σ is the same for all classes that share Σ
+            constant = 0 if shared else np.linalg.slogdet(np.cov(rows.T, bias=True))[1]
+            squared = -2 * log_joint[i, k] - constant
+            factor = n_rows / (n_rows - lost)
+            scores[i, k] = -0.5 * (
+                squared / factor + constant + (0 if shared else n_features * np.log(factor))
+            )
+    return scores
+
+
 @pytest.mark.parametrize(
     ("estimator", "errors", "row_71"),
     [
@@ -65,8 +87,9 @@ def test_each_row_is_scored_as_by_the_model_of_all_the_others(estimator, is_weig
 def test_iris_as_mass_has_it(estimator, errors, row_71):
     """MASS 7.3, lda and qda with CV=TRUE and equal priors; its covariances are unbiased."""
     X, y = load_iris(return_X_y=True)
-    downdate = downdate_of(estimator, ClassStatistics().update(X, y), ddof=1)
-    posteriors = softmax(downdate.log_joint(X, y, np.ones(len(y))), axis=1)
+    log_joint = downdate_of(estimator, ClassStatistics().update(X, y)).log_joint(X, y, np.ones(len(y)))
+    log_joint -= np.log(1 / 3) - 0.5 * 4 * np.log(2 * np.pi)
+    posteriors = softmax(unbiased(log_joint, X, y, shared=isinstance(estimator, LDA)), axis=1)
     assert (posteriors.argmax(axis=1) != y).sum() == errors
     np.testing.assert_allclose(posteriors[70], row_71, rtol=1e-3, atol=1e-9)
     np.testing.assert_allclose(posteriors[70, 1:], row_71[1:], atol=6e-10)
@@ -138,24 +161,28 @@ def test_a_row_without_which_a_covariance_is_singular_is_named():
     X = X.copy()
     X[:50, 3] = 0.2
     X[7, 3] = 0.3  # the only one of its class in which the feature differs
-    with pytest.raises(ValueError, match="row 7 of class 0: without it, a covariance is singular"):
-        cross_validate(QDA(), X, y, cv="loo")
-    with pytest.raises(ValueError, match="row 7 of class 0: without it, a covariance is singular"):
-        cross_validate(GaussianNB(var_smoothing=0), X, y, cv="loo")
+    for estimator in (QDA(), GaussianNB(var_smoothing=0)):
+        with pytest.raises(ValueError, match="row 7 of class 0: without it, nothing is left of a variance"):
+            cross_validate(estimator, X, y, cv="loo")
+    with pytest.raises(ValueError, match="row 7 of class 0: without it, .* constant in it: 3"):
+        cross_validate(QDA(exact=True), X, y, cv="loo")
 
 
-def left_out_and_refitted(estimator, X, y, weights=None):
-    """Ln p(x, true class) of each row by the models of the others: in closed form, and by fits."""
-    weights = np.ones(len(y)) if weights is None else weights
-    truth = np.unique(y, return_inverse=True)[1]
-    downdate = downdate_of(estimator, ClassStatistics().update(X, y, weights))
-    left_out = downdate.log_joint(X, truth, weights)[np.arange(len(y)), truth]
+def refitted(estimator, X, y):
+    """Ln p(x, k) of each row by fits to the others."""
     fitted = []
     for i in range(len(y)):
-        others = np.arange(len(y)) != i
-        model = type(estimator)(**estimator.get_params()).fit(X[others], y[others], weights[others])
-        fitted.append(model.predict_log_proba(X[[i]])[0, truth[i]] + model.score_samples(X[[i]])[0])
-    return left_out, np.array(fitted)
+        model = clone(estimator).fit(np.delete(X, i, axis=0), np.delete(y, i))
+        fitted.append(model.predict_log_proba(X[[i]])[0] + model.score_samples(X[[i]])[0])
+    return np.array(fitted)
+
+
+def left_out_and_refitted(estimator, X, y):
+    """Ln p(x, true class) of each row by the models of the others: in closed form, and by fits."""
+    truth = np.unique(y, return_inverse=True)[1]
+    downdate = downdate_of(estimator, ClassStatistics().update(X, y))
+    left_out = downdate.log_joint(X, truth, np.ones(len(y)))
+    return left_out[np.arange(len(y)), truth], refitted(estimator, X, y)[np.arange(len(y)), truth]
 
 
 FAR = np.array([[100.0], [100.3], [99.2], [101.1], [100.4], [99.9]])
@@ -167,7 +194,7 @@ TWO_AND_FOUR = np.array([0, 0, 1, 1, 1, 1])
 def test_one_row_of_two_leaves_no_variance_however_far_from_zero(estimator, offset):
     left_out, fitted = left_out_and_refitted(estimator, FAR + offset, TWO_AND_FOUR)
     np.testing.assert_allclose(left_out, fitted, rtol=1e-9)
-    with pytest.raises(ValueError, match="row 0 of class 0: without it, a covariance is singular"):
+    with pytest.raises(ValueError, match="row 0 of class 0: without it, class 0: feature 0 is constant"):
         cross_validate(GaussianNB(var_smoothing=0), FAR + offset, TWO_AND_FOUR, cv="loo")
 
 
@@ -208,7 +235,7 @@ def test_an_outlier_leaves_little_of_what_its_class_is_shrunk_towards(n_repeats)
 @pytest.mark.parametrize("shrinkage", [0.3, 1.0])
 def test_shrinkage_of_one_row_alone_is_an_error(shrinkage):
     X = [[0.1, 0.2], [0.4, 0.7], [1, 2], [0, 1], [2, 0.5], [1, 1]]
-    with pytest.raises(ValueError, match="row 0 of class 0: without it, a covariance is singular"):
+    with pytest.raises(ValueError, match="row 0 of class 0: without it, y has only 1 sample in class 0"):
         cross_validate(QDA(shrinkage=shrinkage), X, TWO_AND_FOUR, cv="loo")
 
 
@@ -228,5 +255,75 @@ def test_regularised_covariances_keep_their_digits_in_all_units(estimator, ratio
 def test_lda_wants_a_feature_that_varies():
     with pytest.raises(ValueError, match="no feature varies within a class"):
         cross_validate(LDA(), [[0], [0], [1], [1], [3], [3]], [0, 0, 1, 1, 2, 2], cv="loo")
-    with pytest.raises(ValueError, match="row 4 of class 2: without it, a covariance is singular"):
+    with pytest.raises(ValueError, match="row 4 of class 2: without it, nothing is left of a variance"):
         cross_validate(LDA(), [[0], [0], [1], [1], [3], [4]], [0, 0, 1, 1, 2, 2], cv="loo")
+
+
+@pytest.mark.parametrize("distance", [1e2, 1e5, 1e6, 1e12])
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, QDA(pooling=0.4)], ids=str)
+@pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
+def test_a_far_row_is_scored_as_by_a_fit_or_named_and_the_others_are_not_concerned(estimator, distance):
+    random = np.random.default_rng(int(distance))
+    X, y = random.normal(size=(30, 3)), np.repeat([0, 1, 2], 10)
+    X[:, 0] += y
+    X[7] += distance * random.normal(size=3)
+    try:
+        expected = refitted(estimator, X, y)
+    except np.linalg.LinAlgError:  # beside the far row nothing of its class varies
+        with pytest.raises(ValueError, match="class 0"):
+            downdate_of(estimator, ClassStatistics().update(X, y)).log_joint(X, y, np.ones(len(y)))
+        return
+    downdate, others = downdate_of(estimator, ClassStatistics().update(X, y)), np.arange(30) != 7
+    left_out = downdate.log_joint(X[others], y[others], np.ones(29))
+    np.testing.assert_allclose(left_out, expected[others], rtol=1e-6)
+    with contextlib.ExitStack() as may_be_named:
+        if distance > 1e5:
+            nothing = "row 0 of class 0: without it, nothing is left of a variance, or less"
+            may_be_named.enter_context(pytest.raises(ValueError, match=nothing))
+        far = downdate.log_joint(X[[7]], y[[7]], np.ones(1))
+        np.testing.assert_allclose(far, expected[[7]], rtol=2e-6)
+
+
+@pytest.mark.parametrize("distance", [1e4, 1e8, 1e12])
+@pytest.mark.parametrize("estimator", [LDA(), GaussianNB(), QDA(pooling=0.4, shrinkage=0.1)], ids=str)
+@pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
+def test_exact_states_keep_all_digits_of_what_a_far_row_leaves(estimator, distance):
+    random = np.random.default_rng(int(distance))
+    X, y = random.normal(size=(20, 3)), np.repeat([0, 1], 10)
+    X[3] += distance
+    estimator = clone(estimator).set_params(exact=True)
+    downdate = downdate_of(estimator, ExactClassStatistics().update(X, y))
+    left_out = downdate.log_joint(X, y, np.ones(20))
+    expected = refitted(estimator, X, y)
+    np.testing.assert_allclose(left_out[3], expected[3], rtol=1e-10)
+    np.testing.assert_allclose(left_out, expected, rtol=1e-8)  # the far row is in the models of the others
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [QDA(pooling=0.3), QDA(pooling=1.0), QDA(pooling=0.5, shrinkage=0.1), LDA(), LDA(shrinkage=0.2)],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
+def test_constant_and_collinear_features_are_left_out_as_by_a_fit(estimator):
+    X, y = load_iris(return_X_y=True)
+    X = np.column_stack([X, np.full(150, 0.3), X[:, 0] - X[:, 1]])[::3]
+    left_out, fitted = left_out_and_refitted(estimator, X, y[::3])
+    np.testing.assert_allclose(left_out, fitted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", [GaussianNB(), GaussianNB(pooling=0.2)], ids=str)
+def test_a_flag_of_one_row_of_a_class(estimator):
+    X = np.random.default_rng(0).integers(0, 2, size=(24, 3)).astype(float)
+    y = np.repeat([0, 1], 12)
+    X[:12, 2] = 0
+    X[5, 2] = 1
+    np.testing.assert_allclose(*left_out_and_refitted(estimator, X, y), rtol=1e-5)
+
+
+@pytest.mark.parametrize("estimator", [LDA(), QDA(), GaussianNB()], ids=str)
+@pytest.mark.parametrize("cv", ["loo", 2])
+def test_one_class_is_the_same_error_as_for_folds(estimator, cv):
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    with pytest.raises(ValueError, match="The number of classes has to be greater than one. Got 1 class."):
+        cross_validate(estimator, X, np.zeros(9, dtype=int), cv=cv)

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.wording import counted, named
-from streamgda.estimators.shrinkage import regularised, shrunk
 from streamgda.gaussians.base import LOG_2PI
-from streamgda.gaussians.whitening import Whitening
-from streamgda.selection.downdate import EPS, LEAST_LEFT, ROUNDING, Codes, Downdate, Flags, Left
+from streamgda.gaussians.pooled import PooledGaussians
+from streamgda.gaussians.shared import SharedGaussians
+from streamgda.gaussians.whitening import Spectrum, TriangularWhitening, Whitening, largest_zero
+from streamgda.selection.downdate import EPS, LEAST_LEFT, Codes, Downdate, Flags, Left
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array
+
+_LARGEST_NULL = 1e-10  # eigenvalue of a direction without variance, relative to the others
 
 
 class DiscriminantDowndate(Downdate):
@@ -24,148 +27,125 @@ class DiscriminantDowndate(Downdate):
     The scatter of class j is B_j = (1 − λ) W_j + λ W, with λ = 0 for quadratic and 1 for linear discriminant
     analysis. In the coordinates in which its regularised covariance is the identity and its ridge is
     diagonal, all the regularised covariances are. They do not depend on the units of the features.
-
-    Where a row holds almost all of a covariance, what is left of it is computed and factored.
     """
 
-    def __init__(self, estimator: Any, statistics: Statistics, ddof: float = 0) -> None:
-        super().__init__(estimator, statistics, ddof)
+    def __init__(self, estimator: Any, statistics: Statistics) -> None:
         self._shrinkage = float(estimator.shrinkage or 0.0)
         self._ridge = float(getattr(estimator, "reg_param", 0.0))
-        self._is_plain = not (self._shrinkage or self._ridge)
-        self._least = float(estimator.tol) ** 2
-        self._check_counts(statistics)
-        self._scatter = statistics.scatter  # of LDA, that of all classes together
-        self._bases = [self._basis(covariance, j) for j, covariance in enumerate(self._pooled(statistics))]
-
-    def _check_counts(self, statistics: Statistics) -> None:
-        """Raise ValueError if a class has too few rows to do without one: n rows span n − 1 dimensions."""
-        if self._share or not self._is_plain:
+        super().__init__(estimator, statistics)
+        if not (self._share or self._shrinkage or self._ridge):
+            self._check_counts()
+        within, gaussians = pooled_covariance(statistics), self._fitted.gaussians
+        self._common: _Basis | None = None
+        if isinstance(gaussians, SharedGaussians):
+            self._bases = [self._basis(within, gaussians.whitening, self._means)]
             return
-        for k in np.flatnonzero(statistics.counts - 2 < statistics.n_features):
+        covariances = self._pooling.covariances(statistics.scatter, within)
+        if isinstance(gaussians, PooledGaussians):
+            self._common = self._basis(within, gaussians.common, self._means)
+        self._bases = [
+            self._basis(covariance, whitening, None if self._common else self._means[[j]])
+            for j, (covariance, whitening) in enumerate(zip(covariances, gaussians.whitenings, strict=True))
+        ]
+
+    @property
+    def _concerns_all(self) -> bool:
+        return bool(self._share)
+
+    def _check_counts(self) -> None:
+        """Raise ValueError if a class has too few rows to do without one: n rows span n − 1 dimensions."""
+        n_features = self._means.shape[1]
+        for k in np.flatnonzero(self._counts - 2 < n_features):
             raise ValueError(
-                f"class {named(self.classes[k])}: without one of its {statistics.counts[k]} rows, the "
-                f"covariance is singular for {counted(statistics.n_features, 'feature')}; regularise, or "
+                f"class {named(self.classes[k])}: without one of its {self._counts[k]} rows, the "
+                f"covariance is singular for {counted(n_features, 'feature')}; regularise, or "
                 "bring more rows"
             )
 
-    def _pooled(self, statistics: Statistics) -> list[Array]:
-        """The covariance of each class before shrinkage; of LDA the one of all."""
-        within = pooled_covariance(statistics)
-        if self._share == 1:
-            return [within]
-        return list(self._pooling.covariances(self._scatter, within))
-
-    def _basis(self, covariance: Array, j: int) -> _Basis:
-        means = self._means if self._share else self._means[[j]]
-        whitening = Whitening.of(self._regularised(covariance), means, self._least)
-        if self._share != 1 and whitening.rank < len(covariance):
-            raise ValueError(f"class {named(self.classes[j])}: the covariance is singular; regularise")
-        if not whitening.rank:
-            raise ValueError("no feature varies within a class, so there is no covariance to work with")
+    def _basis(self, covariance: Array, whitening: Whitening, means: Array | None) -> _Basis:
         mean_variance = float(np.trace(covariance)) / len(covariance)
-        return _Basis.of(whitening, mean_variance, float(self._ridge_of(mean_variance)))
-
-    def _basis_of(self, j: int) -> _Basis:
-        return self._bases[min(j, len(self._bases) - 1)]
+        ridge = float(self._ridge_of(mean_variance))
+        return _Basis.of(
+            whitening, mean_variance, ridge, 1.0 if means is None else _least_factor(whitening, means)
+        )
 
     def _ridge_of(self, mean_variance: Any) -> Any:
         """What is added to the diagonal of a covariance of this mean variance."""
         return (1 - self._ridge) * self._shrinkage * mean_variance + self._ridge
 
-    def _regularised(self, covariance: Array) -> Array:
-        shrunken = shrunk(covariance, self._shrinkage) if self._shrinkage else covariance.copy()
-        return regularised(shrunken, self._ridge)
-
-    def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
-        """Ln p(x, k) of rows by the models of all the others: (n, K)."""
-        result = self._log_priors(truth, weights)
+    def _in_closed_form(self, X: Array, truth: Codes, weights: Array) -> tuple[Array, Flags]:
+        densities = np.empty((len(X), len(self.classes)), order="F")
         deviations = self._from_mean(X, truth)
+        is_known = np.ones(len(X), dtype=bool)
+        if self._common:
+            left = self._left_of(self._total, 1.0, truth, weights)
+            removed = deviations @ self._common.vectors
+            is_known &= self._without(self._common, self._total, left, deviations, removed).is_known
         for j in range(len(self.classes)):
-            result[:, j] += self._log_density(j, X, deviations, truth, weights)
-        return result
+            own, left = truth == j, self._left(j, truth, weights)
+            basis = self._bases[min(j, len(self._bases) - 1)]
+            from_mean = self._from_mean(X, j) @ basis.vectors
+            removed = deviations @ basis.vectors if self._share else from_mean * own[:, None]
+            rest = self._without(basis, self._pooling.divisors[j], left, deviations, removed)
+            from_mean[own] *= left.ratio[own, None]
+            squared = np.vecdot(from_mean / rest.values, from_mean)
+            squared += rest.gamma * np.vecdot(rest.reduced, from_mean) ** 2 / rest.slack
+            log_determinant = np.log(rest.values).sum(axis=1) + np.log(rest.slack) + basis.log_determinant
+            densities[:, j] = -0.5 * (squared + log_determinant + from_mean.shape[1] * LOG_2PI)
+            is_known &= rest.is_known
+        return densities, is_known
 
-    def _log_density(self, j: int, X: Array, deviations: Array, truth: Codes, weights: Array) -> Array:
-        """Ln of the density of class j at each row, without it: (n,)."""
-        log_density, is_known = self._in_closed_form(j, X, deviations, truth, weights)
-        for i in np.flatnonzero(~is_known):
-            log_density[i] = self._computed(j, X[i], deviations[i], int(truth[i]), float(weights[i]))
-        self._check(~np.isnan(log_density), truth)
-        return log_density
-
-    def _in_closed_form(
-        self, j: int, X: Array, deviations: Array, truth: Codes, weights: Array
-    ) -> tuple[Array, Flags]:
-        """The same, and of which rows it keeps its digits: those that leave much."""
-        left, basis = self._left(j, truth, weights), self._basis_of(j)
-        own = truth == j
-        from_mean = self._from_mean(X, j) @ basis.vectors
-        removed = deviations @ basis.vectors if self._share else from_mean * own[:, None]
-        from_mean[own] *= left.ratio[own, None]
-        values, is_much = self._values(basis, left, deviations, j, truth)
+    def _without(
+        self, basis: _Basis, divisor: float, left: Left, deviations: Array, removed: Array
+    ) -> _Without:
+        """A covariance without each row, whose deviations (n, d) are `removed` (n, r) in the coordinates."""
+        scale = divisor / left.freedom
+        part = left.beta / left.freedom
+        values, is_much = self._values(basis, scale, part, deviations)
         reduced = removed / values
-        gamma = left.beta * (1 - self._ridge) * (1 - self._shrinkage) / left.freedom
+        gamma = part * (1 - self._ridge) * (1 - self._shrinkage)
         slack = 1 - gamma * np.vecdot(reduced, removed)
-        is_known = is_much & (slack >= LEAST_LEFT)
+        least = np.maximum(LEAST_LEFT, basis.least_factor * values.max(axis=1) / values.min(axis=1))
+        is_known = is_much & ((slack >= least) | (part == 0))
         slack[~is_known] = 1.0
-        squared = np.vecdot(from_mean / values, from_mean)
-        squared += gamma * np.vecdot(reduced, from_mean) ** 2 / slack
-        log_determinant = np.log(values).sum(axis=1) + np.log(slack) + basis.log_determinant
-        return -0.5 * (squared + log_determinant + values.shape[1] * LOG_2PI), is_known
+        return _Without(values, reduced, gamma, slack, is_known)
 
-    def _values(
-        self, basis: _Basis, left: Left, deviations: Array, j: int, truth: Codes
-    ) -> tuple[Array, Flags]:
+    def _values(self, basis: _Basis, scale: Array, part: Array, deviations: Array) -> tuple[Array, Flags]:
         """The variances along the axes, regularised, before the matrix of rank one is taken out: (n, r).
 
         Also whether much is left of the mean variance by which they are shrunk.
         """
-        scale = self._pooling.divisors[j] / left.freedom
         whole = scale * basis.mean_variance
-        squares = np.vecdot(deviations, deviations)
-        mean_variance = whole - left.beta / left.freedom * squares / deviations.shape[1]
-        rounding = EPS**2 * np.vecdot(self._means, self._means)[truth]
-        is_much = np.asarray((mean_variance >= LEAST_LEFT * whole) | (squares <= rounding))
+        mean_variance = whole - part * np.vecdot(deviations, deviations) / deviations.shape[1]
+        is_much = np.asarray(mean_variance >= LEAST_LEFT * whole)
         if not self._shrinkage:
             is_much[:] = True
-        ridges = self._ridge_of(np.where(is_much, np.maximum(mean_variance, 0.0), whole))
+        ridges = self._ridge_of(np.where(is_much, mean_variance, whole))
         values: Array = scale[:, None] * (1 - basis.ridges) + ridges[:, None] * basis.relative_ridges
         return values, is_much
 
-    def _computed(self, j: int, row: Array, deviation: Array, own: int, weight: float) -> float:
-        """Ln of the density of class j at a row of class `own`, without the row; NaN if it is singular."""
-        left = self._left(j, np.array([own]), np.array([weight]))
-        scatter = self._left_scatter(j, deviation, own, weight * float(left.ratio[0]))
-        means, from_mean = self._means.copy(), self._from_mean(row, j)
-        means[own] -= (float(left.ratio[0]) - 1) * deviation
-        if j == own:
-            from_mean *= left.ratio[0]
-        covariance = self._regularised(scatter / left.freedom[0])
-        whitening = Whitening.of(covariance, means if self._share else means[[j]], self._least)
-        if whitening.rank < self._basis_of(j).vectors.shape[1]:
-            return float("nan")
-        whitened = from_mean @ whitening.matrix
-        return -0.5 * float(whitened @ whitened + whitening.log_pdet + whitening.rank * LOG_2PI)
 
-    def _left_scatter(self, j: int, deviation: Array, own: int, beta: float) -> Array:
-        """B_j without a row of class `own`: (d, d). One row of two leaves no scatter of its class."""
-        removed = beta * np.outer(deviation, deviation)
-        if self._scatter.ndim == 2:
-            return _less(self._scatter, removed)
-        rest = np.zeros_like(removed) if self._is_pair[own] else _less(self._scatter[own], removed)
-        scatter: Array = (1 - self._share) * (rest if j == own else self._scatter[j])
-        if self._share:
-            scatter = scatter + self._share * (np.delete(self._scatter, own, axis=0).sum(axis=0) + rest)
-        return scatter
+@dataclass(frozen=True)
+class _Without:
+    """A covariance without each of n rows, in the coordinates of a basis: diag(values) − γ r rᵀ.
 
+    Attributes
+    ----------
+    values : ndarray of shape (n, r)
+        The diagonal.
+    reduced : ndarray of shape (n, r)
+        r over the diagonal, where r is the deviation of the row.
+    gamma, slack : ndarray of shape (n,)
+        γ, and the least part that is left of the diagonal in any direction: 1 − γ rᵀ diag(values)⁻¹ r.
+    is_known : ndarray of bool of shape (n,)
+        Whether this keeps its digits, and has the rank of the covariance of all rows.
+    """
 
-def _less(scatter: Array, removed: Array) -> Array:
-    """A scatter (d, d) less a part of it; features of which rounding alone is left are zero."""
-    rest = scatter - removed
-    gone = rest.diagonal() <= ROUNDING * scatter.diagonal()
-    rest[gone] = 0.0
-    rest[:, gone] = 0.0
-    return rest
+    values: Array
+    reduced: Array
+    gamma: Array
+    slack: Array
+    is_known: Flags
 
 
 @dataclass(frozen=True)
@@ -184,6 +164,8 @@ class _Basis:
         The same over ρ; zero without a ridge.
     log_determinant : float
         ln det (a Σ + ρ I).
+    least_factor : float
+        What part of it must be left in all directions for the rank to stay.
     """
 
     vectors: Array
@@ -191,16 +173,39 @@ class _Basis:
     ridges: Array
     relative_ridges: Array
     log_determinant: float
+    least_factor: float
 
     @classmethod
-    def of(cls, whitening: Whitening, mean_variance: float, ridge: float) -> _Basis:
+    def of(cls, whitening: Whitening, mean_variance: float, ridge: float, least_factor: float) -> _Basis:
         """The coordinates, from others in which the regularised covariance is the identity."""
         matrix, log_determinant = whitening.matrix, whitening.log_pdet
-        if not ridge:
-            return cls(
-                matrix, mean_variance, np.zeros(whitening.rank), np.zeros(whitening.rank), log_determinant
-            )
-        scaled = math.sqrt(ridge) * matrix
-        values, axes = np.linalg.eigh(scaled.T @ scaled)
-        ridges = np.clip(values, 0.0, 1.0)
-        return cls(matrix @ axes, mean_variance, ridges, ridges / ridge, log_determinant)
+        values, axes = np.zeros(whitening.rank), None
+        if ridge:
+            scaled = math.sqrt(ridge) * matrix
+            values, axes = np.linalg.eigh(scaled.T @ scaled)
+            matrix, values = matrix @ axes, np.clip(values, 0.0, 1.0)
+        relative = values / ridge if ridge else values
+        return cls(matrix, mean_variance, values, relative, log_determinant, least_factor)
+
+
+def _least_factor(whitening: Whitening, means: Array) -> float:
+    """What part of a covariance must be left in all directions for its rank to stay.
+
+    If f Σ ≤ Σ' ≤ Σ, the eigenvalues of the correlation matrix of Σ' are at least f times those of Σ, and at
+    most 1 / f times. Directions that count as singular, but vary, are others without a row: then all must
+    be left, and no row can be taken out.
+    """
+    n_features, least = len(whitening.covariance), whitening.least_eigenvalue
+    zero = largest_zero(n_features, least)
+    certain = 2 * (zero + n_features**2 * EPS)
+    if isinstance(whitening, TriangularWhitening):
+        smallest, dropped, varying = whitening.lower_bound, 0.0, np.arange(n_features)
+    else:
+        spectrum = Spectrum.of(whitening.covariance, means, least)
+        smallest, varying = spectrum.values[spectrum.kept].min(), spectrum.varying
+        dropped = spectrum.values[~spectrum.kept].max(initial=0.0)
+    if dropped > _LARGEST_NULL * smallest:
+        return math.inf
+    variances = whitening.covariance.diagonal()[varying]
+    rounding = (2 * EPS * np.abs(means[:, varying]).max(axis=0)) ** 2
+    return float(max(certain / smallest, 2 * dropped / zero, (rounding / variances).max(initial=0.0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,19 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.wording import named
-from streamgda.estimators.classifier import GaussianClassifier, priors_of
+from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.tails import deviations_from
+from streamgda.statistics.additive import Additive
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, kind_named
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.floating.state import ClassStatistics
 
 Codes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 EPS = float(np.finfo(np.float64).eps)
-ROUNDING = 64 * EPS  # relative to what was subtracted
 LEAST_LEFT = 1e-5  # of a whole; where less is left of it, subtraction has lost five digits
+_LEAST_WEIGHT = 1e-290
+_UNCERTAIN = 1e-5  # change of a score by what rounding may have lost
 
 
 @dataclass(frozen=True)
@@ -47,33 +52,34 @@ class Left:
 class Downdate(ABC):
     """The statistics of all rows, from which a row is taken out.
 
+    Where a row holds most of a variance, or decides what rank a covariance has, the densities without it are
+    computed anew, from the state without the row. A floating state has rounded what is left by then. Where
+    that could change a score in its first five digits, the row has none.
+
     Parameters
     ----------
     estimator : estimator
         With its parameters; not fitted.
     statistics : ClassStatistics or ExactClassStatistics
         Of all rows.
-    ddof : float, default=0
-        Subtracted from the weight of each class before a covariance is divided by it; of a pooled one, from
-        the weight of all, once for each class.
     """
 
-    def __init__(self, estimator: GaussianClassifier[Any], statistics: Statistics, ddof: float = 0) -> None:
+    def __init__(self, estimator: GaussianClassifier[Any], statistics: Statistics) -> None:
         self.classes = statistics.classes
-        self._estimator = estimator
+        self._estimator, self._statistics = estimator, statistics
         self._weights, self._means, self._tails = statistics.weights, statistics.means, statistics.mean_tails
-        self._is_pair = statistics.counts == 2
+        self._counts = statistics.counts
         self._total = float(self._weights.sum())
-        self._ddof = ddof
-        self._priors = None if estimator.priors is None else priors_of(estimator, statistics)
+        single = np.flatnonzero(self._counts < 2)
+        if len(single):
+            raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
+        self._fitted = estimator._compute_finalised(statistics)
+        for _, error in self._fitted.unestimated:
+            raise error()
         is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
         self._share = 1.0 if is_linear else float(getattr(estimator, "pooling", None) or 0.0)
         self._pooling = Pooling.by_share(self._share, self._weights, statistics.n_features)
-        single = np.flatnonzero(statistics.counts < 2)
-        if len(single):
-            raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
 
-    @abstractmethod
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K).
 
@@ -91,12 +97,30 @@ class Downdate(ABC):
         ValueError
             If the others do not determine the model.
         """
+        densities, is_known = self._in_closed_form(X, truth, weights)
+        for i in np.flatnonzero(~is_known):
+            try:
+                changed, density = self._computed(X[i], int(truth[i]), float(weights[i]))
+            except ValueError as error:
+                label = named(self.classes[truth[i]])
+                raise ValueError(f"row {i} of class {label}: without it, {error}") from error
+            densities[i, changed] = density
+        densities += self._log_priors(truth, weights)
+        return densities
+
+    @abstractmethod
+    def _in_closed_form(self, X: Array, truth: Codes, weights: Array) -> tuple[Array, Flags]:
+        """Ln p(x | k) of rows by the models of the others (n, K), and of which rows it is certain (n,)."""
+
+    @property
+    @abstractmethod
+    def _concerns_all(self) -> bool:
+        """Whether a row has a say in the densities of other classes too."""
 
     def _log_priors(self, truth: Codes, weights: Array) -> Array:
         """Ln of the priors without each row: (n, K)."""
-        if self._priors is not None:
-            with np.errstate(divide="ignore"):
-                return np.tile(np.log(self._priors), (len(truth), 1))
+        if self._estimator.priors is not None:
+            return np.tile(self._fitted.log_priors, (len(truth), 1))
         left = np.tile(self._weights, (len(truth), 1))
         left[np.arange(len(truth)), truth] -= weights
         shares: Array = np.log(left / (self._total - weights)[:, None])
@@ -108,17 +132,58 @@ class Downdate(ABC):
 
     def _left(self, j: int, truth: Codes, weights: Array) -> Left:
         """What is left of class j without each row."""
+        return self._left_of(
+            self._pooling.divisors[j], np.where(truth == j, 1.0, self._share), truth, weights
+        )
+
+    def _left_of(self, divisor: float, part: Array | float, truth: Codes, weights: Array) -> Left:
+        """What is left of a covariance of which rows are a part."""
         own = self._weights[truth]
         ratio = own / (own - weights)
-        part = np.where(truth == j, 1.0, self._share)
-        lost = self._ddof * (1 - self._share + self._share * len(self.classes))
-        freedom = self._pooling.divisors[j] - lost
-        return Left(ratio, part * weights * ratio, freedom - part * weights)
+        return Left(ratio, part * weights * ratio, divisor - part * weights)
 
-    def _check(self, is_left: Any, truth: Codes) -> None:
-        if not is_left.all():
-            row = int(np.argmin(is_left))
-            raise ValueError(
-                f"row {row} of class {named(self.classes[truth[row]])}: without it, a covariance is "
-                "singular, so leaving it out has no score; regularise, or bring more rows"
-            )
+    def _computed(self, row: Array, own: int, weight: float) -> tuple[Codes, Array]:
+        """Ln of the densities at a row of class `own`, from the state without it, and of which classes."""
+        changed = np.arange(len(self.classes)) if self._concerns_all else np.array([own])
+        whole, label = self._statistics.of_classes(changed), self.classes[[own]]
+        removed = empty_statistics(whole.covariance_type, exact=whole.exact).update(
+            row[None], label, [weight]
+        )
+        left = Additive.__sub__(whole, removed)  # without the warning of a difference of states
+        place = int(np.searchsorted(changed, own))
+        if not isinstance(left, ClassStatistics) or (
+            left.counts[place] == 1 and left.covariance_type != "tied"
+        ):
+            return changed, self._densities(left, row)
+        rounded = self._densities(left + self._rounding(left, whole, place), row)
+        with suppress(ValueError):
+            densities = self._densities(left, row)
+            if (np.abs(rounded - densities) <= _UNCERTAIN * (1 + np.abs(densities))).all():
+                return changed, densities
+        raise ValueError(
+            "nothing is left of a variance, or less than float64 tells from rounding. Regularise, set "
+            "exact=True, leave the row out if it is an error, or set cv to a number"
+        )
+
+    def _densities(self, statistics: Statistics, row: Array) -> Array:
+        densities = self._estimator._finalise(statistics)
+        for error in densities.unestimated.values():
+            raise error()
+        log_densities: Array = densities.log_density(row[None])[0]
+        return log_densities
+
+    def _rounding(self, left: Statistics, whole: Statistics, place: int) -> ClassStatistics:
+        """As much scatter of the class at a place as rounding may have changed: a state of no weight."""
+        kind = kind_named(whole.covariance_type)
+        diagonal = kind.diagonal(whole.scatter)
+        k = min(place, len(diagonal) - 1)
+        noise = EPS * np.sqrt(16 + whole.counts.max()) * diagonal[k]
+        scatter = noise if whole.covariance_type == "diag" else np.diag(noise)
+        return ClassStatistics.from_moments(
+            left.classes[[place]],
+            [1],
+            left.means[[place]],
+            scatter if kind.is_pooled else scatter[None],
+            weights=[_LEAST_WEIGHT],
+            covariance_type=whole.covariance_type,
+        )

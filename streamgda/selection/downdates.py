@@ -39,7 +39,7 @@ def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
         )
 
 
-def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics, ddof: float = 0) -> Downdate:
+def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> Downdate:
     """What leaves rows out of the model of an estimator; see `Downdate`.
 
     Raises
@@ -57,4 +57,4 @@ def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics, ddof
         )
     statistics = statistics.to_covariance_type(**estimator.required_statistics())
     kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate
-    return kind(estimator, statistics, ddof)
+    return kind(estimator, statistics)
