@@ -11,15 +11,15 @@ from scipy.special import log_softmax
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
-from streamgda import Evaluation
-from streamgda.scoring.curves import LOWER_EDGES, N_BINS, bins_of
+from streamgda import Evaluation, GaussianNB, evaluate
+from streamgda.scoring.curves import LOWER_EDGES, N_BINS, ScoreHistogram, bins_of
 from tests.mergeable_contract import MergeableContract
 from tests.strategies import label_sets
 
 RNG = np.random.default_rng(0)
 
 
-def judged_rows(n_rows=5000, n_classes=3, sharpness=2.0):
+def judged_rows(n_rows=8000, n_classes=3, sharpness=2.0):
     """Labels, and scores that lean towards them."""
     y = RNG.integers(0, n_classes, n_rows)
     scores = RNG.normal(size=(n_rows, n_classes)) * sharpness
@@ -41,7 +41,7 @@ def log_odds(scores):
 CASES = {
     "three classes": (judged_rows(), None),
     "two classes": (judged_rows(n_classes=2), None),
-    "weighted": (judged_rows(), RNG.uniform(0, 3, 5000)),
+    "weighted": (judged_rows(), RNG.uniform(0, 3, 8000)),
     "sharp": (judged_rows(sharpness=40.0), None),
     "certain": (judged_rows(sharpness=2000.0), None),
     "blunt": (judged_rows(sharpness=0.01), None),
@@ -99,12 +99,71 @@ def test_areas_are_within_their_errors_of_those_of_scikit_learn(case):
 def test_areas_of_few_scores_in_few_bins(odds, positive, weight):
     """The bounds hold where they are wide: nearly all the rows share a bin with others."""
     positive[0], positive[1] = True, False
-    evaluation = Evaluation().update(positive, np.outer(odds, [0.0, 0.02]), [False, True], weight)
+    odds = odds / 50
+    binned = ScoreHistogram(most_exact=0).add(odds, positive, weight)
+    exact = Evaluation().update(positive, np.outer(odds, [0.0, 1.0]), [False, True], weight)
     auc = metrics.roc_auc_score(positive, odds, sample_weight=weight)
-    assert abs(evaluation.roc_auc[1] - auc) <= evaluation.roc_auc_error[1] + 1e-12
     precision = metrics.average_precision_score(positive, odds, sample_weight=weight)
-    off = abs(evaluation.average_precision[1] - precision)
-    assert off <= evaluation.average_precision_error[1] + 1e-12
+    for expected, (area, bound) in ((auc, binned.roc_auc()), (precision, binned.average_precision())):
+        assert abs(area - expected) <= bound + 1e-12
+    assert exact.roc_auc[1] == pytest.approx(auc, abs=1e-12)
+    assert exact.average_precision[1] == pytest.approx(precision, abs=1e-12)
+    assert (exact.roc_auc_error[1], exact.average_precision_error[1]) == (0, 0)
+
+
+def counts_flags_and_rounded_values():
+    """Small sets by which naive Bayes has log-odds of 10⁹ and more: a feature may be constant in a class."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n_classes, n_features = rng.integers(2, 5), rng.integers(1, 6)
+        y = rng.integers(0, n_classes, 300)
+        means = rng.uniform(-0.2, 1, (n_classes, n_features))[y]
+        yield rng.poisson(np.maximum(means, 0)).astype(float), y
+        yield (rng.random((300, n_features)) < means).astype(float), y
+        yield np.round(rng.normal(2 * means, 0.3 * (means > 0))), y
+
+
+def test_areas_of_rounded_rows_are_those_of_scikit_learn():
+    n_far = 0
+    for X, y in counts_flags_and_rounded_values():
+        model = GaussianNB().fit(X, y)
+        scores = model.predict_joint_log_proba(X)
+        odds = log_odds(scores)
+        n_far += np.abs(odds).max() > 2**20
+        evaluation = evaluate(model, X, y)
+        for k in range(len(model.classes_)):
+            assert evaluation.roc_auc[k] == pytest.approx(
+                metrics.roc_auc_score(y == k, odds[:, k]), abs=0.002
+            )
+        assert (evaluation.roc_auc_error == 0).all()
+    assert n_far > 30
+
+
+@given(st.integers(0, 2**32), st.floats(1, 1e300))
+def test_the_order_of_log_odds_survives_at_any_size(seed, size):
+    """Also in bins, where they are several per cent apart."""
+    rng = np.random.default_rng(seed)
+    odds = size * 1.5 ** rng.integers(-5, 5, 200) * rng.choice([-1, 1], 200)
+    positive = rng.random(200) < 0.5
+    area, bound = ScoreHistogram(most_exact=0).add(odds, positive, np.ones(200)).roc_auc()
+    assert area == pytest.approx(metrics.roc_auc_score(positive, odds), abs=1e-12) or size > 1e9
+    assert abs(area - metrics.roc_auc_score(positive, odds)) <= bound + 1e-12
+
+
+def test_no_digit_is_printed_that_the_bound_does_not_hold():
+    y, scores = judged_rows(n_rows=20_000, n_classes=2)
+    digits = []
+    for size in (1.0, 1e-2, 1e-4):
+        evaluation = Evaluation().update(y, size * scores, [0, 1])
+        line = str(evaluation).splitlines()[-1].split()
+        for name, text in (("roc_auc", line[5]), ("average_precision", line[6])):
+            area, bound = evaluation.to_frame().loc[1, [name, f"{name}_error"]]
+            shown, *beyond = text.split("±")
+            digits.append(len(shown.partition(".")[2]))
+            half = 0.5 * 10.0 ** -digits[-1]
+            assert beyond or bound <= half
+            assert float(shown) == pytest.approx(area, abs=half)
+    assert len(set(digits)) > 2
 
 
 def test_errors_of_areas_are_small_where_scores_are_spread():
@@ -172,7 +231,7 @@ def test_a_bin_holds_what_lies_between_its_edges(odds):
     (place,) = bins_of(np.array([odds]))
     slack = 1e-15 * (1 + abs(odds))  # what 1 + |z| loses
     assert LOWER_EDGES[place] - slack <= odds <= LOWER_EDGES[place + 1] + slack
-    assert LOWER_EDGES[place + 1] - LOWER_EDGES[place] <= (1 + abs(odds)) / 127
+    assert LOWER_EDGES[place + 1] - LOWER_EDGES[place] <= (1 + abs(odds)) * np.log2(4 + 2 * abs(odds)) / 256
 
 
 # ---------------------------------------------------------------------- laws
@@ -183,7 +242,7 @@ def judged(draw, min_rows=1, max_rows=20):
     labels = np.array(draw(label_sets))
     n_rows = draw(st.integers(min_rows, max_rows))
     codes = draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, len(labels) - 1)))
-    scores = draw(hnp.arrays(np.float64, (n_rows, len(labels)), elements=st.floats(-60, 60, width=16)))
+    scores = draw(hnp.arrays(np.float64, (n_rows, len(labels)), elements=st.floats(-60, -1, width=16)))
     weight = draw(st.none() | hnp.arrays(np.float64, n_rows, elements=st.sampled_from([0.5, 1.0, 2.0])))
     return labels[codes], scores, labels, weight
 
@@ -242,7 +301,7 @@ def test_a_class_that_the_model_learns_later_had_probability_zero(rows, data):
 
 
 def test_a_label_that_the_model_does_not_know_counts_as_missed():
-    evaluation = Evaluation().update([0, 1, 2, 2], np.tile([1.0, 0.0], (4, 1)), [0, 1])
+    evaluation = Evaluation().update([0, 1, 2, 2], np.tile([3.0, 2.0], (4, 1)), [0, 1])
     assert evaluation.confusion_matrix.tolist() == [[1, 0, 0], [1, 0, 0], [2, 0, 0]]
     assert evaluation.accuracy == 0.25
     assert evaluation.roc_auc[2] == 0.5
@@ -270,14 +329,14 @@ def test_what_is_printed():
 
 def test_many_classes_are_not_all_printed():
     y = np.arange(30)
-    assert "... and 10 more classes" in str(Evaluation().update(y, np.eye(30), y))
+    assert "... and 10 more classes" in str(Evaluation().update(y, 2 * np.eye(30), y))
 
 
 def test_one_of_a_thing_is_in_the_singular():
     one = Evaluation().update(["a"], np.zeros((1, 1)), ["a"])
     assert str(one).splitlines()[0] == "1 row, 1 class"
     y = np.arange(21)
-    printed = str(Evaluation().update(y, np.eye(21), y)).splitlines()
+    printed = str(Evaluation().update(y, 2 * np.eye(21), y)).splitlines()
     assert printed[0] == "21 rows, 21 classes"
     assert printed[-1] == "... and 1 more class"
 
@@ -285,7 +344,7 @@ def test_one_of_a_thing_is_in_the_singular():
 def test_a_list_of_classes_that_is_cut_ends_in_an_ellipsis():
     for n_classes, end in ((10, "8, 9"), (11, "8, 9, …")):
         y = np.arange(n_classes)
-        evaluation = Evaluation().update(y, np.eye(n_classes), y)
+        evaluation = Evaluation().update(y, 2 * np.eye(n_classes), y)
         with pytest.raises(KeyError, match=f"there are 0, 1, 2, .*{end}'?\"?$"):
             evaluation.roc_curve(77)
 
@@ -313,6 +372,10 @@ def test_areas_of_a_class_without_rows_or_rest_are_not_numbers():
         (([0, 1], np.full((2, 2), np.nan), [0, 1]), "NaN or infinite"),
         (([0, None], np.zeros((2, 2)), [0, 1]), "label is missing"),
         ((["a", "b"], np.zeros((2, 2)), [0, 1]), "different kinds"),
+        (
+            ([0, 1], np.array([[0.3, 0.7], [1, 0]]), [0, 1]),
+            "are probabilities.*predict_log_proba",
+        ),
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(arguments, message):
@@ -321,6 +384,22 @@ def test_bad_input_is_refused_and_changes_nothing(arguments, message):
     with pytest.raises(ValueError, match=message):
         evaluation.update(*arguments)
     assert evaluation == before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_probabilities_are_refused_in_the_rounding_of_their_type(dtype):
+    y, scores = judged_rows(n_rows=200, n_classes=50)
+    logs = log_softmax(scores, axis=1)
+    with pytest.raises(ValueError, match="they sum to one"):
+        Evaluation().update(y, np.exp(logs).astype(dtype), np.arange(50))
+    expected = Evaluation().update(y, logs.astype(dtype), np.arange(50)).log_loss
+    shifted = Evaluation().update(y, logs + 7, np.arange(50))  # up to a constant for each row
+    assert shifted.log_loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_empty_batch_adds_nothing():
+    evaluation = Evaluation().update([0, 1], np.zeros((2, 2)), [0, 1])
+    assert evaluation == copy.deepcopy(evaluation).update([], np.empty((0, 2)), [0, 1])
 
 
 def test_a_class_that_is_not_there_is_named():

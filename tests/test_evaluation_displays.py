@@ -193,7 +193,7 @@ def test_shares_are_written_in_two_digits_and_never_rounded_to_all_or_none():
     truth = np.repeat(["a", "b", "c"], 1000)
     found = truth.copy()
     found[:1], found[1000:1200] = "c", "a"
-    scores = (found[:, None] == ["a", "b", "c"]).astype(float)
+    scores = 2.0 * (found[:, None] == ["a", "b", "c"])
     evaluation = Evaluation().update(truth, scores, ["a", "b", "c"])
     drawn = ConfusionMatrixDisplay.from_evaluation(evaluation, normalize="true")
     written = [[text.get_text() for text in row] for row in drawn.text_]

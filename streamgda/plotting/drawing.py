@@ -86,10 +86,11 @@ def line_styles(n_classes: int) -> list[str]:
     return [_LINE_STYLES[k % len(_LINE_STYLES) if n_classes > FEW else 0] for k in range(n_classes)]
 
 
-def below_one(share: float, digits: int = 2) -> str:
-    """A share in as many digits, up to four, as tell it from 1; what is below 1 is never written as 1."""
+def below_one(share: float, most_digits: int = 4) -> str:
+    """A share in two digits, or in as many as tell it from 1; in four digits, no other is written as 1."""
     share = round(float(share), 12)  # sums that should be 1 miss it by rounding
-    while digits < 4 and share < 1 and float(f"{share:.{digits}f}") == 1:
+    digits = min(2, most_digits)
+    while digits < most_digits and share < 1 and float(f"{share:.{digits}f}") == 1:
         digits += 1
     return f"{min(share, 0.9999) if share < 1 else share:.{digits}f}"
 

@@ -11,6 +11,7 @@ from sklearn import calibration, metrics
 
 from streamgda.blocks.wording import listed
 from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles
+from streamgda.scoring.measures import digits_held
 
 if TYPE_CHECKING:
     from streamgda.scoring.evaluation import Evaluation
@@ -56,7 +57,7 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
             name=[str(evaluation.classes[k]) for k in positions],
         )
         ax = axes(ax, len(positions) + 1)
-        options.setdefault("curve_kwargs", _styles(evaluation, positions, "AUC", areas))
+        options.setdefault("curve_kwargs", _styles(evaluation, positions, "AUC", "roc_auc"))
         options.setdefault("plot_chance_level", _CHANCE not in ax.get_legend_handles_labels()[1])
         display.plot(ax=ax, **options)
         draw_legend(ax, loc="lower right")
@@ -98,7 +99,7 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
             prevalence_pos_label=list(evaluation.support[positions] / evaluation.support.sum()),
         )
         ax = axes(ax, len(positions) + 1)
-        options.setdefault("curve_kwargs", _styles(evaluation, positions, "AP", areas))
+        options.setdefault("curve_kwargs", _styles(evaluation, positions, "AP", "average_precision"))
         options.setdefault("plot_chance_level", len(positions) == 1 and not ax.lines)
         display.plot(ax=ax, **options)
         draw_legend(ax, loc="lower left")
@@ -212,16 +213,19 @@ def _positions(evaluation: Evaluation, labels: Any) -> list[int]:
 
 
 def _styles(
-    evaluation: Evaluation, positions: Sequence[int], area: str = "", areas: Iterable[float] = ()
+    evaluation: Evaluation, positions: Sequence[int], area: str = "", measure: str = ""
 ) -> list[dict[str, Any]]:
-    """The style of the curve of each class, and its entry in the legend where areas are given."""
+    """The style of the curve of each class, and its entry in the legend where an area is to be named."""
     n_classes = len(evaluation.classes)
     palette, dashes = colours(n_classes), line_styles(n_classes)
     styles: list[dict[str, Any]] = [
         {"color": tuple(palette[k]), "linestyle": dashes[k], "alpha": 1.0} for k in positions
     ]
-    for style, k, value in zip(styles, positions, areas, strict=False):
-        style["label"] = f"{evaluation.classes[k]} ({area} = {below_one(value)})"
+    if measure:
+        values, errors = getattr(evaluation, measure), getattr(evaluation, f"{measure}_error")
+        for style, k in zip(styles, positions, strict=True):
+            written = below_one(values[k], max(1, digits_held(errors[k])))
+            style["label"] = f"{evaluation.classes[k]} ({area} = {written})"
     return styles
 
 

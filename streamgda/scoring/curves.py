@@ -1,63 +1,128 @@
-"""ROC and precision-recall curves from a histogram of log-odds, with bounds on the errors of their areas.
+"""ROC and precision-recall curves from the log-odds of rows, with bounds on the errors of their areas.
 
-A histogram takes the same memory for any number of rows, and histograms can be added. Rows in the same bin
-count as ties; the counts of the bins bound the error of the areas.
+Few different log-odds are kept as they are, and curves and areas are exact. Many go to bins, which take the
+same memory for any number of rows; rows in the same bin count as ties, and the weights in the bins bound the
+error of the areas. Either way the sums of two parts can be added, and do not depend on how rows are cut.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_MANTISSA_BITS = 7  # of 1 + |log-odds|; with the exponent, they number the bin
-_SHIFT = 52 - _MANTISSA_BITS
-_OCTAVES = 20
+_MANTISSA_BITS = 9
+_OCTAVES = 10  # of 1 + the logarithm, which is at most 1024
 _HALF = _OCTAVES << _MANTISSA_BITS  # bins on each side of zero
-_FIRST = int(np.float64(1.0).view(np.int64)) >> _SHIFT
+
+_BITS_OF_1 = int(np.float64(1.0).view(np.int64))
 
 N_BINS = 2 * _HALF
+
+_MOST_EXACT = 2 * N_BINS // 3  # three numbers of each of them take no more memory than two of each bin
 
 
 def bins_of(log_odds: Array) -> NDArray[np.int64]:
     """The bins of log-odds z, numbered upwards from 0 to `N_BINS` − 1.
 
-    The exponent and the first seven bits of the mantissa of 1 + |z| are the number of the bin, up to 2²⁰. So
-    the bins are 1/128 wide at zero, and twice as wide with every octave of 1 + |z|. They resolve even odds,
-    and odds whose probability is 0 or 1 in float64, to one per cent.
+    The exponent and the first nine bits of the mantissa of 1 + log₂(1 + |z|) are the number of the bin, where
+    the logarithm is linear between powers of two. So the bins are 1/512 wide at zero, a sixty-fourth of z for
+    z near 100, and cover all of float64.
     """
-    magnitude = ((np.abs(log_odds) + 1.0).view(np.int64) >> _SHIFT) - _FIRST
-    np.minimum(magnitude, _HALF - 1, out=magnitude)
+    logarithm: Array = _bits(np.abs(log_odds) + 1.0) / 2.0**52
+    magnitude: NDArray[np.int64] = np.minimum(_bits(logarithm + 1.0) >> (52 - _MANTISSA_BITS), _HALF - 1)
     return np.where(log_odds < 0, _HALF - 1 - magnitude, _HALF + magnitude)
+
+
+def _bits(numbers: Array) -> NDArray[np.int64]:
+    """The bit patterns of numbers of at least 1, counted from that of 1: in the order of the numbers."""
+    bits: NDArray[np.int64] = numbers.view(np.int64)
+    return bits - _BITS_OF_1
 
 
 def _lower_edges() -> Array:
     """The lower edges of all bins: (N_BINS,)."""
-    number = np.arange(_HALF + 1)
-    octave, step = number >> _MANTISSA_BITS, number & ((1 << _MANTISSA_BITS) - 1)
-    magnitude = np.ldexp(1.0 + step / (1 << _MANTISSA_BITS), octave) - 1.0
-    magnitude[-1] = np.inf  # the outermost bins have no outer edge
-    return np.concatenate([-magnitude[:0:-1], magnitude[:-1]])
+    magnitude = _unbits(_unbits(np.arange(_HALF) / 2.0**_MANTISSA_BITS) - 1.0) - 1.0
+    return np.concatenate([[-np.inf], -magnitude[:0:-1], magnitude])
+
+
+def _unbits(logarithm: Array) -> Array:
+    """The numbers whose `_bits`, divided by 2⁵², these are."""
+    octave = np.floor(logarithm)
+    return np.ldexp(1.0 + (logarithm - octave), octave.astype(np.int64))
 
 
 LOWER_EDGES = _lower_edges()
 
 
-@dataclass(frozen=True)
 class ScoreHistogram:
-    """The weights of the rows of a class and of all other rows, by bins of the log-odds of the class.
+    """The weights of the rows of a class and of all other rows, by the log-odds of the class.
 
     Attributes
     ----------
-    negatives, positives : ndarray of shape (N_BINS,)
+    exact : ndarray of shape (n,), or None
+        The log-odds that occur, ascending; None where they are in bins.
+    weights : ndarray of shape (2, n) or (2, N_BINS)
         The weights of the other rows, and of the rows of the class.
     """
 
-    negatives: Array
-    positives: Array
+    def __init__(self, most_exact: int = _MOST_EXACT) -> None:
+        self.exact: Array | None = np.empty(0)
+        self.weights = np.zeros((2, 0))
+        self._most_exact = most_exact
+
+    @property
+    def thresholds(self) -> Array:
+        """The log-odds that occur, or the lower edges of the bins."""
+        return LOWER_EDGES if self.exact is None else self.exact
+
+    def add(self, odds: Array, is_member: NDArray[Any], weight: Array) -> Self:
+        """Add rows by their log-odds, and whether they are of the class."""
+        self._make_room(odds)
+        places = self._places(odds) + is_member * self.weights.shape[1]
+        np.add.at(self.weights.reshape(-1), places, weight)
+        return self
+
+    def merge(self, other: ScoreHistogram) -> Self:
+        """Add the rows of another histogram, which is not changed."""
+        if other.exact is None:
+            self._to_bins()
+            self.weights += other.weights
+        else:
+            for side, weights in enumerate(other.weights):
+                self.add(other.exact, np.full(len(weights), side), weights)
+        return self
+
+    def _places(self, odds: Array) -> NDArray[np.int64]:
+        return bins_of(odds) if self.exact is None else np.searchsorted(self.exact, odds)
+
+    def _make_room(self, odds: Array) -> None:
+        """Have a place for each of these log-odds; a bin, if they are too many to be kept as they are."""
+        if self.exact is None:
+            return
+        either = np.union1d(self.exact, odds)
+        if len(either) > self._most_exact:
+            self._to_bins()
+        elif len(either) > len(self.exact):
+            weights = np.zeros((2, len(either)))
+            weights[:, np.searchsorted(either, self.exact)] = self.weights
+            self.exact, self.weights = either, weights
+
+    def _to_bins(self) -> None:
+        if self.exact is not None:
+            bins = bins_of(self.exact)
+            self.weights = np.array([np.bincount(bins, side, N_BINS) for side in self.weights], dtype=float)
+            self.exact = None
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ScoreHistogram)
+            and np.array_equal(self.thresholds, other.thresholds)
+            and np.array_equal(self.weights, other.weights)
+        )
 
     def roc_curve(self) -> tuple[Array, Array, Array]:
         """False-positive rates, true-positive rates and thresholds, as in scikit-learn."""
@@ -71,12 +136,10 @@ class ScoreHistogram:
         return np.append(precision[::-1], 1.0), np.append(_share(above_p)[::-1], 0.0), thresholds[::-1]
 
     def _cumulated(self) -> tuple[Array, Array, Array]:
-        """The weights at or above the lower edge of each bin that is not empty, in descending order."""
-        used = np.flatnonzero(self.negatives + self.positives)[::-1]
-        negatives, positives = (
-            np.concatenate([[0.0], np.cumsum(column[used])]) for column in (self.negatives, self.positives)
-        )
-        return negatives, positives, np.concatenate([[np.inf], LOWER_EDGES[used]])
+        """The weights at or above each of the log-odds that has rows, in descending order."""
+        used = np.flatnonzero(self.weights.sum(axis=0))[::-1]
+        negatives, positives = (np.concatenate([[0.0], np.cumsum(side[used])]) for side in self.weights)
+        return negatives, positives, np.concatenate([[np.inf], self.thresholds[used]])
 
     def roc_auc(self) -> tuple[float, float]:
         """The area under the ROC curve, and a bound on its difference from the area for unbinned scores.
@@ -84,12 +147,14 @@ class ScoreHistogram:
         Ties count half. In a bin with p positives and n negatives, the order of the scores decides whether
         p·n pairs count. So the error is at most half of Σ p·n, divided by the number of all pairs.
         """
-        pairs = self.positives.sum() * self.negatives.sum()
+        negatives, positives = self.weights
+        pairs = positives.sum() * negatives.sum()
         if not pairs:
             return np.nan, np.nan
-        below = np.cumsum(self.negatives) - self.negatives
-        tied = 0.5 * self.positives @ self.negatives
-        return float((self.positives @ below + tied) / pairs), float(tied / pairs)
+        below = np.cumsum(negatives) - negatives
+        tied = 0.5 * positives @ negatives
+        area = (positives @ below + tied) / pairs
+        return float(area), float(tied / pairs) if self.exact is None else 0.0
 
     def average_precision(self) -> tuple[float, float]:
         """Σ (increase of recall · precision) over the thresholds, and a bound on its error.
@@ -99,13 +164,15 @@ class ScoreHistogram:
         they come one by one below its negatives; then its sum is at least the integral of
         (P + x) / (P + x + N + n) over x from 0 to p.
         """
-        total = self.positives.sum()
+        total = self.weights[1].sum()
         if not total:
             return np.nan, np.nan
-        used = np.flatnonzero(self.positives)
-        above_n, above_p = (np.cumsum(side[::-1])[::-1][used] for side in (self.negatives, self.positives))
-        n, p = self.negatives[used], self.positives[used]
+        used = np.flatnonzero(self.weights[1])
+        above_n, above_p = self.weights[:, ::-1].cumsum(axis=1)[:, ::-1][:, used]
+        n, p = self.weights[:, used]
         tied = p @ (above_p / (above_p + above_n))
+        if self.exact is not None:
+            return float(tied / total), 0.0
         highest = p @ (above_p / (above_p + (above_n - n)))
         gain = np.divide(p, above_p - p + above_n, out=np.zeros_like(p), where=above_n > 0)
         lowest = (p - above_n * np.log1p(gain)).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Self
 
 import numpy as np
@@ -12,20 +13,19 @@ from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
-from streamgda.scoring.curves import N_BINS, Array, bins_of
+from streamgda.scoring.curves import Array, ScoreHistogram
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
 
 _CALIBRATION_BINS = 10
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
-_NEGATIVE = 0  # the histogram of rows of other classes
 
 
 class Evaluation(Measures):
     """The evaluation of a classifier on labelled rows, as `evaluate` returns it. Evaluations can be merged.
 
-    Its size depends on the number of classes K alone: K² + 10,270 K numbers, or 82 kB per class for few
-    classes. Rows are weighted as in scikit-learn's metrics. A class that the model does not know has
+    Its size is at most K² + 20,510 K numbers for K classes, or 164 kB per class for few classes, and less for
+    few rows. Rows are weighted as in scikit-learn's metrics. A class that the model does not know has
     probability 0 in all rows.
 
     Attributes
@@ -63,7 +63,7 @@ class Evaluation(Measures):
 
     def _allocate(self, n_classes: int) -> None:
         self._confusion = np.zeros((n_classes, n_classes))
-        self._scores = np.zeros((n_classes, 2, N_BINS))
+        self._scores = [ScoreHistogram() for _ in range(n_classes)]
         self._calibration = np.zeros((n_classes, 3, _CALIBRATION_BINS))
 
     # ------------------------------------------------------------------ adding rows
@@ -92,8 +92,9 @@ class Evaluation(Measures):
         Raises
         ------
         ValueError
-            If shapes do not agree, a score is NaN, labels are missing, of different kinds or twice in
-            `classes`, or a weight is missing, negative or infinite.
+            If shapes do not agree, a score is NaN, the scores of all rows sum to one as probabilities do,
+            labels are missing, of different kinds or twice in `classes`, or a weight is missing, negative or
+            infinite.
         """
         seen, codes, unlabelled = labels.encode(y)
         if unlabelled is not None:
@@ -107,6 +108,7 @@ class Evaluation(Measures):
             )
         if not np.isfinite(scores.max(axis=1, initial=-np.inf)).all():
             raise ValueError("a row has scores that are NaN or infinite")
+        _check_logarithms(scores)
         if weights is not None:
             weights = checked_weights(weights, "row {}".format)
         order = np.argsort(known)
@@ -130,13 +132,9 @@ class Evaluation(Measures):
         self._is_weighted |= weights is not None
         self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
         np.add.at(self._confusion, (truth, scores.argmax(axis=1)), weight)
-        self._add_scores(bins_of(log_odds), truth, weight)
+        for k, scored in enumerate(self._scores):
+            scored.add(log_odds[:, k], truth == k, weight)
         self._add_probabilities(probabilities, truth, weight)
-
-    def _add_scores(self, bins: NDArray[np.int64], truth: NDArray[np.intp], weight: Array) -> None:
-        places = bins + np.arange(len(self.classes)) * (2 * N_BINS)
-        places[np.arange(len(truth)), truth] += N_BINS
-        _add(self._scores, places, weight)
 
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
         n_classes, rows = len(self.classes), np.arange(len(truth))
@@ -155,9 +153,14 @@ class Evaluation(Measures):
             return
         old, here = self._copy(), np.searchsorted(classes, self.classes)
         self._allocate(len(classes))
-        self._scores[:, _NEGATIVE, 0] = self._calibration[:, WEIGHT, 0] = old.weight
+        self._calibration[:, WEIGHT, 0] = old.weight
         self._confusion[np.ix_(here, here)] = old._confusion
-        self._scores[here], self._calibration[here] = old._scores, old._calibration
+        self._calibration[here] = old._calibration
+        never = (np.full(1, -np.inf), np.zeros(1, bool), np.full(1, old.weight))
+        for scored in self._scores if self.n_rows else ():
+            scored.add(*never)
+        for k, scored in zip(here.tolist(), old._scores, strict=True):
+            self._scores[k] = scored
         self.classes = classes
 
     # ------------------------------------------------------------------ merging
@@ -175,7 +178,8 @@ class Evaluation(Measures):
         for evaluation in (self, other):
             evaluation._reindex(classes)
         self._confusion += other._confusion
-        self._scores += other._scores
+        for ours, theirs in zip(self._scores, other._scores, strict=True):
+            ours.merge(theirs)
         self._calibration += other._calibration
         self._log_loss += other._log_loss
         self._squared_error += other._squared_error
@@ -194,10 +198,7 @@ class Evaluation(Measures):
         return self.merge(other) if isinstance(other, Evaluation) else NotImplemented
 
     def _copy(self) -> Evaluation:
-        twin = Evaluation()
-        for name, value in vars(self).items():
-            setattr(twin, name, value.copy() if isinstance(value, np.ndarray) else value)
-        return twin
+        return copy.deepcopy(self)
 
     def __eq__(self, other: object) -> bool:
         """Whether all sums are equal, to the last bit."""
@@ -205,6 +206,15 @@ class Evaluation(Measures):
             return NotImplemented
         ours, theirs = vars(self), vars(other)
         return all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+def _check_logarithms(scores: Array) -> None:
+    sums = scores.sum(axis=1)
+    if scores.size > len(scores) and scores.min() >= 0 and np.allclose(sums, 1, rtol=0, atol=1e-5):
+        raise ValueError(
+            "scores are logarithms of probabilities, and these rows are probabilities: they sum to one. Pass "
+            "predict_log_proba(X), or np.log of them"
+        )
 
 
 def _check_each_once(classes: Labels) -> None:

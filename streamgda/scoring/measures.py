@@ -31,8 +31,8 @@ class Measures:
     ----------
     _confusion : ndarray of shape (n_classes, n_classes)
         Weight of the rows by true class (rows) and predicted class (columns).
-    _scores : ndarray of shape (n_classes, 2, n_bins)
-        Weight of the other rows and of the rows of the class, by bins of the log-odds of the class.
+    _scores : list of ScoreHistogram
+        Weight of the other rows and of the rows of each class, by the log-odds of the class.
     _calibration : ndarray of shape (n_classes, 3, n_bins)
         Sum of the probabilities, weight of the members and weight of the rows, by bins of the probability.
     """
@@ -44,7 +44,7 @@ class Measures:
     _log_loss: float
     _squared_error: float
     _confusion: Array
-    _scores: Array
+    _scores: list[ScoreHistogram]
     _calibration: Array
 
     @property
@@ -113,7 +113,8 @@ class Measures:
     def roc_auc_error(self) -> Array:
         """A bound on the difference of `roc_auc` from the area for unbinned scores: (n_classes,).
 
-        Half the pairs of rows within a bin, divided by the number of all pairs; up to rounding.
+        0 up to 6,826 different log-odds of the class; from there on they are in bins. Half the pairs of rows
+        within a bin, divided by the number of all pairs; up to rounding.
         """
         return self._areas(ScoreHistogram.roc_auc)[:, 1]
 
@@ -128,7 +129,7 @@ class Measures:
         return self._areas(ScoreHistogram.average_precision)[:, 1]
 
     def _areas(self, area: Callable[[ScoreHistogram], tuple[float, float]]) -> Array:
-        return np.array([area(ScoreHistogram(*scores)) for scores in self._scores]).reshape(-1, 2)
+        return np.array([area(scores) for scores in self._scores]).reshape(-1, 2)
 
     def roc_curve(self, label: Any) -> tuple[Array, Array, Array]:
         """The ROC curve of a class against the rest.
@@ -195,7 +196,7 @@ class Measures:
         return sums[MEMBERS, used] / sums[WEIGHT, used], sums[PROBABILITY, used] / sums[WEIGHT, used]
 
     def _histogram(self, label: Any) -> ScoreHistogram:
-        return ScoreHistogram(*self._scores[self._position(label)])
+        return self._scores[self._position(label)]
 
     def _position(self, label: Any) -> int:
         found = np.flatnonzero(self.classes == label)
@@ -216,7 +217,9 @@ class Measures:
 
     def __str__(self) -> str:
         dropped = f" ({self.n_dropped:,} dropped)" if self.n_dropped else ""
-        frame = self.to_frame().drop(columns=["roc_auc_error", "average_precision_error"])
+        frame = self.to_frame()
+        for area in ("roc_auc", "average_precision"):
+            frame[area] = [*map(_in_digits_held, frame[area], frame.pop(f"{area}_error"))]
         more = len(frame) - _ROWS_SHOWN
         return "\n".join(
             [
@@ -234,6 +237,17 @@ class Measures:
                 *([f"... and {counted(more, 'more class')}"] if more > 0 else []),
             ]
         )
+
+
+def digits_held(error: float) -> int:
+    """How many decimals, of at most four, a number has whose error is at most this."""
+    return int(min(4, max(0, -np.log10(2 * error)))) if error > 0 else 4
+
+
+def _in_digits_held(area: float, error: float) -> str:
+    """An area in the decimals that the bound on its error holds; with the bound where it holds none."""
+    digits = digits_held(error)
+    return f"{area:.{digits}f}" if digits else f"{area:.1f}±{error:.1f}"
 
 
 def _ratio(part: Any, whole: Any, otherwise: float) -> Array:

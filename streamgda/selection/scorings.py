@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.gaussians.posteriors import posteriors_and_odds
-from streamgda.scoring.curves import N_BINS, ScoreHistogram, bins_of
+from streamgda.scoring.curves import ScoreHistogram
 from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
 from streamgda.statistics.covariances import Array
 
@@ -190,24 +190,23 @@ class BinnedRocAuc(Metric):
     """
 
     def __init__(self, n_classes: int) -> None:
-        self._histograms = np.zeros((n_classes, 2, N_BINS))
+        self._histograms = [ScoreHistogram() for _ in range(n_classes)]
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        bins = bins_of(rows.posteriors[1])
         for k, histogram in enumerate(self._histograms):
-            for side, chosen in enumerate((rows.truth != k, rows.truth == k)):
-                histogram[side] += np.bincount(bins[chosen, k], rows.weights[chosen], minlength=N_BINS)
+            histogram.add(rows.posteriors[1][:, k], rows.truth == k, rows.weights)
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another metric, in place."""
-        self._histograms += other._histograms
+        for ours, theirs in zip(self._histograms, other._histograms, strict=True):
+            ours.merge(theirs)
         return self
 
     @property
     def score(self) -> float:
         """The area."""
-        return _mean_area([ScoreHistogram(*sides) for sides in self._histograms])
+        return _mean_area(self._histograms)
 
 
 class RocAuc(Metric):
@@ -232,15 +231,8 @@ class RocAuc(Metric):
         if not self._kept:
             return np.nan
         odds, truth, weights = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
-        return _mean_area([_histogram(odds[:, k], truth == k, weights) for k in range(self._n_classes)])
-
-
-def _histogram(odds: Array, members: NDArray[np.bool_], weights: Array) -> ScoreHistogram:
-    """A bin for each value that occurs."""
-    values, bins = np.unique(odds, return_inverse=True)
-    n = len(values)
-    negatives, positives = (np.bincount(bins[of], weights[of], n) for of in (~members, members))
-    return ScoreHistogram(negatives.astype(np.float64), positives.astype(np.float64))
+        histograms = [ScoreHistogram(most_exact=len(odds)) for _ in range(self._n_classes)]
+        return _mean_area([h.add(odds[:, k], truth == k, weights) for k, h in enumerate(histograms)])
 
 
 def _mean_area(histograms: list[ScoreHistogram]) -> float:
