@@ -436,7 +436,6 @@ def test_bad_batches_leave_the_model_as_it_was(model):
         (frame, y[:-1], "X has 3,000 rows, y has shape"),
         (frame, y + 0.5, "continuous"),
         (frame, y.astype(str), "different kinds"),
-        (frame.iloc[:0], y[:0], "0 sample"),
     ):
         with pytest.raises(ValueError, match=message), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -624,3 +623,19 @@ def test_a_missing_category_is_not_made_a_number(model, missing):
     for method in (fitted.predict, lambda rows: fitted.partial_fit(rows, y)):
         with pytest.raises(ValueError, match="column 'a' is categorical and has missing values"):
             method(frame)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_batch_without_rows_changes_nothing(model):
+    X, y = random_rows(3, 2, n_rows=60)
+    for params in ({}, {"missing": "marginal"}, {"exact": True}):
+        fitted = model(**params).partial_fit(X[:0], y[:0])
+        assert not hasattr(fitted, "classes_")
+        fitted.partial_fit(X, y)
+        before = fitted.predict_log_proba(X)
+        fitted.partial_fit(X[:0], y[:0]).partial_fit(X[:0], y[:0], sample_weight=[])
+        np.testing.assert_array_equal(fitted.predict_log_proba(X), before)
+        with pytest.raises(ValueError, match="X has 3 features"):
+            fitted.partial_fit(np.empty((0, 3)), [])
+        with pytest.raises(ValueError, match="0 sample"):
+            fitted.fit(X[:0], y[:0])

@@ -271,6 +271,11 @@ def test_nothing_is_judged_before_two_classes_are_known():
     assert progressive_score(GaussianNB(), []) == Evaluation()
 
 
+def test_a_batch_without_rows_is_passed_over():
+    gaps = [batch for full in batches() for batch in ((X[:0], Y[:0]), full)]
+    assert progressive_score(GaussianNB(), gaps) == progressive_score(GaussianNB(), batches())
+
+
 def test_a_model_that_already_knows_something_is_judged_from_the_first_batch():
     assert progressive_score(GaussianNB().fit(X, Y), batches()).n_rows == 3000
 

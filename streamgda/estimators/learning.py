@@ -134,7 +134,7 @@ class StatisticsLearner(StatisticsReader, ABC):
         """Learn a batch of rows, in addition to the rows learnt before.
 
         The model is that of one `fit` of all the rows, whatever the batches. A class may first appear in any
-        batch.
+        batch. A batch without rows changes nothing.
 
         Parameters
         ----------
@@ -165,7 +165,11 @@ class StatisticsLearner(StatisticsReader, ABC):
             names = list(getattr(self, "feature_names_in_", ()))
             read = self._reading_of(X, y, sample_weight, missing, scheduler, progress, names)
             return self.merge(self._read(read).statistics)
-        blocks_of = partial(self._blocks_of, X, y, sample_weight, missing=missing, classes=classes)
+        blocks_of = partial(
+            self._blocks_of, X, y, sample_weight, missing=missing, classes=classes, min_rows=0
+        )
+        if not hasattr(self, "statistics_") and np.shape(X)[:1] == (0,):
+            return self
         if not hasattr(self, "statistics_") and self._learn_first_batch(partial(blocks_of, reset=True)):
             return self
         blocks = blocks_of(reset=False)

@@ -65,6 +65,7 @@ class StatisticsReader(BaseEstimator):
         missing: Missing,
         classes: ArrayLike | None = None,
         reset: bool,
+        min_rows: int = 1,
     ) -> Iterator[Block]:
         check_missing(missing)
         check_batch(X)
@@ -75,7 +76,7 @@ class StatisticsReader(BaseEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         check_no_name(y)
         if reset or not is_valid(self, X):
-            X = validate_data(self, X, reset=reset, ensure_all_finite=False)
+            X = validate_data(self, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
         names = getattr(self, "feature_names_in_", None)
         if getattr(y, "ndim", 1) != 1:
             y = column_or_1d(y, warn=True)

@@ -142,7 +142,7 @@ def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evalua
             raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
         X, y, *weights = batch
         weight = weights[0] if weights else None
-        if hasattr(model, "statistics_") and len(model.statistics_.classes) > 1:
+        if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and len(model.statistics_.classes) > 1:
             evaluation.merge(_evaluate_blocks(model, _blocks_of(model, X, y, weight)))
         model.partial_fit(X, y, sample_weight=weight)
     return evaluation
