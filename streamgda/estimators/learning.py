@@ -22,6 +22,7 @@ from streamgda.estimators.priors import ClassCounts, by_texts, in_pairs
 from streamgda.estimators.reading import StatisticsReader
 from streamgda.estimators.validation import check_holds_products
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
@@ -72,7 +73,7 @@ class StatisticsLearner(StatisticsReader, ABC):
         *,
         missing: Missing = "raise",
         scheduler: Scheduler = None,
-        progress: bool = False,
+        progress: Progress = False,
     ) -> Self:
         """Fit the model to the rows of X. What it learnt before is forgotten.
 
@@ -129,7 +130,7 @@ class StatisticsLearner(StatisticsReader, ABC):
         *,
         missing: Missing = "raise",
         scheduler: Scheduler = None,
-        progress: bool = False,
+        progress: Progress = False,
     ) -> Self:
         """Learn a batch of rows, in addition to the rows learnt before.
 

@@ -18,6 +18,7 @@ from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.incomplete import reading_blocks
 from streamgda.estimators.validation import check_announced, check_batch, check_no_name, is_valid
 from streamgda.passes.accumulate import read_into
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.conversion import as_source
 from streamgda.statistics.base import Statistics
@@ -94,7 +95,7 @@ class StatisticsReader(BaseEstimator):
         sample_weight: Any,
         missing: Missing,
         scheduler: Scheduler,
-        progress: bool,
+        progress: Progress,
         names: Sequence[str] = (),
     ) -> Read:
         """The reading of a source or a Dask collection; of features of these names, in this order."""

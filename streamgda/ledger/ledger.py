@@ -23,6 +23,7 @@ from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
 from streamgda.ledger.selection import Choice, FileFilter, select, to_table
 from streamgda.ledger.states import State, total_of
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
@@ -123,7 +124,7 @@ class StatisticsLedger:
         source: Source,
         *,
         scheduler: Scheduler = None,
-        progress: bool = False,
+        progress: Progress = False,
         dry_run: bool = False,
         on_error: OnError = "raise",
         verify: bool = False,
@@ -194,7 +195,7 @@ class StatisticsLedger:
         return held, plan_refresh(listed(source, held, verify), held, entries, read_options)
 
     def _refresh(
-        self, source: FileSource, scheduler: Scheduler, progress: bool, on_error: OnError, verify: bool
+        self, source: FileSource, scheduler: Scheduler, progress: Progress, on_error: OnError, verify: bool
     ) -> RefreshReport:
         held, plan = self._plan(source, verify)
         entries = self._folder.entries

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord
 from streamgda.ledger.states import State
-from streamgda.passes.accumulate import accumulate_splits, plan_pass
-from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import Plan, n_rows_of, plan_fold
+from streamgda.passes.accumulate import accumulate_splits
+from streamgda.passes.compute import compute_plans
+from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Split, group_into_tasks
-
-if TYPE_CHECKING:
-    from dask.delayed import Delayed
+from streamgda.storage.retries import retried
 
 OnError = Literal["raise", "skip"]
 
@@ -36,7 +35,7 @@ def read_files(
     entries: EntryFolder,
     empty: State,
     scheduler: Scheduler,
-    progress: bool,
+    progress: Progress,
     on_error: OnError,
 ) -> tuple[list[FileRecord], list[Skipped]]:
     """Read files, given by the names of their entries, and write the entries. Only their records come back.
@@ -50,7 +49,7 @@ def read_files(
     if not plans:
         return [], skipped
     keeping = [_plan_of_file(source, plan, names[plan.file.path], entries, empty, on_error) for plan in plans]
-    outcomes = compute_plan(_all_of(keeping), scheduler, progress)
+    outcomes = compute_plans(keeping, scheduler, progress)
     records = [outcome for outcome in outcomes if isinstance(outcome, FileRecord)]
     return records, [*skipped, *(outcome for outcome in outcomes if isinstance(outcome, Skipped))]
 
@@ -79,31 +78,18 @@ def plan_files(
 def _plan_of_file(
     source: FileSource, plan: FilePlan, name: str, entries: EntryFolder, empty: State, on_error: OnError
 ) -> Plan:
-    from dask.delayed import delayed
-
     path = plan.file.path
     groups = list(group_into_tasks(plan.splits, n_rows_of)) or [[]]
+    finish = partial(keep, entries=entries, name=name, plan=replace(plan, splits=()))
     if on_error == "raise":
-        read = plan_pass(groups, empty)
-    else:
-        fold, merge = partial(_fold_or_skip, path), partial(_merge_or_skip, path)
-        read = plan_fold(groups, fold, empty, merge)
-    root = delayed(keep, pure=False)(read.root, entries, name, replace(plan, splits=()))
-    return Plan(root, read.parts, read.rows, empty)
-
-
-def _all_of(plans: Sequence[Plan]) -> Plan:
-    from dask.delayed import delayed
-
-    root: Delayed = delayed(list)([plan.root for plan in plans])
-    parts = [part for plan in plans for part in plan.parts]
-    return Plan(root, parts, [rows for plan in plans for rows in plan.rows], plans[0].shared)
+        return Plan(groups, accumulate_splits, empty, finish=finish)
+    return Plan(groups, partial(_fold_or_skip, path), empty, partial(_merge_or_skip, path), finish)
 
 
 def _fold_or_skip(path: str, splits: Sequence[Split], empty: State) -> Any:
     """Read some rows of a file, or say why that cannot be done."""
     try:
-        return accumulate_splits(splits, empty)
+        return retried(partial(accumulate_splits, splits, empty))
     except (ValueError, OSError) as error:
         return Skipped(path, str(error))
 

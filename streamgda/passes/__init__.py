@@ -4,8 +4,11 @@ A pass reads a source once. Each task folds consecutive splits into a state, and
 state of them all. The tree depends on the source alone, so the result has the same bits on every scheduler.
 
 - `accumulate`: the pass that learns; its states are statistics.
-- `plan`: the Dask graph of any pass.
-- `compute`: run a plan, with or without a progress bar.
+- `plan`: what any pass reads, and what it makes of it.
+- `graph`: the Dask graph of plans, on this machine and on a cluster.
+- `compute`: run a plan.
+- `progress`: a bar, or a function that is told how far a pass is.
+- `checkpoint`: states that are kept for a pass that begins again.
 - `schedulers`: which scheduler runs a pass.
 - `blas`: one BLAS thread in each task.
 - `incomplete`: messages and warnings where incomplete rows take several reads.

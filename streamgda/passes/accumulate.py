@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from itertools import chain
-from operator import add, iadd
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
+from streamgda.passes.checkpoint import Checkpoint
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
-from streamgda.passes.plan import Plan, State, n_rows_of, plan_fold
-from streamgda.passes.schedulers import Scheduler, client_of, scheduler_for
+from streamgda.passes.plan import Plan, State, n_rows_of
+from streamgda.passes.progress import Progress
+from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -23,11 +24,11 @@ from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.reads import TOLERANCE, Steps, read_incomplete
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.storage.paths import Path
+from streamgda.storage.retries import RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from dask.delayed import Delayed
 
     from streamgda.blocks.block import Block
 
@@ -42,7 +43,10 @@ def accumulate(
     max_reads: int = 1,
     em_tol: float = TOLERANCE,
     scheduler: Scheduler = None,
-    progress: bool = False,
+    progress: Progress = False,
+    rows_per_task: int | None = None,
+    retries: int = RETRIES,
+    checkpoint: Path | None = None,
 ) -> Statistics:
     """Read a source once and return the statistics of all its rows.
 
@@ -78,9 +82,22 @@ def accumulate(
         stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only:
         None then means threads even if a client is active.
         In a script, "processes" needs the guard ``if __name__ == "__main__":``, as all spawning does.
-    progress : bool, default=False
-        Show rows done, rows per second and the time left, in a terminal or a notebook; and of each step of
-        EM how much it changed.
+    progress : bool or callable, default=False
+        True shows rows done, rows per second and the time left, in a terminal or a notebook; and of each step
+        of EM how much it changed. A function is called with a `PassProgress` after each task.
+    rows_per_task : int, optional
+        How many rows are read into one state at least, if that is more than a part of the source has. Where
+        not given, 262,144, and fewer of more than 256 features. More make fewer and longer tasks, and send
+        fewer states; the last bits of sums may be others.
+    retries : int, default=3
+        How often a task reads its rows again, after a pause, where storage fails for a moment. A warning
+        tells how often that was needed. Errors that come again, such as a damaged file, are raised at once,
+        and a stream is never read twice.
+    checkpoint : str or path, optional
+        A folder, or a URL such as "s3://bucket/folder", in which states of finished parts of the source are
+        kept. The same call takes them up if the pass was ended before, and reads only what is missing. States
+        are found by the versions of their files, so those of changed files are read anew. The workers write
+        it. For Parquet and Zarr; of EM, the first read is kept.
 
     Returns
     -------
@@ -91,7 +108,13 @@ def accumulate(
     ValueError
         If the source has no rows, or values that cannot be learnt from; the message says where.
     TypeError
-        If `source` is no source, or a stream that `scheduler` would read in another process.
+        If `source` is no source, or a stream that `scheduler` would read in another process; or not one of
+        files where a checkpoint is given.
+
+    Warns
+    -----
+    UserWarning
+        If storage failed and rows were read again.
 
     Examples
     --------
@@ -111,13 +134,22 @@ def accumulate(
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
     )
-    if isinstance(empty, IncompleteStatistics) and max_reads > 1:
-        read = partial(read_into, source.pinned(), scheduler=scheduler, progress=progress)
+    many = isinstance(empty, IncompleteStatistics) and max_reads > 1
+    read = partial(
+        read_into,
+        source.pinned() if many else source,
+        scheduler=scheduler,
+        progress=progress,
+        rows_per_task=rows_per_task,
+        retries=retries,
+        checkpoint=None if checkpoint is None else Checkpoint.at(checkpoint, source, empty),
+    )
+    if isinstance(empty, IncompleteStatistics) and many:
         steps = Steps(max_reads, em_tol)
-        reading = read_incomplete(read, empty, steps, note_read if progress else None)
+        reading = read_incomplete(read, empty, steps, note_read if progress is True else None)
         warn_unless_enough_reads(reading)
         return reading.statistics
-    return read_into(source, empty, scheduler, progress)
+    return read(empty)
 
 
 def accumulate_folds(
@@ -130,7 +162,7 @@ def accumulate_folds(
     incomplete: bool = False,
     max_patterns: int = MAX_PATTERNS,
     scheduler: Scheduler = None,
-    progress: bool = False,
+    progress: Progress = False,
 ) -> FoldStatistics:
     """Read a source once and return the statistics of the rows of each fold.
 
@@ -176,13 +208,24 @@ class Accumulating(State, Protocol):
 S = TypeVar("S", bound=Accumulating)
 
 
-def read_into(source: Source, empty: S, scheduler: Scheduler = None, progress: bool = False) -> S:
+def read_into(
+    source: Source,
+    empty: S,
+    scheduler: Scheduler = None,
+    progress: Progress = False,
+    *,
+    rows_per_task: int | None = None,
+    retries: int = RETRIES,
+    checkpoint: Checkpoint | None = None,
+) -> S:
     """Read a source once, and return its rows added to an empty state.
 
     Parameters
     ----------
-    source, scheduler, progress
+    source, scheduler, progress, rows_per_task, retries
         As for `accumulate`.
+    checkpoint : Checkpoint, optional
+        Where states of this kind are kept.
     empty : state
         Without rows; it is left as it is.
 
@@ -193,13 +236,13 @@ def read_into(source: Source, empty: S, scheduler: Scheduler = None, progress: b
     """
     _check_source(source)
     scheduler = scheduler_for(source, scheduler)
-    groups = list(group_into_tasks(source.splits(), n_rows_of, source.n_features))
+    kept = checkpoint if checkpoint and checkpoint.kind == type(empty).__name__ else None
+    groups = list(group_into_tasks(source.splits(), n_rows_of, source.n_features, rows_per_task))
     if not groups:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
         )
-    merge = add if client_of(scheduler) else iadd  # on a cluster, what a merge is of may be asked for again
-    plan = plan_pass(groups, empty, merge)
+    plan = Plan(groups, accumulate_splits, empty, retries=retries, checkpoint=kept)
     state: S = compute_plan(plan, scheduler, progress)
     if not state.n_rows:
         raise ValueError(
@@ -220,15 +263,6 @@ def _check_source(source: object) -> None:
     elif is_dask(source):
         remedy = "scan_dask makes one of a Dask collection"
     raise TypeError(f"only a source can be accumulated, got {type(source).__name__}; {remedy}")
-
-
-def plan_pass(
-    groups: Sequence[Sequence[Split | Delayed]],
-    empty: Accumulating,
-    merge: Callable[[Any, Any], Any] = add,
-) -> Plan:
-    """The graph of a pass whose states are statistics like `empty`."""
-    return plan_fold(groups, accumulate_splits, empty, merge)
 
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:

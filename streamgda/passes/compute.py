@@ -1,29 +1,36 @@
-"""Run the plan of a pass on one of Dask's schedulers, with or without a progress bar."""
+"""Run the plans of passes on one of Dask's schedulers."""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.plan import Plan, total
+from streamgda.passes.graph import Graph, Outcome
+from streamgda.passes.plan import Plan
+from streamgda.passes.progress import Listener, Progress, telling
 from streamgda.passes.schedulers import Scheduler, client_of
 from streamgda.storage.messages import one_line
+from streamgda.storage.retries import warning_of_retries
 
 if TYPE_CHECKING:
     from distributed import Client
 
 SECONDS_WITHOUT_WORKERS = 10
 
-Advance = Callable[[int], object]
+_BYTES_OF_GROUP = 1 << 14  # in a graph, at most
+
+_log = logging.getLogger("streamgda")
 
 
-def compute_plan(plan: Plan, scheduler: Scheduler, progress: bool) -> Any:
+def compute_plan(plan: Plan, scheduler: Scheduler, progress: Progress) -> Any:
     """Run a plan and return its state, each task on one BLAS thread.
 
     Parameters
@@ -32,75 +39,118 @@ def compute_plan(plan: Plan, scheduler: Scheduler, progress: bool) -> Any:
         What to compute.
     scheduler : Scheduler
         What `dask.compute` takes.
-    progress : bool
-        Whether to show rows done, rows per second and the time left.
+    progress : bool or callable
+        Whether to show rows done, rows per second and the time left; or a function that is told.
+
+    Warns
+    -----
+    UserWarning
+        If storage failed and was asked again, with how often.
     """
-    with single_blas_thread:
-        return _with_progress(plan, scheduler) if progress else _compute(plan, scheduler, None)
+    return compute_plans([plan], scheduler, progress)[0]
 
 
-def _with_progress(plan: Plan, scheduler: Scheduler) -> Any:
-    from tqdm.auto import tqdm
-
-    with tqdm(total=total(plan.rows), unit=" rows", unit_scale=True) as bar:
-        state = _compute(plan, scheduler, bar.update)
-        if bar.total is None:
-            bar.update(state.n_rows + state.n_dropped - bar.n)
-    return state
-
-
-def _compute(plan: Plan, scheduler: Scheduler, advance: Advance | None) -> Any:
-    client = client_of(scheduler)
-    if client is None:
-        return _compute_here(plan, scheduler, advance)
-    with _warning_without_workers(client), _saying_what_was_lost(), _sending(plan.shared):
-        return plan.root.compute(scheduler=scheduler) if advance is None else _follow(client, plan, advance)
+def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progress) -> list[Any]:
+    """Run several plans as one, as `compute_plan` does; their states."""
+    client, begun = client_of(scheduler), time.monotonic()
+    graph = Graph(on_cluster=client is not None)
+    root, amount = graph.add_plans(plans), graph.amount
+    rows = "rows of unknown number" if amount.rows is None else f"{amount.rows:,} rows"
+    _log.info("pass planned: %d groups of %s, %d tasks", amount.tasks, rows, len(graph.tasks))
+    with (
+        single_blas_thread,
+        warning_of_retries() as noted,
+        telling(progress, amount, graph.followed()) as listener,
+    ):
+        _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
+        if client is None:
+            outcome = _compute_here(graph, root, scheduler, listener)
+        else:
+            outcome = _compute_there(plans, graph, root, client, listener)
+        noted.extend(outcome.noted)
+        states = [outcome.state] if len(plans) == 1 else outcome.state
+        if listener is not None and amount.rows is None:
+            listener.finish(sum(state.n_rows + state.n_dropped for state in states))
+    _log.info("pass done in %.1f s", time.monotonic() - begun)
+    return states
 
 
 # ---------------------------------------------------------------------- on this machine
 
 
-def _compute_here(plan: Plan, scheduler: Scheduler, advance: Advance | None) -> Any:
-    """Run the plan on a scheduler of this machine, which calls back after each task.
+def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener | None) -> Outcome:
+    """Run a graph on a scheduler of this machine, which calls back after each task.
 
-    Dask sends six tasks at a time to a process, which suits tasks much smaller than these.
+    Dask sends six tasks at a time to a process and fuses them, which suits tasks much smaller than these.
     """
     import dask
+    from dask.base import compute_as_if_collection
     from dask.callbacks import Callback
+    from dask.delayed import Delayed
 
-    rows = {part.key: n_rows for part, n_rows in zip(plan.parts, plan.rows, strict=True)}
-    callback = Callback(posttask=lambda key, *_: advance(rows.get(key) or 0) if advance else None)
+    options = {"chunksize": dask.config.get("chunksize", 1), "optimization.fuse.active": False}
+    callback = Callback(posttask=lambda key, *_: listener.advance(key) if listener else None)
     try:
-        with callback, dask.config.set(chunksize=dask.config.get("chunksize", 1)):
-            return plan.root.compute(scheduler=scheduler)
+        with callback, dask.config.set(options):
+            outcome: Outcome = compute_as_if_collection(Delayed, graph.whole(), root, scheduler=scheduler)
     except BrokenProcessPool as error:
         raise RuntimeError(
             "a worker process ended before its task did: it was killed, as when memory runs out, or this "
             'is a script that starts processes outside of if __name__ == "__main__":'
         ) from error
+    return outcome
 
 
 # ---------------------------------------------------------------------- on a cluster
 
 
-def _follow(client: Client, plan: Plan, advance: Advance) -> Any:
-    """Run the plan on a cluster; each part is released as soon as its rows are counted."""
+def _compute_there(
+    plans: Sequence[Plan], graph: Graph, root: Hashable, client: Client, listener: Listener | None
+) -> Outcome:
+    """Run a graph on a cluster."""
+    _check_versions(client)
+    with _warning_without_workers(client), _saying_what_was_lost(), _sending(plans, graph):
+        outcome: Outcome
+        if listener is None:
+            outcome = client.get(graph.whole(), root)
+        else:
+            outcome = _followed(graph, root, client, listener)
+        return outcome
+
+
+def _followed(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
+    """Run a graph on a cluster; each task that is followed is released as soon as it is counted."""
     from distributed import as_completed
 
-    futures = client.compute([*plan.parts, plan.root])
-    *parts, root = futures
-    rows = {part.key: n_rows for part, n_rows in zip(parts, plan.rows, strict=True)}
+    keys = list({root: None} | dict.fromkeys(listener.followed))
+    futures = dict(zip(keys, client.get(graph.whole(), keys, sync=False), strict=True))
     try:
         with client.as_current():
-            for part in as_completed(parts):
+            for part in as_completed([futures[key] for key in listener.followed]):
                 if part.status != "finished":
                     break
-                advance(rows[part.key] or 0)
-                part.release()
-        return root.result()
+                listener.advance(part.key)
+                if part.key != root:  # of a plan of one task
+                    part.release()
+        outcome: Outcome = futures[root].result()
+        return outcome
     finally:
-        for future in futures:
+        for future in futures.values():
             future.release()
+
+
+def _check_versions(client: Client) -> None:
+    """Raise RuntimeError if the cluster has another version of this library than this process."""
+    found: Any = client.get_versions(packages=["streamgda"])
+    ours = found["client"]["packages"]["streamgda"]
+    theirs = {"the scheduler": found["scheduler"], **found["workers"]}
+    for name, held in theirs.items():
+        other = held["packages"].get("streamgda")
+        if None not in (ours, other) and other != ours:  # of a copy that is not installed nothing is known
+            raise RuntimeError(
+                f"{name} of the cluster has streamgda {other}, and this process {ours}: install the same "
+                "version on all machines"
+            )
 
 
 @contextmanager
@@ -124,7 +174,7 @@ def _warning_without_workers(client: Client) -> Iterator[None]:
 
 @contextmanager
 def _saying_what_was_lost() -> Iterator[None]:
-    """Raise RuntimeError for a pass whose cluster lost workers or its scheduler."""
+    """Raise RuntimeError for a pass whose cluster lost workers or its scheduler, or lacks this library."""
     from distributed import KilledWorker
 
     try:
@@ -139,19 +189,28 @@ def _saying_what_was_lost() -> Iterator[None]:
             "the pass was cancelled, as when the scheduler of the cluster ends or cannot be reached. Start "
             f"it again with a new client. {one_line(error)}"
         ) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "streamgda":
+            raise
+        raise RuntimeError(
+            "a worker or the scheduler of the cluster cannot import streamgda: install it on all machines of "
+            f"the cluster, in the version of this process. {one_line(error)}"
+        ) from error
 
 
 @contextmanager
-def _sending(shared: object) -> Iterator[None]:
-    """Let a graph be larger than those that Dask warns of by the size of what its tasks share.
+def _sending(plans: Sequence[Plan], graph: Graph) -> Iterator[None]:
+    """Let a graph be larger than those that Dask warns of by what its tasks share, and by its length.
 
-    It is sent once, as a task of its own. Scattered data would be sent once too, but be lost with its worker.
+    What they share is sent once, as a task of its own. Scattered data would be sent once too, but be lost
+    with its worker.
     """
     import dask
     from dask.utils import parse_bytes
 
     key = "distributed.admin.large-graph-warning-threshold"
-    with dask.config.set({key: parse_bytes(dask.config.get(key)) + _pickled_bytes(shared)}):
+    expected = _pickled_bytes([plan.shared for plan in plans]) + graph.amount.tasks * _BYTES_OF_GROUP
+    with dask.config.set({key: parse_bytes(dask.config.get(key)) + expected}):
         yield
 
 

@@ -1,22 +1,23 @@
-"""The Dask graph of a pass: splits folded into states, and states merged in a fixed tree.
+"""What a pass does: splits folded into states, and states merged in a fixed tree.
 
-A state can be statistics, an evaluation or a summary of what was written.
+A state can be statistics, an evaluation or a summary of what was written. The tree depends on the groups of
+splits alone, and not on the scheduler; how much of it one task does is decided in `graph`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamgda.sources.base import Split
+from streamgda.storage.retries import RETRIES
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-FAN_IN = 8
+    from streamgda.passes.checkpoint import Checkpoint
 
 
 class State(Protocol):
@@ -36,70 +37,54 @@ class State(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """The Dask graph of a pass.
+    """What a pass reads, and what it makes of it.
 
     Attributes
     ----------
-    root : Delayed
-        The state of all the rows.
-    parts : list of Delayed
-        The tasks that read.
-    rows : list of (int or None)
-        The number of rows that each of these reads, where it is known.
-    shared : object
-        What every reading task needs.
-    """
-
-    root: Delayed
-    parts: list[Delayed]
-    rows: list[int | None]
-    shared: Any
-
-
-def plan_fold(
-    groups: Sequence[Sequence[Split | Delayed]],
-    fold: Callable[[Sequence[Any], Any], State],
-    shared: Any,
-    merge: Callable[[Any, Any], Any] = add,
-) -> Plan:
-    """The graph of a pass; it depends on the groups alone, and not on the scheduler.
-
-    Consecutive states are merged two by two, each as soon as it is computed: eight of them to one at each
-    level of the tree. So at each level one state grows, and few wait.
-
-    Parameters
-    ----------
     groups : sequence of sequences of Split
-        The splits that each task reads; at least one group.
+        The splits that are read into one state; at least one group.
     fold : callable
-        The task that reads: from a group, in order, and `shared` to a state.
+        Reads: from a group, in order, and `shared` to a state. It may be called again for the same group.
     shared : object
         What every reading task needs, such as a model.
-    merge : callable, default=operator.add
-        The task that makes one state of two, in order.
+    merge : callable
+        Makes one state of two, in order. `operator.add` leaves both as they are.
+    finish : callable, optional
+        Makes the result of the state of all rows, in a task of its own.
+    retries : int
+        How often a group is read again where storage fails.
+    checkpoint : Checkpoint, optional
+        Where states are kept for a pass that begins again.
     """
-    from dask.delayed import delayed
 
-    merged = delayed(merge, pure=False)
-    common = delayed(shared, pure=False, traverse=False)
-    parts = [_part(group, fold, common) for group in groups]
-    level = parts
-    while len(level) > 1:
-        level = [reduce(merged, level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
-    return Plan(level[0], parts, [total(map(n_rows_of, group)) for group in groups], shared)
+    groups: Sequence[Sequence[Split | Delayed]]
+    fold: Callable[[Sequence[Any], Any], Any]
+    shared: Any
+    merge: Callable[[Any, Any], Any] = add
+    finish: Callable[[Any], Any] | None = None
+    retries: int = RETRIES
+    checkpoint: Checkpoint | None = None
 
 
-def _part(
-    group: Sequence[Split | Delayed], fold: Callable[[Sequence[Any], Any], State], shared: Delayed
-) -> Delayed:
-    from dask.delayed import delayed
+@dataclass(frozen=True)
+class Amount:
+    """How much a task reads: rows and stored bytes, where they are known, in so many groups of splits."""
 
-    part: Delayed
-    if all(isinstance(split, Split) for split in group):
-        part = delayed(partial(fold, group), pure=False)(shared)  # Dask need not search it for Delayed
-    else:
-        part = delayed(fold, pure=False)(group, shared)
-    return part
+    rows: int | None = 0
+    bytes: int | None = 0
+    tasks: int = 0
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[Any]]) -> Amount:
+        """What some groups hold."""
+        splits = [split for group in groups for split in group]
+        sizes = (split.n_bytes if isinstance(split, Split) else None for split in splits)
+        return cls(total(map(n_rows_of, splits)), total(sizes), len(groups))
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            total((self.rows, other.rows)), total((self.bytes, other.bytes)), self.tasks + other.tasks
+        )
 
 
 def n_rows_of(split: Split | Delayed) -> int | None:
@@ -107,7 +92,7 @@ def n_rows_of(split: Split | Delayed) -> int | None:
     return split.n_rows if isinstance(split, Split) else None
 
 
-def total(rows: Iterable[int | None]) -> int | None:
+def total(numbers: Iterable[int | None]) -> int | None:
     """The sum, or None if a number is not known."""
-    known = list(rows)
+    known = list(numbers)
     return None if None in known else sum(n for n in known if n is not None)

@@ -15,7 +15,8 @@ from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import n_rows_of, plan_fold
+from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import scheduler_for
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (
@@ -39,7 +40,7 @@ def evaluate(
     sample_weight: Any = None,
     *,
     scheduler: Any = None,
-    progress: bool = False,
+    progress: Progress = False,
 ) -> Evaluation:
     """Evaluate a fitted model on labelled rows, in one pass and in bounded memory.
 
@@ -93,7 +94,7 @@ def evaluate(
         groups = list(group_into_tasks(source.splits(), n_rows_of))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
-        plan = plan_fold(groups, evaluate_splits, model)
+        plan = Plan(groups, evaluate_splits, model)
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
         evaluation = _evaluate_blocks(model, _blocks_of(model, source, y, sample_weight))

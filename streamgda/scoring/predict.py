@@ -16,7 +16,8 @@ from streamgda.blocks.block import Block
 from streamgda.estimators.priors import in_pairs
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import plan_fold
+from streamgda.passes.plan import Plan
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.scoring.inference import Model, check_model, features_of, matched
@@ -44,7 +45,7 @@ def predict_dataset(
     keep: Sequence[str] = ...,
     filesystem: AnyFileSystem | None = ...,
     scheduler: Scheduler = ...,
-    progress: bool = ...,
+    progress: Progress = ...,
 ) -> PredictionSummary: ...
 
 
@@ -63,7 +64,7 @@ def predict_dataset(
     keep: Sequence[str] = (),
     filesystem: AnyFileSystem | None = None,
     scheduler: Scheduler = None,
-    progress: bool = False,
+    progress: Progress = False,
 ) -> Any:
     """Predict a dataset: from Parquet or Zarr to Parquet or Zarr, or lazily from a Dask collection.
 
@@ -188,14 +189,14 @@ def _write_missing(
     parts: Sequence[Part],
     columns: PredictionColumns,
     scheduler: Scheduler,
-    progress: bool,
+    progress: Progress,
 ) -> PredictionSummary:
     """Write the parts that are not finished, and complete the output."""
     finished = output.prepare(parts)
     written = list(finished.values())
     groups = [[part] for part in parts if part.name not in finished]
     if groups:
-        plan = plan_fold(groups, write_parts, (columns, output))
+        plan = Plan(groups, write_parts, (columns, output))
         written.append(compute_plan(plan, scheduler, progress))
     output.finish(parts)
     return sum(written, PredictionSummary())
@@ -250,7 +251,7 @@ def _check_kept(columns: PredictionColumns, keep: Sequence[str]) -> None:
 
 
 def _check_lazy_options(
-    out: object, filesystem: AnyFileSystem | None, scheduler: Scheduler, progress: bool
+    out: object, filesystem: AnyFileSystem | None, scheduler: Scheduler, progress: Progress
 ) -> None:
     if out is not None:
         raise ValueError(

@@ -13,6 +13,7 @@ from streamgda.blocks.block import remedying
 from streamgda.blocks.wording import named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.passes.accumulate import accumulate_folds
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.candidates import Candidate, statistics_for_all
 from streamgda.selection.downdates import check_closed_form, downdate_of
@@ -128,7 +129,7 @@ class Trials:
             trial.scorer = ModelScorer(state, model.missing)
         trial.score_time = perf_counter() - start
 
-    def read(self, source: Source | None, scheduler: Scheduler, progress: bool) -> int:
+    def read(self, source: Source | None, scheduler: Scheduler, progress: Progress) -> int:
         """Score the rows of a source by the models that need it; return how many times it was read.
 
         Raises
@@ -235,7 +236,7 @@ def read_folds(
     groups: Any,
     fold: Any,
     scheduler: Scheduler,
-    progress: bool,
+    progress: Progress,
 ) -> tuple[FoldStatistics, Source | None, int]:
     """The states of folds that serve all the candidates, the source, and how many times it was read.
 
@@ -290,7 +291,7 @@ def compare(
     *,
     cv: Any = None,
     scheduler: Scheduler = None,
-    progress: bool = False,
+    progress: Progress = False,
 ) -> Comparison:
     """Score candidates on each fold, fitted to the others; or on each row, if `cv` is "loo".
 

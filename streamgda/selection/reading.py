@@ -17,7 +17,8 @@ from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import n_rows_of, plan_fold
+from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.selection.downdate import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, METRICS, BinnedRocAuc, Metric, RocAuc, Scored
@@ -135,11 +136,11 @@ def metrics_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_models: 
 
 
 def score_held_out(
-    source: Source, models: ModelsByFold, scheduler: Scheduler, progress: bool
+    source: Source, models: ModelsByFold, scheduler: Scheduler, progress: Progress
 ) -> HeldOutScores:
     """Read a source once, and score each row by the models of its fold."""
     groups = list(group_into_tasks(source.splits(), n_rows_of))
-    plan = plan_fold(groups, score_splits, models)
+    plan = Plan(groups, score_splits, models)
     scores: HeldOutScores = compute_plan(plan, scheduler_for(source, scheduler), progress)
     return scores
 

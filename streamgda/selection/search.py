@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.arrays import ArraySource
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
@@ -152,7 +153,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         *,
         scheduler: Scheduler = None,
-        progress: bool = False,
+        progress: Progress = False,
         **others: Never,
     ) -> Self:
         """Score all candidates, and make the best one from all the rows.

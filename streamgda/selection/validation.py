@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import FitFailedWarning
 
 from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.candidates import candidates_of
 from streamgda.selection.comparison import Comparison, Trial, Trials, compare, read_folds
@@ -32,7 +33,7 @@ def cross_validate(
     fold: Any = None,
     error_score: Any = np.nan,
     scheduler: Scheduler = None,
-    progress: bool = False,
+    progress: Progress = False,
     **others: Never,
 ) -> dict[str, Array]:
     """Score an estimator by cross-validation, in one read of the rows or two.
@@ -112,7 +113,7 @@ def learning_curve(
     groups: Any = None,
     fold: Any = None,
     scheduler: Scheduler = None,
-    progress: bool = False,
+    progress: Progress = False,
     **others: Never,
 ) -> tuple[NDArray[np.int64], Array, Array]:
     """Score an estimator that learns from one fold, from two, from four and so on.

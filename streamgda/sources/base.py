@@ -26,13 +26,21 @@ T = TypeVar("T")
 class Split(ABC):
     """A part of a source that one task reads, once in a pass.
 
-    Its number of rows is None where only reading it would tell.
+    Its number of rows is None where only reading it would tell. One that is read again, where storage failed,
+    must give the same rows, unless it says that it is read once.
     """
+
+    is_read_once = False
 
     @property
     @abstractmethod
     def n_rows(self) -> int | None:
         """How many rows there are to read."""
+
+    @property
+    def n_bytes(self) -> int | None:
+        """How many stored bytes there are to read, where that is known."""
+        return None
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
@@ -253,14 +261,17 @@ class ScorableSource(Source):
 
 
 def group_into_tasks(
-    parts: Iterable[T], n_rows: Callable[[T], int | None], n_features: int | None = None
+    parts: Iterable[T],
+    n_rows: Callable[[T], int | None],
+    n_features: int | None = None,
+    rows_per_task: int | None = None,
 ) -> Iterator[list[T]]:
-    """Consecutive parts that together are worth a task: up to `ROWS_PER_TASK` rows, but at least one part.
+    """Consecutive parts that together are worth a task: up to `rows_per_task` rows, but at least one part.
 
-    A part of unknown size is a task of its own. Of rows with so many features that these are over 512 MB,
-    fewer make a task.
+    A part of unknown size is a task of its own. Where not given, it is `ROWS_PER_TASK`, and fewer of rows
+    with so many features that these are over 512 MB.
     """
-    most = min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))
+    most = rows_per_task or min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))
     run: list[T] = []
     rows = 0
     for part in parts:

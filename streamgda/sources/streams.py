@@ -108,6 +108,8 @@ class ReaderSource(ArrowSource[pa.RecordBatchReader]):
 class StreamSplit(Split):
     """All of a stream."""
 
+    is_read_once = True
+
     open: Open
     roles: Roles
 

@@ -1,0 +1,228 @@
+"""The Dask graph of plans: which part of the tree of merges each task does.
+
+The states of eight consecutive groups are merged in order, then eight such states, and so on. On this
+machine each merge is a task, so that few states wait. On a cluster, where each task costs the scheduler, one
+task merges eight states; and where there are thousands of groups, one task reads eight of them in sequence
+and merges their states. The bits are the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import add, iadd
+from typing import Any, TypeVar
+
+from streamgda.passes.checkpoint import Checkpoint
+from streamgda.passes.plan import Amount, Plan
+from streamgda.sources.base import Split
+from streamgda.storage.retries import noting_retries, retried
+
+T = TypeVar("T")
+Groups = Sequence[Sequence[Any]]
+Fold = Callable[[Sequence[Any], Any], Any]
+Merge = Callable[[Any, Any], Any]
+
+FAN_IN = 8
+
+IN_SEQUENCE = 1 << 12  # groups; where there are more, a task of a cluster reads eight of them
+
+_EACH = 1 << 9  # tasks that read; where there are more, merges of their states are followed
+
+
+@dataclass
+class Outcome:
+    """A state as it travels between tasks, and the errors after which its rows were read again."""
+
+    state: Any
+    noted: list[str] = field(default_factory=list)
+
+    def __sizeof__(self) -> int:
+        """What Dask takes for its size."""
+        return object.__sizeof__(self) + int(getattr(self.state, "nbytes", 0))
+
+
+@dataclass
+class Graph:
+    """A graph in the making.
+
+    Attributes
+    ----------
+    on_cluster : bool
+        Whether tasks are made for a cluster.
+    tasks : dict
+        The graph.
+    reading : dict
+        By its key, how much each task that reads or loads does.
+    merging : dict
+        The same of tasks that merge the states of these.
+    delayed : list of Delayed
+        What tasks take from Dask collections.
+    """
+
+    on_cluster: bool
+    tasks: dict[Any, Any] = field(default_factory=dict)
+    reading: dict[Hashable, Amount] = field(default_factory=dict)
+    merging: dict[Hashable, Amount] = field(default_factory=dict)
+    delayed: list[Any] = field(default_factory=list)
+    _token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def add_plans(self, plans: Sequence[Plan]) -> Hashable:
+        """Add the tasks of some plans; the key of the `Outcome` of all."""
+        shared: dict[int, Hashable] = {}
+        roots = []
+        for plan in plans:
+            if id(plan.shared) not in shared:
+                shared[id(plan.shared)] = self._add("shared", partial(_itself, plan.shared))
+            root = self._add_plan(plan, shared[id(plan.shared)])
+            if plan.finish is not None:
+                root = self._add(_name_of(plan.finish), partial(_finish, plan.finish), root)
+            roots.append(root)
+        return roots[0] if len(roots) == 1 else self._add("collect", _collect, *roots)
+
+    def whole(self) -> Mapping[Any, Any]:
+        """The graph with those of the Dask collections that it reads."""
+        if not self.delayed:
+            return self.tasks
+        from dask.highlevelgraph import HighLevelGraph
+
+        return HighLevelGraph.from_collections(self._token, self.tasks, self.delayed)
+
+    def followed(self) -> dict[Hashable, Amount]:
+        """The tasks that tell how far a pass is: those that read, or, where these are many, merge."""
+        return self.merging if len(self.reading) > _EACH else self.reading
+
+    @property
+    def amount(self) -> Amount:
+        """What all tasks read."""
+        return sum(self.reading.values(), Amount())
+
+    def _add_plan(self, plan: Plan, shared: Hashable) -> Hashable:
+        groups, checkpoint = plan.groups, plan.checkpoint
+        many = len(groups) > IN_SEQUENCE
+        size = FAN_IN if many and self.on_cluster and not any(map(_delayed_in, groups)) else 1
+        if checkpoint is None:
+            return self._subtree(plan, groups, shared, size)
+        kept, level = checkpoint.kept(), []
+        for run in _runs(groups, FAN_IN**2 if many else FAN_IN):
+            name = checkpoint.name_of(run)
+            if name in kept:
+                key = self._add("load", partial(_load, checkpoint, name))
+                self.reading[key] = self.merging[key] = Amount.of(run)
+            else:
+                key = self._subtree(plan, run, shared, size)
+                key = self._add("keep", partial(_keep, checkpoint, name), key)
+            level.append(key)
+        return self._tree(plan.merge, level)
+
+    def _subtree(self, plan: Plan, groups: Groups, shared: Hashable, size: int) -> Hashable:
+        """The tasks that read some groups, `size` of them in each, and merge their states."""
+        level = [self._add_reading(plan, run, shared) for run in _runs(groups, size)]
+        if size == 1:
+            level = [self._merged(plan.merge, run) for run in _runs(level, FAN_IN)]
+        amounts = map(Amount.of, _runs(groups, FAN_IN))
+        self.merging |= dict(zip(level, amounts, strict=True))
+        return self._tree(plan.merge, level)
+
+    def _add_reading(self, plan: Plan, groups: Groups, shared: Hashable) -> Hashable:
+        delayed = [split for group in groups for split in _delayed_in(group)]
+        if delayed:
+            self.delayed.extend(delayed)
+            call = partial(_fold_computed, plan.fold)
+            key = self._add(_name_of(plan.fold), call, shared, *(split.key for split in delayed))
+        else:  # a partial, which Dask need not search for keys
+            call = partial(_fold_groups, groups, plan.fold, _in_place(plan.merge), plan.retries)
+            key = self._add(_name_of(plan.fold), call, shared)
+        self.reading[key] = Amount.of(groups)
+        return key
+
+    def _tree(self, merge: Merge, level: list[Hashable]) -> Hashable:
+        while len(level) > 1:
+            level = [self._merged(merge, run) for run in _runs(level, FAN_IN)]
+        return level[0]
+
+    def _merged(self, merge: Merge, run: Sequence[Hashable]) -> Hashable:
+        if len(run) == 1:
+            return run[0]
+        if self.on_cluster:  # where a state may be asked for again
+            return self._add("merge", partial(_merge_in_order, merge), *run)
+        return reduce(partial(self._add, "merge", partial(_merge_in_order, _in_place(merge))), run)
+
+    def _add(self, name: str, call: Callable[..., Any], *keys: Hashable) -> Hashable:
+        key = (f"{name}-{self._token}", len(self.tasks))
+        self.tasks[key] = (call, *keys)
+        return key
+
+
+def _runs(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (values[i : i + size] for i in range(0, len(values), size))
+
+
+def _name_of(call: Callable[..., Any]) -> str:
+    from dask.utils import funcname
+
+    return str(funcname(call))
+
+
+def _delayed_in(group: Sequence[Any]) -> list[Any]:
+    from dask.base import is_dask_collection
+
+    return [split for split in group if is_dask_collection(split)]
+
+
+def _in_place(merge: Merge) -> Merge:
+    """The merge of states of which the first is needed no more."""
+    return iadd if merge is add else merge
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def _itself(value: T) -> T:
+    return value
+
+
+def _fold_groups(groups: Groups, fold: Fold, merge: Merge, retries: int, shared: Any) -> Outcome:
+    """Read groups of splits one after the other, each again if its storage fails, and merge their states."""
+    with noting_retries() as noted:
+        states = (retried(partial(fold, group, shared), _retries_of(group, retries)) for group in groups)
+        return Outcome(reduce(merge, states), noted)
+
+
+def _retries_of(group: Sequence[Any], retries: int) -> int:
+    """A stream that has been read has no rows the second time."""
+    return 0 if any(getattr(split, "is_read_once", False) for split in group) else retries
+
+
+def _fold_computed(fold: Fold, shared: Any, *splits: Split) -> Outcome:
+    """Read splits that Dask has computed."""
+    return Outcome(fold(splits, shared), [])
+
+
+def _merge_in_order(merge: Merge, *parts: Outcome) -> Outcome:
+    first, second, *others = (part.state for part in parts)
+    state = reduce(_in_place(merge), others, merge(first, second))
+    return Outcome(state, [said for part in parts for said in part.noted])
+
+
+def _finish(finish: Callable[[Any], Any], outcome: Outcome) -> Outcome:
+    return Outcome(finish(outcome.state), outcome.noted)
+
+
+def _collect(*outcomes: Outcome) -> Outcome:
+    noted = [said for outcome in outcomes for said in outcome.noted]
+    return Outcome([outcome.state for outcome in outcomes], noted)
+
+
+def _keep(checkpoint: Checkpoint, name: str, outcome: Outcome) -> Outcome:
+    """Write a state, and pass it on."""
+    with noting_retries() as noted:
+        retried(partial(checkpoint.write, name, outcome.state))
+    return Outcome(outcome.state, [*outcome.noted, *noted])
+
+
+def _load(checkpoint: Checkpoint, name: str) -> Outcome:
+    with noting_retries() as noted:
+        return Outcome(retried(partial(checkpoint.read, name)), noted)

@@ -1,0 +1,107 @@
+"""How far a pass is: told to a function, or shown in a bar."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from streamgda.passes.plan import Amount
+
+
+@dataclass(frozen=True)
+class PassProgress:
+    """How far a pass is, as a function that is given as ``progress=`` is told after each task.
+
+    Attributes
+    ----------
+    rows : int
+        Rows read so far, or loaded from a checkpoint.
+    total_rows : int or None
+        Rows in all; None where only reading them tells.
+    tasks, total_tasks : int
+        The groups of rows that are done, and all of them.
+    bytes : int or None
+        The stored bytes of the columns of the rows read so far; None where they are not known.
+    seconds : float
+        Since the pass began.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from streamgda import accumulate, scan_arrow
+    >>> table = pa.table({"x": [1.0, 3.0, 8.0], "y": [0, 0, 1]})
+    >>> told = []
+    >>> _ = accumulate(scan_arrow(table, "y"), progress=told.append)
+    >>> told[-1].rows, told[-1].total_rows, told[-1].tasks
+    (3, 3, 1)
+    """
+
+    rows: int
+    total_rows: int | None
+    tasks: int
+    total_tasks: int
+    bytes: int | None
+    seconds: float
+
+
+# Whether to show a bar; or a function that is told.
+Progress: TypeAlias = bool | Callable[[PassProgress], object]
+
+
+class Listener:
+    """Counts the tasks that are done, and tells how far the pass is.
+
+    Parameters
+    ----------
+    tell : callable
+        What is told.
+    amount : Amount
+        What the whole pass reads.
+    followed : mapping
+        By the key of a task, what it reads.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[PassProgress], object],
+        amount: Amount,
+        followed: Mapping[Hashable, Amount],
+    ) -> None:
+        self.followed = followed
+        self._tell, self._amount = tell, amount
+        self._done, self._begun = Amount(), time.monotonic()
+
+    def advance(self, key: Hashable) -> None:
+        """A task is done."""
+        if key in self.followed:
+            self._done += self.followed[key]
+            self._say(self._done.rows or 0, self._amount.rows)
+
+    def finish(self, n_rows: int) -> None:
+        """The pass is done, and has read so many rows, which may not have been known before."""
+        if self._amount.rows is None:
+            self._say(n_rows, n_rows)
+
+    def _say(self, rows: int, total_rows: int | None) -> None:
+        seconds = time.monotonic() - self._begun
+        tasks, total_tasks = self._done.tasks, self._amount.tasks
+        self._tell(PassProgress(rows, total_rows, tasks, total_tasks, self._done.bytes, seconds))
+
+
+@contextmanager
+def telling(
+    progress: Progress, amount: Amount, followed: Mapping[Hashable, Amount]
+) -> Iterator[Listener | None]:
+    """Yield the listener of a pass, which shows a bar if `progress` is True; None if it is False."""
+    if progress is False:
+        yield None
+    elif progress is True:
+        from tqdm.auto import tqdm
+
+        with tqdm(total=amount.rows, unit=" rows", unit_scale=True) as bar:
+            yield Listener(lambda told: bar.update(told.rows - bar.n), amount, followed)
+    else:
+        yield Listener(progress, amount, followed)
