@@ -26,6 +26,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.scoring.outputs import zarr as chunks
+from streamgda.storage import fetching, ranges
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)
@@ -102,13 +103,18 @@ def test_an_object_that_changes_or_vanishes_is_named(parquet):
         list(splits[1].blocks())
 
 
-def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(parquet):
-    blocks = scan_parquet("s3://rows/data", "y").splits()[0].blocks()
+def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(bucket, monkeypatch):
+    monkeypatch.setattr(fetching, "STEP", 0)  # nothing is fetched ahead
+    monkeypatch.setattr(ranges, "_REQUEST", 1 << 16)
+    table = pa.table({"u": RNG.normal(size=60_000), "y": np.zeros(60_000, np.int8)})
+    filesystem = pafs.FileSystem.from_uri("s3://rows")[0]
+    pq.write_table(table, "rows/1.parquet", filesystem=filesystem, row_group_size=30_000)
+    blocks = scan_parquet("s3://rows/1.parquet", "y").splits()[0].blocks()
     next(blocks)
-    boto3.client("s3").delete_object(Bucket="rows", Key="data/day=1/1.parquet")
-    gone = r"rows/data/day=1/1.parquet(: .*(NO_SUCH_KEY|RESOURCE_NOT_FOUND)| is gone)"
+    boto3.client("s3").delete_object(Bucket="rows", Key="1.parquet")
+    gone = r"rows/1.parquet(: .*(NO_SUCH_KEY|RESOURCE_NOT_FOUND)| is gone)"
     with pytest.raises(OSError, match=gone) as raised:
-        next(blocks)
+        list(blocks)
     assert "damaged" not in str(raised.value)
 
 

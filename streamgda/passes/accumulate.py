@@ -16,6 +16,7 @@ from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.plan import Plan, State, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -269,5 +270,5 @@ def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     statistics = empty.copy()
     with single_blas_thread:
-        statistics.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
+        statistics.update_blocks(chain.from_iterable(split.blocks() for split in begun(splits)), Workspace())
     return statistics

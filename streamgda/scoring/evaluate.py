@@ -27,6 +27,7 @@ from streamgda.scoring.inference import (
     pieces_of,
     score_piece,
 )
+from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask
 
@@ -172,7 +173,7 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 def evaluate_splits(splits: Iterable[Split], model: Model) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
     with single_blas_thread:
-        return _evaluate_blocks(model, (block for split in splits for block in split.blocks()))
+        return _evaluate_blocks(model, (block for split in begun(splits) for block in split.blocks()))
 
 
 def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:

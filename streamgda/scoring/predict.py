@@ -26,6 +26,7 @@ from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.scoring.outputs.pieces import pieces
 from streamgda.scoring.outputs.summary import PredictionSummary
+from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSource, Source
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
@@ -271,7 +272,7 @@ def _check_lazy_options(
 def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     with single_blas_thread:
-        return sum((_write(part, *shared) for part in parts), PredictionSummary())
+        return sum((_write(part, *shared) for part in begun(parts)), PredictionSummary())
 
 
 def _write(part: Part, columns: PredictionColumns, output: Output[Any]) -> PredictionSummary:

@@ -22,6 +22,7 @@ from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.selection.downdate import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, METRICS, BinnedRocAuc, Metric, RocAuc, Scored
+from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.covariances import Array
 
@@ -149,7 +150,7 @@ def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores
     """One task: score the rows of consecutive splits, in order."""
     found = HeldOutScores()
     with single_blas_thread:
-        for split in splits:
+        for split in begun(splits):
             for block in split.blocks():
                 found.n_dropped += block.n_dropped
                 found.n_rows += len(block.codes)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
+    from streamgda.storage.fetching import Ahead
     from streamgda.storage.versions import Version
 
 ROWS_PER_TASK = 1 << 18
@@ -45,6 +46,10 @@ class Split(ABC):
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
+
+    def begun(self, ahead: Ahead) -> Self:
+        """The same part, of which what `ahead` allows is being fetched; itself where nothing is to be."""
+        return self
 
 
 class ScorableSplit(Split):

@@ -7,9 +7,12 @@ decoded at a time where strings are long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from itertools import chain
 
 import pyarrow.parquet as pq
+
+from streamgda.storage.ranges import chunks_of
 
 _BYTES_AT_A_TIME = 1 << 20  # by the mean length of a row group; a few rows may be many times as long
 
@@ -26,9 +29,8 @@ def read_as_dictionaries(
 
     Strings that are stored by their differences or lengths are left out: Arrow makes no dictionary of them.
     """
-    chunks = [
-        chunk for chunk in _chunks(metadata, groups, {*labels, *kept}) if chunk.physical_type == "BYTE_ARRAY"
-    ]
+    found = chain.from_iterable(chunks_of(metadata, groups, {*labels, *kept}))
+    chunks = [chunk for chunk in found if chunk.physical_type == "BYTE_ARRAY"]
     plain = {chunk.path_in_schema for chunk in chunks if not _has_indices(chunk)}
     in_differences = {
         chunk.path_in_schema for chunk in chunks if any("DELTA" in encoding for encoding in chunk.encodings)
@@ -40,19 +42,9 @@ def read_as_dictionaries(
 def rows_at_a_time(metadata: pq.FileMetaData, groups: Collection[int], names: Collection[str]) -> int:
     """How many rows take 1 MB in some columns, if they are as long as in the mean."""
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
-    n_bytes = sum(chunk.total_uncompressed_size for chunk in _chunks(metadata, groups, names))
+    chunks = chain.from_iterable(chunks_of(metadata, groups, names))
+    n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
     return max(int(_BYTES_AT_A_TIME * n_rows / max(n_bytes, 1)), 1)
-
-
-def _chunks(
-    metadata: pq.FileMetaData, groups: Collection[int], names: Collection[str]
-) -> Iterator[pq.ColumnChunkMetaData]:
-    """The chunks of some columns in some row groups; those of lists and structs have one for each leaf."""
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)] if names else []
-    wanted = [i for i, path in enumerate(paths) if path in names or path.partition(".")[0] in names]
-    for index in groups if wanted else ():
-        group = metadata.row_group(index)
-        yield from map(group.column, wanted)
 
 
 def _has_indices(chunk: pq.ColumnChunkMetaData) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.sources.views import batch_without_views
 from streamgda.sources.wide_groups import WIDE, decode_by_columns, most_rows
+from streamgda.storage.fetching import Ahead, Needs, RemoteParquet
+from streamgda.storage.filesystems import is_local
+from streamgda.storage.ranges import STEP, Range, chunks_of, in_shares, range_of, size_of
 from streamgda.storage.versions import Version, check_unchanged
 
 _READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
@@ -73,6 +76,7 @@ class RowGroups(ScorableSplit):
     version: Version
     rows_of_group: Mapping[int, int]
     partition: Mapping[str, Any]
+    remote: RemoteParquet | None = field(default=None, compare=False, repr=False)  # where it is begun
 
     @property
     def n_rows(self) -> int:
@@ -112,32 +116,59 @@ class RowGroups(ScorableSplit):
             yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
             del batch
 
+    def begun(self, ahead: Ahead) -> RowGroups:
+        """The same row groups, which are being fetched if they are remote."""
+        filesystem = self.read_options.filesystem
+        if is_local(filesystem):
+            return self
+        return replace(self, remote=ahead.begin(filesystem, self.path, self.version, self._needs))
+
     def batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
-        self._check_unchanged()
-        with opening(self.path):
-            file = self.read_options.filesystem.open_input_file(self.path)
-        with file:
+        with self._opened() as stored:
             with decoding(self.path):
-                parquet = self._opened(file, self._labels_alone)
-                if (names := self._strings(parquet.metadata)) != self._labels_alone:
-                    parquet = self._opened(file, names)
-            before = _RowsBefore(parquet.metadata)
+                metadata = stored.metadata
+                parquet = pq.ParquetFile(
+                    stored.file,
+                    metadata=metadata,
+                    read_dictionary=self._strings(metadata),
+                    buffer_size=0 if stored.is_read_whole else read_buffer(len(self._stored)),
+                    pre_buffer=False,
+                    page_checksum_verification=True,
+                )
+            before = _RowsBefore(metadata)
             for run in self._runs():
                 name = self.path.removeprefix(self.read_options.root).lstrip("/")
                 places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
-                size = rows_at_a_time(parquet.metadata, run, self.read_options.kept)
+                size = rows_at_a_time(metadata, run, self.read_options.kept)
                 yield from self._batches_of_run(parquet, run, places, size)
-        self._check_unchanged()
+            stored.check_unchanged()
 
-    def _opened(self, file: pa.NativeFile, as_dictionary: list[str]) -> pq.ParquetFile:
-        return pq.ParquetFile(
-            file,
-            read_dictionary=as_dictionary,
-            buffer_size=read_buffer(len(self.read_options.columns)),
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
+    def _opened(self) -> RemoteParquet | _LocalParquet:
+        filesystem = self.read_options.filesystem
+        if is_local(filesystem):
+            return _LocalParquet(filesystem, self.path, self.version)
+        return self.remote or Ahead().begin(filesystem, self.path, self.version, self._needs)
+
+    def _needs(self, metadata: pq.FileMetaData) -> Needs:
+        """What is fetched of a remote file: long row groups in shares, unless they are decoded as a whole."""
+        steps: list[list[Range]] = [[]]
+        is_in_shares = False
+        as_a_whole = most_rows(len(self._stored))
+        groups = self.rows_of_group
+        for n_rows, chunks in zip(groups.values(), chunks_of(metadata, groups, self._stored), strict=True):
+            ranges = sorted(map(range_of, chunks))
+            if size_of(ranges) <= STEP or n_rows <= as_a_whole:
+                steps[-1] += ranges
+            else:
+                steps += [*in_shares(ranges), []]
+                is_in_shares = True
+        return Needs(steps, is_in_shares)
+
+    @property
+    def _stored(self) -> list[str]:
+        """The columns to read of the file."""
+        return [name for name in self.read_options.columns if name not in self.partition]
 
     @property
     def _labels_alone(self) -> list[str]:
@@ -176,10 +207,9 @@ class RowGroups(ScorableSplit):
 
     def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int], size: int) -> Iterator[pa.RecordBatch]:
         """The rows of a run, at most `size` at a time, checked to be as many as the footer says."""
-        stored = [name for name in self.read_options.columns if name not in self.partition]
         n_rows = 0
         with decoding(self.path):
-            for batch in self._unchecked(parquet, run, stored, size):
+            for batch in self._unchecked(parquet, run, self._stored, size):
                 n_rows += batch.num_rows
                 yield batch_without_views(batch)
                 del batch
@@ -202,9 +232,6 @@ class RowGroups(ScorableSplit):
         )
         return batches
 
-    def _check_unchanged(self) -> None:
-        check_unchanged(self.read_options.filesystem, self.path, self.version)
-
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
@@ -222,6 +249,31 @@ class RowGroups(ScorableSplit):
         kept = left.column(position).to_numpy()
         batches = left.drop_columns([position]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
+
+
+class _LocalParquet:
+    """A local Parquet file, which is read as its rows are decoded."""
+
+    is_read_whole = False
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str, version: Version) -> None:
+        self._at = filesystem, path, version
+        self.check_unchanged()
+        with opening(path):
+            self.file = filesystem.open_input_file(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        return pq.read_metadata(self.file)
+
+    def check_unchanged(self) -> None:
+        check_unchanged(*self._at)
 
 
 class _RowsBefore:

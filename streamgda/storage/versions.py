@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.storage.filesystems import fsspec_of
@@ -98,9 +99,22 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     return _version(info) if behind is None else version_of_info(behind.info(name))
 
 
-def check_unchanged(filesystem: pafs.FileSystem, name: str, planned: Version) -> None:
-    """Raise ValueError if a file is no longer in the version for which a pass was planned."""
-    if current_version(filesystem, name) != planned:
+def version_of_opened(file: pa.NativeFile) -> Version | None:
+    """The version of an object that pyarrow has opened, if the store told it then."""
+    said = file.metadata() or {}
+    if "Content-Length" not in said or "Last-Modified" not in said:
+        return None
+    return Version(int(said["Content-Length"]), _nanoseconds(said["Last-Modified"].decode()))
+
+
+def check_unchanged(
+    filesystem: pafs.FileSystem, name: str, planned: Version, present: Version | None = None
+) -> None:
+    """Raise ValueError if a file is no longer in the version for which a pass was planned.
+
+    Its present version is asked for where it is not given.
+    """
+    if (present or current_version(filesystem, name)) != planned:
         raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
 
 

@@ -10,7 +10,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from streamgda.blocks.block import Block
+from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSplit
+from streamgda.storage.fetching import Ahead
 
 _LEAST_SHARE = 8
 
@@ -22,6 +24,11 @@ class RowRange:
     split: ScorableSplit
     start: int
     stop: int
+
+    def begun(self, ahead: Ahead) -> RowRange:
+        """The same rows, of which what `ahead` allows is being fetched."""
+        enclosing, before = self.split.enclosing(self.start, self.stop)
+        return RowRange(enclosing.begun(ahead), self.start - before, self.stop - before)
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read these rows, in order, and the columns that are kept."""
@@ -64,7 +71,7 @@ class AlignedSplit(ScorableSplit):
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows, in order, and the columns that are kept."""
-        for rows in self.ranges:
+        for rows in begun(self.ranges):
             yield from rows.features()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 from streamgda.blocks.block import Block
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource, ScorableSplit, Split
+from streamgda.storage.fetching import Ahead
 from streamgda.storage.filesystems import is_local, is_object_store
 from streamgda.storage.locks import locked
 
@@ -82,6 +83,10 @@ class Part(Split):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
         return self.split.blocks()
+
+    def begun(self, ahead: Ahead) -> Self:
+        """The same part, of which what `ahead` allows is being fetched."""
+        return replace(self, split=self.split.begun(ahead))
 
 
 P = TypeVar("P", bound=Part)

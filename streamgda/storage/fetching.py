@@ -1,0 +1,326 @@
+"""Read remote Parquet files by few requests, which are made before what they return is used.
+
+Threads that all readers of a process share make the requests. Of what a task has asked for, at most 64 MB
+wait to be used, or twice that if row groups are longer.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import RLock
+from typing import Any, Self, TypeAlias
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from streamgda.storage.filesystems import fsspec_of
+from streamgda.storage.ranges import STEP, Range, requests_for
+from streamgda.storage.versions import Version, check_unchanged, version_of_opened
+
+_THREADS = 25  # as many connections as Arrow's client of S3 keeps
+
+_TAIL = 1 << 16  # bytes that hold most footers
+
+_BEHIND_FOOTER = 8  # bytes: its length, and four letters
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What is needed of a file: steps of ranges that lie apart, and whether these are shares of columns."""
+
+    steps: Sequence[Sequence[Range]]
+    in_shares: bool
+
+
+Plan: TypeAlias = Callable[[pq.FileMetaData], Needs]
+"""What is needed of a file, by its footer."""
+
+
+class Ahead:
+    """What a task asks for before it uses it: of a file, or of several, one after the other.
+
+    The end of `with` closes the files.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.n_held = 0  # bytes that were asked for, and wait to be used
+        self._files: deque[RemoteParquet] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in tuple(self._files):
+            file.close()
+
+    def begin(self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan) -> RemoteParquet:
+        """Open a file of this version, and ask for its footer and for what is needed; return at once."""
+        file = RemoteParquet(filesystem, path, version, plan, self)
+        with self.lock:
+            self._files.append(file)
+        return file
+
+    def ask(self) -> None:
+        """Make the requests that there is room for, in order."""
+        with self.lock:
+            all(file.ask() for file in self._files)
+
+    def drop(self, file: RemoteParquet) -> None:
+        """Ask for nothing more of a file."""
+        with self.lock:
+            self._files.remove(file)
+            self.ask()
+
+
+@dataclass(eq=False)
+class _Part:
+    """A range that one request is made for; how many of its needed bytes are unread; what was returned."""
+
+    start: int
+    stop: int
+    n_unread: int
+    answer: Future[Any] | None = None
+
+
+class RemoteParquet:
+    """A remote Parquet file that is being fetched; `Ahead.begin` makes it, and the end of `with` closes it.
+
+    What a request has raised is raised here when the bytes are used.
+    """
+
+    def __init__(
+        self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan, ahead: Ahead
+    ) -> None:
+        self._filesystem, self._path, self._version = filesystem, path, version
+        self._plan, self._ahead = plan, ahead
+        self._parts: list[_Part] = []
+        self._turns: deque[_Part] = deque()
+        self._n_unanswered = 0
+        self._most_held = STEP
+        self._is_planned = self._is_closed = False
+        self._checked: Future[None] | None = None
+        self._opened = _pool().submit(self._open)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ask for nothing more, and forget what was fetched."""
+        with self._ahead.lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._turns.clear()
+            for part in self._parts:
+                self._forget(part)
+            self._ahead.drop(self)
+        self._opened.cancel()
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer."""
+        return self._opened.result()
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Whether Arrow is to read all that a column has in a row group at once."""
+        return self._most_held == STEP
+
+    @property
+    def file(self) -> pa.NativeFile:
+        """The file, for Arrow to read."""
+        return pa.PythonFile(_AsFile(self._read, self._size), mode="r")
+
+    def check_unchanged(self) -> None:
+        """Raise ValueError if the file had changed when all that is needed had been fetched."""
+        self._check() if self._checked is None else self._checked.result()
+
+    def ask(self) -> bool:
+        """Make requests while there is room; whether all are made."""
+        while self._turns and self._ahead.n_held < self._most_held:
+            self._request(self._turns.popleft())
+        return self._is_planned and not self._turns
+
+    # ---------------------------------------------------------------------- in the threads of the pool
+
+    def _open(self) -> pq.FileMetaData:
+        with _storing():
+            self._bytes, self._size = _opened(self._filesystem, self._path, self._version)
+        tail = self._fetched(max(self._size - _TAIL, 0), self._size)
+        n_footer = int.from_bytes(tail[-_BEHIND_FOOTER:-4], "little") + _BEHIND_FOOTER
+        if len(tail) < n_footer <= self._size:
+            tail = self._fetched(self._size - n_footer, self._size)
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+        self._begin(self._plan(metadata), tail)
+        return metadata
+
+    def _begin(self, needs: Needs, tail: pa.Buffer) -> None:
+        """Make the first requests: for what is needed and is not in the tail of the file."""
+        end = self._size - len(tail)
+        parts = [
+            _Part(request.start, request.stop, request.n_needed)
+            for step in needs.steps
+            for request in requests_for((start, min(stop, end)) for start, stop in step if start < end)
+        ]
+        at_hand: Future[Any] = Future()
+        at_hand.set_result(tail)
+        with self._ahead.lock:
+            if self._is_closed:
+                return
+            self._turns.extend(parts)
+            self._parts = sorted(
+                [*parts, _Part(end, self._size, len(tail), at_hand)], key=lambda part: part.start
+            )
+            self._starts = [part.start for part in self._parts]
+            self._n_unanswered = len(parts)
+            self._most_held = 2 * STEP if needs.in_shares else STEP
+            self._ahead.n_held += len(tail)
+            self._is_planned = True
+            self._check_if_complete()
+            self._ahead.ask()
+
+    def _answer(self, start: int, stop: int) -> pa.Buffer:
+        answer = self._fetched(start, stop)
+        with self._ahead.lock:
+            self._n_unanswered -= 1
+            self._check_if_complete()
+        return answer
+
+    def _fetched(self, start: int, stop: int) -> pa.Buffer:
+        with _storing():
+            answer = self._bytes(start, stop)
+        if len(answer) != stop - start:
+            raise ConnectionError(
+                f"{self._path}: of {stop - start:,} bytes from {start:,} on, the storage gave {len(answer):,}"
+            )
+        return answer
+
+    def _check_if_complete(self) -> None:
+        if not self._n_unanswered and not self._is_closed:
+            self._checked = _pool().submit(self._check)
+
+    def _check(self) -> None:
+        check_unchanged(self._filesystem, self._path, self._version)
+
+    # ---------------------------------------------------------------------- in the thread that decodes
+
+    def _read(self, start: int, stop: int) -> pa.Buffer:
+        """The bytes of a range; most lie in one part."""
+        pieces = []
+        position = bisect_right(self._starts, start) - 1
+        for part in self._parts[max(position, 0) :]:
+            if start == stop or not part.start <= start < part.stop:
+                break
+            end = min(stop, part.stop)
+            pieces.append(self._used(part, start, end))
+            start = end
+        if start < stop:  # not asked for: some writers fill up the pages of a column
+            pieces.append(self._fetched(start, stop))
+        return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
+
+    def _used(self, part: _Part, start: int, stop: int) -> pa.Buffer:
+        with self._ahead.lock:
+            if part.answer is None and part in self._turns:  # it is needed earlier
+                self._turns.remove(part)
+            answer = part.answer or self._request(part)
+        used = answer.result().slice(start - part.start, stop - start)
+        with self._ahead.lock:
+            part.n_unread -= stop - start
+            if part.n_unread <= 0:
+                self._forget(part)
+                self._ahead.ask()
+        return used
+
+    # ---------------------------------------------------------------------- in either, with the lock
+
+    def _request(self, part: _Part) -> Future[Any]:
+        part.answer = _pool().submit(self._answer, part.start, part.stop)
+        self._ahead.n_held += part.stop - part.start
+        return part.answer
+
+    def _forget(self, part: _Part) -> None:
+        if part.answer is not None:
+            part.answer.cancel()
+            part.answer = None
+            self._ahead.n_held -= part.stop - part.start
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
+    """Tell errors of the storage from those of Arrow's decoders, which are bare OSErrors too."""
+    try:
+        yield
+    except OSError as error:
+        if type(error) is OSError and error.errno is None:
+            raise ConnectionError(str(error)) from error
+        raise
+
+
+@lru_cache(1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, "streamgda-requests")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads
+
+
+def _opened(
+    filesystem: pafs.FileSystem, path: str, version: Version
+) -> tuple[Callable[[int, int], pa.Buffer], int]:
+    """A function that returns a range of a file, by one request; and the size of the file."""
+    behind = fsspec_of(filesystem)
+    if behind is None:
+        file = filesystem.open_input_file(path)
+        check_unchanged(filesystem, path, version, version_of_opened(file))
+        return lambda start, stop: file.get_stream(start, stop - start).read_buffer(stop - start), file.size()
+    check_unchanged(filesystem, path, version)
+    size = behind.size(path) if version.size is None else version.size
+    if behind.async_impl:
+        return lambda start, stop: pa.py_buffer(behind.cat_file(path, start=start, end=stop)), size
+
+    def read(start: int, stop: int) -> pa.Buffer:
+        with behind.open(path, "rb", cache_type="none") as file:
+            file.seek(start)
+            return pa.py_buffer(file.read(stop - start))
+
+    return read, size
+
+
+class _AsFile:
+    """A function that returns ranges, as a file of Python's."""
+
+    closed = False
+
+    def __init__(self, ranges: Callable[[int, int], pa.Buffer], size: int) -> None:
+        self._ranges, self._size, self._position = ranges, size, 0
+
+    def read_buffer(self, n_bytes: int) -> pa.Buffer:
+        """What Arrow calls to have bytes that it need not copy."""
+        start = self._position
+        self._position = min(start + n_bytes, self._size)
+        return self._ranges(start, self._position)
+
+    def read(self, n_bytes: int) -> pa.Buffer:
+        return self.read_buffer(n_bytes)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (self._size if whence == os.SEEK_END else 0)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def close(self) -> None:
+        pass
