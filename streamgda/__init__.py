@@ -3,7 +3,7 @@
 - Describe data: `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
 - Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`; of rows in which features
   are missing, `IncompleteStatistics`. `WindowedStatistics` holds the last batches of a stream, and
-  `StatisticsLedger` the files of a dataset.
+  `StatisticsLedger` the files of a dataset. `drift` compares two states.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
   `GaussianDiscriminantAnalysis`. `load` reads what `save` wrote.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.estimators.saved import load
+    from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
     from streamgda.scoring.evaluate import evaluate, progressive_score
@@ -57,6 +58,7 @@ __all__ = [
     "WindowedStatistics",
     "accumulate",
     "cross_validate",
+    "drift",
     "evaluate",
     "learning_curve",
     "load",
@@ -83,6 +85,7 @@ _HOME_OF = {
     "WindowedStatistics": "streamgda.statistics.window",
     "accumulate": "streamgda.passes.accumulate",
     "cross_validate": "streamgda.selection.validation",
+    "drift": "streamgda.ledger.drift",
     "learning_curve": "streamgda.selection.validation",
     "load": "streamgda.estimators.saved",
     "evaluate": "streamgda.scoring.evaluate",

@@ -3,15 +3,20 @@
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.integrate
 import scipy.stats
 
+import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics
-from streamgda.ledger.drift import drift
 
 RNG = np.random.default_rng(0)
 ZEROS = np.zeros(500, int)
+
+
+def drift(before, after):
+    return streamgda.drift(before, after).drift
 
 
 def of(X, kind="full", y=ZEROS):
@@ -82,15 +87,96 @@ def test_collinear_features_count_once():
     assert apart.divergence == np.inf
 
 
-def test_only_classes_that_both_have_are_compared():
+def test_all_old_classes_are_reported_and_those_that_both_have_compared():
     old = ClassStatistics("diag").update([[0.0], [1.0], [2.0], [5.0]], ["a", "a", "b", "c"])
     new = ClassStatistics("diag").update([[1.0], [2.0], [3.0], [9.0]], ["a", "b", "b", "d"])
     found = drift(old, new)
     assert [(d.label, d.rows, d.prior_before, d.prior) for d in found] == [
         ("a", 1, 0.5, 0.25),
         ("b", 2, 0.25, 0.5),
+        ("c", 0, 0.25, 0.0),
     ]
-    assert found[1].shift == np.inf
+    assert np.isnan(found[1].shift).all()  # of one old row there is no deviation
+    assert np.isnan(found[2].shift).all()
+    assert np.isnan(found[2].divergence)
+    report = streamgda.drift(old, new)
+    assert report.new_classes == ("d",)
+    assert report.alarms(no_new_classes=True, max_shift=0, max_divergence=0) == ("class d is new",)
+    assert str(report).startswith("new classes: d\nno new rows: c\n")
+    assert list(report.to_pandas().index) == ["a", "b", "c"]
+
+
+# ---------------------------------------------------------------------- alarms
+
+
+def test_the_shift_of_a_share_is_the_likelihood_ratio_of_the_table():
+    """Of SciPy's test of the two-by-two table, with the sign of the change."""
+    before, now = np.repeat([0, 1, 2], [400, 90, 10]), np.repeat([0, 1, 2, 3], [30, 17, 0, 3])
+    report = streamgda.drift(*(of(RNG.normal(size=(len(y), 1)), "diag", y) for y in (before, now)))
+    for k, found in enumerate(report.drift):
+        table = [[(y == k).sum(), (y != k).sum()] for y in (before, now)]
+        g = scipy.stats.chi2_contingency(table, correction=False, lambda_="log-likelihood").statistic
+        assert found.share_shift**2 == pytest.approx(g, rel=1e-10)
+        assert np.sign(found.share_shift) == np.sign(found.prior - found.prior_before)
+    weights = np.full(len(now), 1e-6)  # of which the scale does not matter
+    weighted = ClassStatistics("diag").update(np.zeros((len(now), 1)), now, sample_weight=weights)
+    scaled = streamgda.drift(of(np.zeros((len(before), 1)), "diag", before), weighted)
+    for one, other in zip(scaled.drift, report.drift, strict=True):
+        assert one.share_shift == pytest.approx(other.share_shift)
+
+
+def test_by_chance_alone_shares_and_shifts_vary_by_their_standard_errors():
+    shares, shifts = [], []
+    before_y, after_y = (
+        RNG.choice(3, (300, 2000), p=[0.6, 0.3, 0.1]),
+        RNG.choice(3, (300, 200), p=[0.6, 0.3, 0.1]),
+    )
+    for y_before, y_after in zip(before_y, after_y, strict=True):
+        both = (of(RNG.normal(size=(len(y), 1)), "diag", y) for y in (y_before, y_after))
+        for found in streamgda.drift(*both).drift:
+            shares.append(found.share_shift)
+            shifts.append(found.shift[0] / found.standard_error)
+    for scaled in (shares, shifts):
+        assert np.mean(scaled) == pytest.approx(0, abs=0.15)
+        assert np.std(scaled) == pytest.approx(1, abs=0.1)
+        assert np.abs(scaled).max() < 5
+
+
+def test_an_alarm_names_the_class_the_feature_and_how_far():
+    def named(shift, n, names=("u", "v")):
+        frame = pd.DataFrame(RNG.normal([0, shift], size=(n, 2)), columns=names)
+        return ClassStatistics().update(frame, np.repeat(["x ", "y"], n // 2))
+
+    before = named(0, 400)
+    report = streamgda.drift(before, named(4, 400))
+    first, second = report.alarms(max_shift=3)
+    assert first.startswith("class 'x ': the mean of v has shifted by ")
+    assert second.startswith("class y: ")
+    assert [text.split(" is ")[0] for text in report.alarms(max_divergence=9)] == [
+        "class 'x ': the divergence",
+        "class y: the divergence",
+    ]
+    assert report.alarms(max_shift=5, max_divergence=60, max_share_shift=0.1, no_new_classes=True) == ()
+    assert report.alarms() == ()
+    few = streamgda.drift(before, named(4, 4))  # two rows of a class, of which the Gaussian is singular
+    assert [found.divergence for found in few.drift] == [np.inf, np.inf]
+    assert few.alarms(max_divergence=60) == ()
+    assert few.alarms(max_shift=1) != ()
+
+
+def test_states_that_differ_in_kind_or_features_are_not_compared():
+    frame = pd.DataFrame({"u": [1.0, 2.0], "v": [0.0, 1.0]})
+    before = ClassStatistics().update(frame, [0, 0])
+    for after in (
+        ClassStatistics("diag").update(frame, [0, 0]),
+        ClassStatistics().update(frame[["u"]], [0, 0]),
+        ClassStatistics().update(frame[["v", "u"]], [0, 0]),
+    ):
+        with pytest.raises(ValueError, match="states of other kinds or features cannot be compared"):
+            streamgda.drift(before, after)
+    assert len(streamgda.drift(before, ClassStatistics().update(frame.to_numpy(), [0, 0])).drift) == 1
+    assert streamgda.drift(ClassStatistics(), before).new_classes == (0,)
+    assert streamgda.drift(before, ClassStatistics()).drift == ()
 
 
 # ---------------------------------------------------------------------- against exact arithmetic

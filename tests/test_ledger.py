@@ -22,8 +22,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import ClassStatistics, StatisticsLedger, accumulate, load, scan_arrow, scan_parquet
-from streamgda.ledger import drift as drifts
+from streamgda import ClassStatistics, StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
 from streamgda.ledger import read_ahead
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
@@ -255,13 +254,13 @@ def test_the_report_says_how_far_the_new_data_lies(tmp_path, ledger):
     put(tmp_path / "data" / "1.parquet", after)
     report = ledger.refresh(scan(tmp_path / "data"))
     assert report.new_classes == ("cat",)
-    assert [drift.label for drift in report.drift] == ["ant", "bee"]
-    for drift in report.drift:
-        old, new = (_gaussian(table, drift.label) for table in (before, after))
-        np.testing.assert_allclose(drift.shift, (new[0] - old[0]) / np.sqrt(np.diag(old[1])), rtol=1e-9)
-        assert drift.divergence == pytest.approx(_kl(old, new) + _kl(new, old), rel=1e-9)
-        assert drift.prior_before == pytest.approx(np.mean(before["kind"].to_numpy() == drift.label))
-        assert drift.prior == pytest.approx(np.mean(after["kind"].to_numpy() == drift.label))
+    assert [of_class.label for of_class in report.drift] == ["ant", "bee"]
+    for of_class in report.drift:
+        old, new = (_gaussian(table, of_class.label) for table in (before, after))
+        np.testing.assert_allclose(of_class.shift, (new[0] - old[0]) / np.sqrt(np.diag(old[1])), rtol=1e-9)
+        assert of_class.divergence == pytest.approx(_kl(old, new) + _kl(new, old), rel=1e-9)
+        assert of_class.prior_before == pytest.approx(np.mean(before["kind"].to_numpy() == of_class.label))
+        assert of_class.prior == pytest.approx(np.mean(after["kind"].to_numpy() == of_class.label))
     frame = report.to_pandas()
     assert frame.loc["ant", "feature"] == "u"
     assert frame.loc["ant", "shift"] == pytest.approx(0.5, abs=0.2)
@@ -297,7 +296,7 @@ def test_rows_that_are_read_again_are_not_new(data, ledger, total):
     put(data / "5.parquet", rows(50, 0.5), 5)
     before = accumulate(scan([data / f"{n}.parquet" for n in range(5)]))
     report = ledger.refresh(scan(data))
-    expected = drifts.drift(before, accumulate(scan(data / "5.parquet")))
+    expected = drift(before, accumulate(scan(data / "5.parquet"))).drift
     for found, due in zip(report.drift, expected, strict=True):
         assert (found.rows, found.prior_before) == (due.rows, due.prior_before)
         np.testing.assert_allclose(found.shift, due.shift, rtol=1e-9)
@@ -327,7 +326,7 @@ def test_a_file_of_several_changes_is_compared_with_what_was_held(by_region, led
     new = accumulate(scan(changed, features=["u", "v"]))
     assert len(report.reread) == 5
     assert [found.rows for found in report.drift] == new.counts.tolist()
-    for found, due in zip(report.drift, drifts.drift(held, new), strict=True):
+    for found, due in zip(report.drift, drift(held, new).drift, strict=True):
         np.testing.assert_allclose(found.shift, due.shift, rtol=1e-9)
 
 

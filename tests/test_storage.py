@@ -421,9 +421,9 @@ def packed(matrix, times=3):
     ("metadata", "columns", "message"),
     [
         (
-            {"format_version": 3},
+            {"format_version": 4},
             {},
-            "has format 3, and this version of streamgda reads up to format 2: upgrade",
+            "has format 4, and this version of streamgda reads up to format 3: upgrade",
         ),
         ({"format_version": "1"}, {}, "its metadata has no format_version"),
         ({"format_version": True}, {}, "its metadata has no format_version"),

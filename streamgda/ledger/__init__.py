@@ -2,7 +2,7 @@
 
 A ledger is a folder::
 
-    manifest.parquet     which files count, in which versions, and in which entry each one is
+    manifest.parquet     which files there are, in which versions and entries, and whether they count
     entries/             the entries: saved statistics, of one file each, or of several folded into one
     total.parquet        the merged statistics of all the entries; a cache, which may be missing
     .lock                held during a refresh, on this machine
@@ -29,8 +29,10 @@ From the bottom up:
     Read and write entries, and the cached total.
 `read_ahead`
     Fetch entries ahead of their use.
+`divergence`
+    The Gaussian of each class, and how far two of them lie apart.
 `drift`
-    How far new rows lie from old ones, class by class.
+    How far new rows lie from old ones, class by class, and when that is an alarm.
 `report`
     What a refresh did.
 `folder`
@@ -46,7 +48,9 @@ From the bottom up:
 `selection`
     Choose entries by path, partition or time.
 `comparison`
-    Compare the new rows of a refresh with those held before.
+    Compare the new rows of a refresh with those held before, and judge each new file.
+`contents`
+    What a ledger holds, and how it is merged.
 `ledger`
     `StatisticsLedger`, which uses all of these.
 """

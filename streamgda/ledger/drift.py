@@ -1,22 +1,24 @@
-"""How far new rows lie from old ones, class by class."""
+"""How far new rows lie from old ones, class by class, and when that is an alarm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import kl_div
 
-from streamgda.gaussians.whitening import Whitening, constant_features
+from streamgda.blocks.wording import abridged, named
+from streamgda.ledger.divergence import Gaussians, divergence, shift
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array, kind_named
+from streamgda.statistics.covariances import Array
 
-_NEGLIGIBLE = 1e-10  # an eigenvalue of correlations up to which a direction counts as singular
+if TYPE_CHECKING:
+    import pandas as pd
 
-_EPS = float(np.finfo(np.float64).eps)
+_SURE = 3  # standard errors that a shift passes a limit by chance in one case of 700
 
 
 @dataclass(frozen=True)
@@ -27,158 +29,223 @@ class ClassDrift:
     ----------
     label : int, str or bool
         The class.
-    rows : int
-        New rows of it.
+    rows_before, rows : int
+        Old and new rows of it.
     shift : ndarray of shape (n_features,)
         New mean less old mean, in standard deviations of the old rows; infinite where those do not vary
-        and the means differ.
+        and the means differ. NaN if there are no new rows or only one old row, or if the features that are
+        missing leave the moments undetermined.
     divergence : float
         Symmetric Kullback–Leibler divergence of the two Gaussians, KL(old ‖ new) + KL(new ‖ old), in nats;
-        infinite where one of them is singular and the other is not, or is so in another direction.
+        infinite where one of them is singular and the other is not, or is so in another direction. NaN if
+        there are no new rows, or the moments are not determined.
     prior_before, prior : float
         Share of the class in the weight of the old and of the new rows.
+    share_shift : float
+        How far the share has moved, in standard errors: the signed root of the likelihood ratio of the two
+        shares and a common one. If all rows were drawn alike, it is distributed as a standard normal.
     """
 
     label: Any
+    rows_before: int
     rows: int
     shift: Array
     divergence: float
     prior_before: float
     prior: float
+    share_shift: float
+
+    @property
+    def standard_error(self) -> float:
+        """Of a shift, if all rows were drawn alike: √(1 / rows + 1 / rows_before)."""
+        return math.sqrt(1 / self.rows + 1 / self.rows_before) if self.rows else math.inf
 
 
-def drift(old: Statistics, new: Statistics) -> list[ClassDrift]:
-    """How far the new rows of each class lie from the old ones; classes of only one of the two are left out.
+@dataclass(frozen=True, kw_only=True)
+class DriftReport:
+    """How far new rows lie from old ones. Prints as a table.
 
-    Left out are also classes whose moments are not determined, since features are missing.
+    Attributes
+    ----------
+    new_classes : tuple
+        Labels that the old rows do not have.
+    drift : tuple of ClassDrift
+        For each class that is not new, how far its new rows lie from the old ones.
+    feature_names : tuple of str
+        The features, in the order of ``ClassDrift.shift``.
+    """
+
+    new_classes: tuple[Any, ...] = ()
+    drift: tuple[ClassDrift, ...] = field(default=(), repr=False)
+    feature_names: tuple[str, ...] = field(default=(), repr=False)
+
+    def alarms(
+        self,
+        *,
+        max_shift: float | None = None,
+        max_divergence: float | None = None,
+        max_share_shift: float | None = None,
+        no_new_classes: bool = False,
+    ) -> tuple[str, ...]:
+        """Say what lies further from the old rows than it may. Where there are none, nothing is an alarm.
+
+        Parameters
+        ----------
+        max_shift : float, optional
+            How many standard deviations of the old rows a mean may shift, beyond three standard errors.
+        max_divergence : float, optional
+            How large the divergence of a class may be that has more old and more new rows than there are
+            features. The covariance of fewer is singular.
+        max_share_shift : float, optional
+            How many standard errors the share of a class may move, up or down to nothing. Chance alone moves
+            one of 16,000 shares by 4.
+        no_new_classes : bool, default=False
+            Whether new classes are an alarm.
+        """
+        found = [f"class {named(label)} is new" for label in self.new_classes if no_new_classes]
+        for drift in self.drift:
+            name, (feature, moved) = f"class {named(drift.label)}", self._furthest(drift)
+            if max_shift is not None and abs(moved) > max_shift + _SURE * drift.standard_error:
+                found.append(f"{name}: the mean of {feature} has shifted by {moved:.4g} standard deviations")
+            is_regular = min(drift.rows, drift.rows_before) > len(drift.shift)
+            if max_divergence is not None and is_regular and drift.divergence > max_divergence:
+                found.append(f"{name}: the divergence is {drift.divergence:.4g}")
+            if max_share_shift is not None and abs(drift.share_shift) > max_share_shift:
+                found.append(
+                    f"{name}: its share has moved from {drift.prior_before:.4g} to {drift.prior:.4g}, by "
+                    f"{drift.share_shift:.4g} standard errors"
+                )
+        return tuple(found)
+
+    def _furthest(self, drift: ClassDrift) -> tuple[Any, float]:
+        """The feature whose mean has shifted most, and how far."""
+        furthest = int(np.argmax(np.abs(drift.shift)))
+        return self.feature_names[furthest] if self.feature_names else furthest, float(drift.shift[furthest])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row for each class that is not new, with its largest shift and the feature of that."""
+        import pandas as pd
+
+        rows = [
+            (
+                *(drift.label, drift.rows, *reversed(self._furthest(drift))),
+                *(drift.divergence, drift.prior_before, drift.prior, drift.share_shift),
+            )
+            for drift in self.drift
+        ]
+        return pd.DataFrame(rows, columns=_COLUMNS).set_index("class")
+
+    def __str__(self) -> str:
+        return "\n".join(self._drift_lines())
+
+    def _drift_lines(self) -> list[str]:
+        lines = [f"new classes: {abridged(self.new_classes, 20)}"] if self.new_classes else []
+        if absent := [drift.label for drift in self.drift if not drift.rows]:
+            lines.append(f"no new rows: {abridged(absent, 20)}")
+        if len(absent) < len(self.drift):
+            table = self.to_pandas().query("rows > 0")
+            lines.append(table.to_string(float_format="{:.4g}".format))
+        return lines
+
+
+_COLUMNS = ["class", "rows", "shift", "feature", "divergence", "prior before", "prior", "share shift"]
+
+
+def drift(before: Statistics, after: Statistics) -> DriftReport:
+    """How far the rows of one state lie from those of another, class by class.
+
+    Parameters
+    ----------
+    before, after : ClassStatistics, or other statistics of the same kind
+        The old and the new rows, such as what a model has learnt, and the last batch of a stream.
+
+    Returns
+    -------
+    DriftReport
+        What the report of `StatisticsLedger.refresh` says of new rows. Its `alarms` names what lies too far.
+
+    Raises
+    ------
+    ValueError
+        If the two differ in covariance type or features.
 
     References
     ----------
-    Kullback & Leibler (1951), "On information and sufficiency", eq. 2.6 (the divergence J).
+    Kullback & Leibler (1951), "On information and sufficiency", eq. 2.6 (the divergence J). Wilks (1938),
+    "The large-sample distribution of the likelihood ratio for testing composite hypotheses".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import ClassStatistics, drift
+    >>> X, y = np.random.default_rng(0).normal(size=(400, 2)), np.repeat(["a", "b"], 200)
+    >>> report = drift(ClassStatistics().update(X, y), ClassStatistics().update(X + [0, 2], y))
+    >>> print(report)
+           rows  shift  feature  divergence  prior before  prior  share shift
+    class
+    a       200  1.986        1       3.957           0.5    0.5            0
+    b       200  2.031        1        4.13           0.5    0.5            0
+    >>> report.alarms(max_shift=1.7)
+    ('class b: the mean of 1 has shifted by 2.031 standard deviations',)
     """
-    old, new = _determined(old), _determined(new)
-    labels, *pairs = np.intersect1d(old.classes, new.classes, assume_unique=True, return_indices=True)
-    before, now, counts = _gaussians(old), _gaussians(new), new.counts
-    return [
-        _of_class(label.item(), int(counts[j]), before(i), now(j))
-        for label, i, j in zip(labels, *pairs, strict=True)
-    ]
+    return Baseline(before).drift(after)
 
 
-def _determined(statistics: Statistics) -> Statistics:
-    """The statistics of the classes that incomplete rows determine; of none, if the classes are not apart."""
-    unknown = list(statistics.undetermined)
-    if not unknown:
-        return statistics.completed()
-    apart = statistics.covariance_type == "full"
-    kept = np.delete(np.arange(len(statistics.classes)), unknown) if apart else np.arange(0)
-    return statistics.of_classes(kept).completed()
+class Baseline:
+    """Old rows, with which others are compared. What is computed of them is kept."""
+
+    def __init__(self, before: Statistics) -> None:
+        self._before, self._gaussians = before, Gaussians(before)
+
+    def drift(self, after: Statistics) -> DriftReport:
+        """How far other rows lie from these; see `drift`."""
+        before = self._before
+        if before.classes.dtype.kind != after.classes.dtype.kind:  # partition keys that became text, say
+            return DriftReport(new_classes=tuple(after.classes.tolist()))
+        new = np.setdiff1d(after.classes, before.classes, assume_unique=True).tolist()
+        if not (before.n_rows and after.n_rows):
+            return DriftReport(new_classes=tuple(new))
+        _check_alike(before, after)
+        drifts, names = tuple(self._drifts(after)), after.feature_names or before.feature_names
+        return DriftReport(new_classes=tuple(new), drift=drifts, feature_names=names or ())
+
+    def _drifts(self, after: Statistics) -> Iterator[ClassDrift]:
+        before, now = self._before, Gaussians(after)
+        shares, counts = after.weights / after.weights.sum(), after.counts
+        position = {label: k for k, label in enumerate(after.classes.tolist())}
+        shares_before = before.weights / before.weights.sum()
+        for label, count, share_before in zip(
+            before.classes.tolist(), before.counts, shares_before, strict=True
+        ):
+            k = position.get(label)
+            rows, share = (0, 0.0) if k is None else (int(counts[k]), float(shares[k]))
+            old, new = self._gaussians.get(label), now.get(label)
+            moved, apart = np.full(before.n_features, np.nan), np.nan
+            if old is not None and new is not None:
+                moved, apart = (shift(old, new) if count > 1 else moved), divergence(old, new)
+            yield ClassDrift(
+                label,
+                int(count),
+                rows,
+                moved,
+                apart,
+                float(share_before),
+                share,
+                _share_shift(share_before, before.n_rows, share, after.n_rows),
+            )
 
 
-def _of_class(label: Any, rows: int, old: _Gaussian, new: _Gaussian) -> ClassDrift:
-    return ClassDrift(label, rows, _shift(old, new), _divergence(old, new), old.share, new.share)
+def _check_alike(before: Statistics, after: Statistics) -> None:
+    ours, theirs = ((one.covariance_type, one.n_features, one.feature_names) for one in (before, after))
+    if ours[:2] != theirs[:2] or (None not in (ours[2], theirs[2]) and ours[2] != theirs[2]):
+        raise ValueError(f"states of other kinds or features cannot be compared: {ours} and {theirs}")
 
 
-@dataclass(frozen=True)
-class _Gaussian:
-    """The density of a class: its share of the weight, its mean as a sum of two, and its covariance.
-
-    The covariance is a matrix, or the variances of independent features. `constant` marks the features that
-    do not vary.
-    """
-
-    share: float
-    mean: Array
-    tail: Array
-    covariance: Array
-    constant: NDArray[np.bool_]
-
-    @property
-    def variances(self) -> Array:
-        """The variance of each feature, 0 where it is constant."""
-        return np.where(self.constant, 0.0, _variances(self.covariance))
-
-    @cached_property
-    def whitening(self) -> Array:
-        """W with Wᵀ Σ W = I on the range of the covariance; for variances, a diagonal."""
-        if self.covariance.ndim == 2:
-            return Whitening.of(self.covariance, self.mean[None, :], _NEGLIGIBLE).matrix
-        with np.errstate(divide="ignore"):
-            return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
-
-
-def _gaussians(statistics: Statistics) -> Callable[[int], _Gaussian]:
-    """The density of each class, by its position."""
-    covariances, weights = statistics.covariance(), statistics.weights
-    if kind_named(statistics.covariance_type).is_pooled:
-        covariances = np.broadcast_to(covariances, (len(weights), *covariances.shape))
-    shares, means, tails = weights / weights.sum(), statistics.means, statistics.mean_tails
-
-    def gaussian(k: int) -> _Gaussian:
-        constant = constant_features(_variances(covariances[k]), means[[k]])
-        return _Gaussian(float(shares[k]), means[k], tails[k], covariances[k], constant)
-
-    return gaussian
-
-
-def _variances(covariance: Array) -> Array:
-    return np.diag(covariance) if covariance.ndim == 2 else covariance
-
-
-def _gap(old: _Gaussian, new: _Gaussian) -> Array:
-    """New mean less old mean; the tails keep its digits where the means are large beside the deviations.
-
-    Constants that differ by the rounding of their values are the same.
-    """
-    gap = (new.mean - old.mean) + (new.tail - old.tail)
-    rounding = 4 * _EPS * (np.abs(new.mean) + np.abs(old.mean))
-    return np.where(old.constant & new.constant & (np.abs(gap) <= rounding), 0.0, gap)
-
-
-def _shift(old: _Gaussian, new: _Gaussian) -> Array:
-    gap = _gap(old, new)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gap == 0, 0.0, gap / np.sqrt(old.variances))
-
-
-def _divergence(old: _Gaussian, new: _Gaussian) -> float:
-    """½ ‖W₁ᵀ (Σ₁ − Σ₂) W₂‖² + ½ ‖W₁ᵀ g‖² + ½ ‖W₂ᵀ g‖² with Wᵢᵀ Σᵢ Wᵢ = I and the gap g of the means.
-
-    That is J: the first norm is Σ (a/b + b/a − 2), where a and b are the variances along common axes. Each
-    square keeps its digits, whether the two covariances are nearly the same or far apart.
-    """
-    gap = _gap(old, new)
-    if (old.constant != new.constant).any() or (gap[old.constant] != 0).any():
-        return np.inf
-    first, second = old.whitening, new.whitening
-    if old.covariance.ndim == 1:
-        changed = first * (old.covariance - new.covariance) * second
-        moved = gap * first, gap * second
-    elif _differ_in_range(old, new, gap):
-        return np.inf
-    else:
-        changed = first.T @ (old.covariance - new.covariance) @ second
-        moved = gap @ first, gap @ second
-    return float(sum((part**2).sum() for part in (changed, *moved))) / 2
-
-
-def _differ_in_range(old: _Gaussian, new: _Gaussian, gap: Array) -> bool:
-    """Whether the two vary in different directions, or their means differ in one in which neither varies."""
-    varying = ~old.constant
-    rank = old.whitening.shape[1]
-    if new.whitening.shape[1] != rank:
-        return True
-    if rank == varying.sum():
-        return False
-    scale = np.sqrt(old.variances + new.variances)[varying]
-    spanned, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
-    others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
-    moved = gap[varying] / scale
-    outside = others - spanned @ (spanned.T @ others)
-    return bool((outside**2).sum() > _NEGLIGIBLE or _length_outside(moved, spanned) > _NEGLIGIBLE)
-
-
-def _length_outside(vector: Array, basis: Array) -> float:
-    """The squared length of what is left of a vector without its part in the span of a basis."""
-    rest = vector - basis @ (basis.T @ vector)
-    return float(rest @ rest)
+def _share_shift(before: float, rows_before: int, now: float, rows: int) -> float:
+    """The signed root of twice the log likelihood ratio of two shares and the common one."""
+    common = (before * rows_before + now * rows) / (rows_before + rows)
+    ratio = sum(
+        n * (kl_div(share, common) + kl_div(1 - share, 1 - common))
+        for share, n in ((before, rows_before), (now, rows))
+    )
+    return float(np.copysign(np.sqrt(2 * max(ratio, 0.0)), now - before))

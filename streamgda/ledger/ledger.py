@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-
-from streamgda.blocks.folds import FoldRule
-from streamgda.blocks.wording import counted
-from streamgda.ledger.ages import Age
-from streamgda.ledger.comparison import compare
-from streamgda.ledger.folder import LedgerFolder
-from streamgda.ledger.manifest import FileRecord, Manifest, check_reads_alike
+from streamgda.blocks.wording import abridged, counted
+from streamgda.ledger.comparison import as_known, compare
+from streamgda.ledger.contents import LedgerContents
+from streamgda.ledger.drift import DriftReport
+from streamgda.ledger.manifest import FileRecord, Manifest, Status, check_reads_alike
 from streamgda.ledger.merging import merged
 from streamgda.ledger.names import fold_name
 from streamgda.ledger.plan import RefreshPlan, in_held_order, listed, plan_refresh
 from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
-from streamgda.ledger.selection import Choice, FileFilter, select, to_table
-from streamgda.ledger.states import State, total_of
+from streamgda.ledger.selection import FileFilter, select
+from streamgda.ledger.states import State
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.storage.filesystems import resolve, unwrapped
-from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.versions import Version
 
 
-class StatisticsLedger:
+class StatisticsLedger(LedgerContents):
     """A folder with the statistics of each file of a dataset whose files come, change and go.
 
     `refresh` reads only the files that are new or have changed, and drops those that are gone; `statistics`
@@ -89,34 +82,6 @@ class StatisticsLedger:
     array([[2.25]])
     """
 
-    def __init__(
-        self,
-        path: Path,
-        covariance_type: CovarianceType = "full",
-        *,
-        fourth_moments: bool = False,
-        exact: bool = False,
-        folds: int | None = None,
-        groups: str | None = None,
-        filesystem: AnyFileSystem | None = None,
-    ) -> None:
-        if folds is not None and not (isinstance(folds, int) and folds > 1):
-            raise ValueError(f"at least 2 folds are needed, a whole number; got folds={folds!r}")
-        if groups is not None and folds is None:
-            raise ValueError("groups say which rows share a fold; give a number of folds too")
-        empty = empty_statistics(covariance_type, fourth_moments=fourth_moments, exact=exact)
-        self._empty: State = empty if folds is None else FoldStatistics(empty, FoldRule(folds, groups))
-        self.folds, self.groups = folds, groups
-        self.path = os.fspath(path)
-        self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
-        found, folder = unwrapped(*resolve(path, filesystem))
-        self._folder = LedgerFolder(found, folder.rstrip("/"))
-
-    def __repr__(self) -> str:
-        options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
-        options += "" if self.folds is None else f", folds={self.folds}"
-        return f"StatisticsLedger({self.path!r}, {self.covariance_type!r}{options})"
-
     # ------------------------------------------------------------------ what goes in
 
     def refresh(
@@ -128,8 +93,17 @@ class StatisticsLedger:
         dry_run: bool = False,
         on_error: OnError = "raise",
         verify: bool = False,
+        max_shift: float | None = None,
+        max_divergence: float | None = None,
+        max_share_shift: float | None = None,
+        no_new_classes: bool = False,
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
+
+        With limits, each of these files is judged by itself, against all that is held. One that lies too far
+        is quarantined: its statistics are kept, but do not count. Each refresh says so until `accept` or
+        `reject` answers, or the file is gone. A file that changes is judged anew, and its former version
+        counts no more. The first refresh has nothing to judge by.
 
         Parameters
         ----------
@@ -147,6 +121,8 @@ class StatisticsLedger:
         verify : bool, default=False
             Read the footer of each file that seems unchanged too, and take the file for changed if its
             footer is another one, though size and time (or ETag) are the same.
+        max_shift, max_divergence, max_share_shift, no_new_classes : optional
+            How far a file may drift; see `DriftReport.alarms`. Not at all limited where not given.
 
         Returns
         -------
@@ -179,9 +155,17 @@ class StatisticsLedger:
             source = source.with_groups(self.groups)
         if dry_run:
             self._folder.check_no_foreign()
-            return self._plan(source, verify)[1].report(dry_run=True)
+            plan = self._plan(source, verify)[1]
+            return plan.report(Manifest(plan.read_options, plan.reused), DriftReport(), dry_run=True)
+        limits = {
+            "max_shift": max_shift,
+            "max_divergence": max_divergence,
+            "max_share_shift": max_share_shift,
+            "no_new_classes": no_new_classes or None,
+        }
+        limits = {name: limit for name, limit in limits.items() if limit is not None}
         with self._folder.locked():
-            return self._refresh(source, scheduler, progress, on_error, verify)
+            return self._refresh(source, scheduler, progress, on_error, verify, limits)
 
     def _plan(self, source: FileSource, verify: bool) -> tuple[Manifest, RefreshPlan]:
         # The entries are listed before the manifest is read, so that none that another refresh adds
@@ -195,7 +179,13 @@ class StatisticsLedger:
         return held, plan_refresh(listed(source, held, verify), held, entries, read_options)
 
     def _refresh(
-        self, source: FileSource, scheduler: Scheduler, progress: Progress, on_error: OnError, verify: bool
+        self,
+        source: FileSource,
+        scheduler: Scheduler,
+        progress: Progress,
+        on_error: OnError,
+        verify: bool,
+        limits: Mapping[str, Any],
     ) -> RefreshReport:
         held, plan = self._plan(source, verify)
         entries = self._folder.entries
@@ -205,20 +195,20 @@ class StatisticsLedger:
         read, skipped = read_files(source, missing, entries, empty, scheduler, progress, on_error)
         there = entries.listing()
         kept = held.former((file.path for file in skipped), there)
-        fresh = {record.path: record for record in (*found, *read)}
+        fresh = {record.path: as_known(record, held) for record in (*found, *read)}
         now = Manifest(plan.read_options, {**plan.reused, **kept, **fresh})
         self._check_present(now, there)
-        outcome = compare(self._folder, held, now, there, self._empty)
+        now, drift = compare(self._folder, held, now, there, self._empty, limits)
         if now != held:
             self._folder.write_manifest(now)
         self._folder.tidy(held, now, there)
         return plan.report(
-            dry_run=False,
+            now,
+            drift,
             skipped={file.path: file.reason for file in skipped},
             kept=kept,
             rows=sum(record.rows for record in fresh.values()),
-            rows_held=now.n_rows,
-            **outcome,
+            rows_held=now.held.n_rows,
         )
 
     def _empty_for(self, source: FileSource) -> State:
@@ -238,116 +228,62 @@ class StatisticsLedger:
                 "or URL that all share, and refresh again"
             )
 
-    # ------------------------------------------------------------------ what comes out
+    # ------------------------------------------------------------------ alarms are answered
 
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """What is read of each file, and what is kept of it, as plain values."""
-        return dict(self._existing_manifest().read_options)
-
-    @property
-    def files(self) -> pa.Table:
-        """The files held: size, time, rows and entry of each; partition keys are columns."""
-        return to_table(self._existing_manifest())
-
-    def statistics(
-        self,
-        *,
-        where: FileFilter = None,
-        half_life: timedelta | None = None,
-        since: datetime | None = None,
-        age: Age = None,
-    ) -> Statistics:
-        """The merged statistics of all the files held, or of some of them.
+    def accept(self, *paths: str) -> None:
+        """Let files count that are quarantined, or were rejected. Nothing is read again.
 
         Parameters
         ----------
-        where : str, pyarrow expression, or list of tuples, optional
-            The files that count: a pattern such as ``"2024/*"`` for their paths, or a filter over the
-            columns of `files`, such as ``[("region", "=", "north")]``, as
-            `pyarrow.parquet.read_table` takes it.
-        half_life : timedelta, optional
-            The time in which the weight of a row halves. Its age is that of its file, counted from the newest
-            of the chosen files; priors, means and covariances depend on the differences alone. A file that
-            is dated in the future counts as new.
-        since : datetime, optional
-            Only files modified at or after this time count.
-        age : str, sequence of str, or mapping of str to date, optional
-            With `half_life`, what dates a file in place of its modification: a partition key such as "day",
-            with values like 2026-01-31; several, such as ``["year", "month", "day"]``; or the date of each
-            path in `files`.
-
-        Returns
-        -------
-        ClassStatistics or ExactClassStatistics
-            Merged in the order of the paths, so the same files give the same bits whatever the history.
+        *paths : str
+            Paths as in `quarantined`, or patterns such as "2026/*" for those of quarantined files.
 
         Raises
         ------
         ValueError
-            If nothing is held, no file is chosen, only some of the files that were folded into one entry are,
-            or the age of a file is not known.
-        """
-        return total_of(self._merged(Choice(where, half_life, since, age)))
-
-    def fold_statistics(
-        self,
-        *,
-        where: FileFilter = None,
-        half_life: timedelta | None = None,
-        since: datetime | None = None,
-        age: Age = None,
-    ) -> FoldStatistics:
-        """The merged statistics of each fold, for `StatisticsSearchCV.fit`, which then reads nothing.
-
-        Parameters and errors are those of `statistics`; it is an error too if the ledger keeps no folds.
+            If the ledger has no such file.
+        RuntimeError
+            If another process is refreshing the ledger.
 
         Examples
         --------
-        >>> import tempfile
-        >>> from sklearn.datasets import load_wine
-        >>> from streamgda import GaussianNB, StatisticsLedger, StatisticsSearchCV, scan_parquet
-        >>> folder = tempfile.mkdtemp()
-        >>> load_wine(as_frame=True).frame.to_parquet(f"{folder}/monday.parquet")
-        >>> ledger = StatisticsLedger(f"{folder}/ledger", "diag", folds=5)
-        >>> _ = ledger.refresh(scan_parquet(f"{folder}/*.parquet", "target"))
-        >>> search = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-5]})
-        >>> search.fit(ledger.fold_statistics()).best_params_
-        {'var_smoothing': 1e-09}
+        >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> from streamgda import StatisticsLedger, scan_parquet
+        >>> folder, width = tempfile.mkdtemp(), np.random.default_rng(0).normal(size=100)
+        >>> ledger = StatisticsLedger(f"{folder}/_ledger")
+        >>> for day, shift in (("monday", 0.0), ("tuesday", 9.0)):
+        ...     table = pa.table({"width": width + shift, "kind": ["a"] * 100})
+        ...     pq.write_table(table, f"{folder}/{day}.parquet")
+        ...     _ = ledger.refresh(scan_parquet(folder, "kind"), max_shift=1)
+        >>> ledger.quarantined
+        {'tuesday.parquet': 'class a: the mean of width has shifted by 9.354 standard deviations'}
+        >>> ledger.statistics().n_rows
+        100
+        >>> ledger.accept("tuesday.parquet")
+        >>> ledger.statistics().n_rows
+        200
         """
-        state = self._merged(Choice(where, half_life, since, age))
-        if not isinstance(state, FoldStatistics):
-            raise ValueError(f"{self!r} keeps no folds: make it with folds=5")
-        return state
+        self._answer(paths, "held")
 
-    def _merged(self, choice: Choice) -> State:
-        manifest = self._existing_manifest()
-        self._check_folds(manifest)
-        try:
-            return self._selected(manifest, choice)
-        except FileNotFoundError:
-            newer = self._existing_manifest()
-            if newer == manifest:
-                raise
-            return self._selected(newer, choice)  # a refresh has ended meanwhile
+    def reject(self, *paths: str) -> None:
+        """Leave files out until they change: those that are quarantined, or that count. `accept` undoes it.
 
-    def _check_folds(self, manifest: Manifest) -> None:
-        """Raise ValueError if the ledger was filled with another number of folds."""
-        held = manifest.read_options.get("folds")
-        if held != self.folds:
-            raise ValueError(f"the ledger in {self.path} has folds={held}; open it so, not with {self.folds}")
+        Parameters and errors are those of `accept`. It is an error too if a file has been folded with others.
+        """
+        self._answer(paths, "rejected")
 
-    def _selected(self, manifest: Manifest, choice: Choice) -> State:
-        chosen = choice.entries(manifest)
-        if not chosen:
-            raise ValueError(f"{self!r} holds no file that is chosen, of {len(manifest.records)} in all")
-        return merged(self._folder.entries, list(chosen), self._empty, choice.weights(chosen))
-
-    def _existing_manifest(self) -> Manifest:
-        manifest = self._folder.read_manifest()
-        if manifest is None:
-            raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
-        return manifest
+    def _answer(self, paths: Sequence[str], status: Status) -> None:
+        with self._folder.locked():
+            manifest = self._existing_manifest()
+            entries = manifest.entries
+            records = dict(manifest.records)
+            for path in (path for meant in paths for path in _matching(manifest, meant)):
+                record = records[path]
+                if status != record.status and len(entries[record.entry]) > 1:
+                    raise ValueError(f"{path} has been folded with other files; it cannot be taken out alone")
+                alarm = "" if status == "held" else record.alarm
+                records[path] = replace(record, status=status, alarm=alarm)
+            self._folder.write_manifest(replace(manifest, records=records))
 
     # ------------------------------------------------------------------ upkeep
 
@@ -382,7 +318,7 @@ class StatisticsLedger:
         """
         with self._folder.locked():
             manifest = self._existing_manifest()
-            folded = select(manifest, where, None, before)
+            folded = select(manifest.held, where, None, before)
             if len(folded) < 2:
                 return 0
             self._fold(manifest, folded)
@@ -395,3 +331,13 @@ class StatisticsLedger:
         now = replace(manifest, records={**manifest.records, **{record.path: record for record in held}})
         self._folder.write_manifest(now)
         self._folder.tidy(manifest, now, entries.listing())
+
+
+def _matching(manifest: Manifest, meant: str) -> list[str]:
+    """The file of this path, or the quarantined files whose paths fit this pattern."""
+    alarms = manifest.alarms()
+    found = [meant] if meant in manifest.records else fnmatch.filter(alarms, meant)
+    if not found:
+        known = f"quarantined: {abridged(list(alarms), 10)}" if alarms else "no file is quarantined"
+        raise ValueError(f"the ledger has no file {meant!r}; {known}")
+    return found

@@ -1,14 +1,16 @@
 """The manifest: which input files a ledger holds, in which versions, and the entry of each one.
 
-It is one Parquet table, and is replaced atomically.
+It is one Parquet table, and is replaced atomically. The column ``status`` says whether a file counts: it is
+"held", or it is "quarantined" or "rejected", and its entry is kept apart. ``alarm`` says why. A manifest with
+files that do not count is of format 3, which versions that would count them refuse to read.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -32,15 +34,22 @@ _SCHEMA = pa.schema(
         ("partition", pa.string()),
         ("entry", pa.string()),
         ("footer", pa.string()),
+        ("status", pa.string()),
+        ("alarm", pa.string()),
     ]
 )
+
+Status: TypeAlias = Literal["held", "quarantined", "rejected"]
+
+_KEPT_APART = 3  # the format of a manifest in which not every file counts
 
 
 @dataclass(frozen=True)
 class FileRecord:
     """An input file whose statistics the ledger holds; `entry` names the file that they are in.
 
-    `footer` is the digest of its footer; None if it was read before ledgers kept that.
+    `footer` is the digest of its footer; None if it was read before ledgers kept that. `status` says whether
+    the file counts, and `alarm` what was found when it was read.
     """
 
     path: str
@@ -53,6 +62,8 @@ class FileRecord:
     partition: str
     entry: str
     footer: str | None = None
+    status: Status = "held"
+    alarm: str = ""
 
     @classmethod
     def of(cls, plan: FilePlan, *, rows: int, dropped: int, entry: str) -> FileRecord:
@@ -70,7 +81,10 @@ class FileRecord:
         ValueError
             If a value is missing or of another type, or the entry is no name that a ledger gives.
         """
-        values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(cls)}
+        values: dict[str, Any] = {
+            field.name: row.get(field.name, None if field.default is MISSING else field.default)
+            for field in fields(cls)
+        }
         for name, is_sound in _IS_SOUND.items():
             if not is_sound(values[name]):
                 raise ValueError(f"damaged: for {values['path']}, {name} is {values[name]!r:.100}")
@@ -124,6 +138,8 @@ _IS_SOUND: dict[str, Callable[[object], bool]] = {
     "partition": _is_partition,
     "entry": is_entry_name,
     "footer": lambda value: value is None or _is_text(value),
+    "status": lambda value: value in get_args(Status),
+    "alarm": _is_text,
 }
 
 
@@ -141,6 +157,21 @@ class Manifest:
         for path in sorted(self.records):
             held.setdefault(self.records[path].entry, []).append(self.records[path])
         return held
+
+    @property
+    def held(self) -> Manifest:
+        """The part of it that counts."""
+        return Manifest(self.read_options, {p: r for p, r in self.records.items() if r.status == "held"})
+
+    def alarms(self) -> dict[str, str]:
+        """Why each quarantined file is so, in the order of their paths."""
+        records = (self.records[path] for path in sorted(self.records))
+        return {record.path: record.alarm for record in records if record.status == "quarantined"}
+
+    @property
+    def rejected(self) -> tuple[str, ...]:
+        """The files that are left out until they change."""
+        return tuple(path for path in sorted(self.records) if self.records[path].status == "rejected")
 
     @property
     def n_rows(self) -> int:
@@ -185,9 +216,8 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
 
 
 def _records(table: pa.Table) -> dict[str, FileRecord]:
-    if "footer" not in table.column_names:  # written before ledgers kept it
-        table = table.append_column("footer", pa.nulls(len(table), pa.string()))
-    columns = table.select(_SCHEMA.names).cast(_SCHEMA)
+    known = [field for field in _SCHEMA if field.name in table.column_names]  # old ones have fewer
+    columns = table.select([field.name for field in known]).cast(pa.schema(known))
     times = columns.column("modified").cast(pa.int64())
     rows = columns.set_column(columns.column_names.index("modified"), "modified", times).to_pylist()
     records: dict[str, FileRecord] = {}
@@ -200,7 +230,10 @@ def _records(table: pa.Table) -> dict[str, FileRecord]:
 
 def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
     """Replace the manifest at a path."""
-    tables.write(path, manifest.to_arrow(), {"kind": _KIND, "reads": dict(manifest.read_options)}, filesystem)
+    metadata: dict[str, Any] = {"kind": _KIND, "reads": dict(manifest.read_options)}
+    if any(record.status != "held" for record in manifest.records.values()):
+        metadata["format_version"] = _KEPT_APART
+    tables.write(path, manifest.to_arrow(), metadata, filesystem)
 
 
 def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:

@@ -30,15 +30,15 @@ def merged(entries: EntryFolder, names: Sequence[str], empty: S, weights: Iterab
         if weight != 1.0:
             part.decay(max(weight, _LEAST))
         try:
-            total = part if total is None else _merged(total, part)
+            total = part if total is None else added(total, part)
         except ValueError as error:
             raise ValueError(f"{entries.path}/{name} does not fit the other entries: {error}") from error
         del part  # or it would be held while the next one is read
     return cast("S", empty.copy() if total is None else total)
 
 
-def _merged(total: Any, part: Any) -> Any:
-    """The sum of two states, in place. It keeps patterns of missing features if one of them does."""
+def added(total: Any, part: Any) -> Any:
+    """The sum of two states, in place of one of them: of that which keeps patterns of missing features."""
     keeps = [getattr(state, "keeps_patterns", False) for state in (total, part)]
     return part.merge(total) if keeps == [False, True] else total.merge(part)
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from streamgda.ledger.drift import DriftReport
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.ledger.report import RefreshReport
@@ -45,24 +46,31 @@ class RefreshPlan:
 
     def report(
         self,
+        now: Manifest,
+        drift: DriftReport,
         *,
-        dry_run: bool,
+        dry_run: bool = False,
         skipped: Mapping[str, str] | None = None,
         kept: Collection[str] = (),
-        **outcome: Any,
+        rows: int = 0,
+        rows_held: int = 0,
     ) -> RefreshReport:
         """The report of a refresh that follows this plan.
 
         Parameters
         ----------
+        now : Manifest
+            After the refresh.
+        drift : DriftReport
+            Of the new rows.
         dry_run : bool
             Whether nothing was done.
         skipped : mapping of str to str, optional
             The files that could not be read, and why.
         kept : collection of str, optional
             Those of them whose former statistics still count.
-        **outcome
-            The other attributes of the report.
+        rows, rows_held : int
+            How many were read, and how many are held.
         """
         skipped = skipped or {}
         files = (*self.missing.values(), *self.found.values())
@@ -74,10 +82,14 @@ class RefreshPlan:
             added=tuple(sorted(read.keys() - known.keys())),
             changed=tuple(sorted(changed)),
             reread=tuple(sorted(known.keys() - changed)),
-            reused=tuple(sorted((*self.reused, *kept))),
+            reused=tuple(sorted({*self.reused, *kept} & now.held.records.keys())),
             dropped=tuple(sorted(self.dropped)),
             skipped=dict(sorted(skipped.items())),
-            **outcome,
+            quarantined=now.alarms(),
+            rejected=now.rejected,
+            rows=rows,
+            rows_held=rows_held,
+            **vars(drift),
         )
 
 

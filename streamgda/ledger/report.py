@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from streamgda.blocks.wording import abridged, counted
-from streamgda.ledger.drift import ClassDrift
-
-if TYPE_CHECKING:
-    import pandas as pd
+from streamgda.ledger.drift import DriftReport
 
 
-@dataclass(frozen=True)
-class RefreshReport:
+@dataclass(frozen=True, kw_only=True)
+class RefreshReport(DriftReport):
     """What a refresh did or, as a dry run, would do. Prints as a table.
 
     Attributes
@@ -28,11 +22,15 @@ class RefreshReport:
         statistics are no longer there. The latter were lost, folded together with those of a file that
         has changed or is gone, or their labels have changed type.
     reused, dropped : tuple of str
-        The files whose statistics are kept, and those that are gone.
+        The files whose statistics are kept and count, and those that are gone.
     skipped : dict of str to str
         With ``on_error="skip"``, the files that could not be read, and why. The next refresh tries again.
         Until then the statistics of a file's former version count, and it is also among `reused`, unless
         they had been folded with those of other files.
+    quarantined : dict of str to str
+        The files that are kept apart until they are accepted or rejected, and why.
+    rejected : tuple of str
+        The files that are left out until they change.
     rows, rows_held : int
         Rows read now, and rows held in all; 0 in a dry run.
     new_classes : tuple
@@ -51,47 +49,24 @@ class RefreshReport:
     reused: tuple[str, ...]
     dropped: tuple[str, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+    rejected: tuple[str, ...] = ()
     rows: int = 0
     rows_held: int = 0
-    new_classes: tuple[Any, ...] = ()
-    drift: tuple[ClassDrift, ...] = field(default=(), repr=False)
-    feature_names: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def read(self) -> tuple[str, ...]:
         """All the files that are read, in order of path."""
         return tuple(sorted((*self.added, *self.changed, *self.reread)))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row for each class that is not new, with its largest shift and the feature of that."""
-        import pandas as pd
-
-        rows = [self._row(drift) for drift in self.drift]
-        return pd.DataFrame(
-            rows, columns=["class", "rows", "shift", "feature", "divergence", "prior before", "prior"]
-        ).set_index("class")
-
-    def _row(self, drift: ClassDrift) -> tuple[Any, ...]:
-        furthest = int(np.argmax(np.abs(drift.shift)))
-        return (
-            drift.label,
-            drift.rows,
-            drift.shift[furthest],
-            self.feature_names[furthest] if self.feature_names else furthest,
-            drift.divergence,
-            drift.prior_before,
-            drift.prior,
-        )
-
     def __str__(self) -> str:
         lines = [self._files(), *(f"skipped {path}: {reason}" for path, reason in self.skipped.items())]
         if not self.dry_run:
             lines.append(f"{counted(self.rows, 'row')} read, {self.rows_held:,} held")
-        if self.new_classes:
-            lines.append(f"new classes: {abridged(self.new_classes, 20)}")
-        if self.drift:
-            lines.append(self.to_pandas().to_string(float_format="{:.4g}".format))
-        return "\n".join(lines)
+        lines += [f"quarantined {path}: {alarm}" for path, alarm in self.quarantined.items()]
+        if self.rejected:
+            lines.append(f"rejected: {abridged(self.rejected, 5)}")
+        return "\n".join([*lines, *self._drift_lines()])
 
     def _files(self) -> str:
         reread = f", {len(self.reread):,} once more" if self.reread else ""

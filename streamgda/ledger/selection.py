@@ -58,7 +58,7 @@ def to_table(manifest: Manifest) -> pa.Table:
     for name in dict.fromkeys(name for partition in keys for name in partition):
         if name not in table.column_names:
             table = table.append_column(name, _column([partition.get(name) for partition in keys]))
-    return table.drop_columns(["partition"])
+    return table.drop_columns(["partition", "status", "alarm"])
 
 
 def _column(values: list[Any]) -> pa.Array:

@@ -33,8 +33,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 `tables`
     An Arrow table with its JSON document as one Parquet file.
 
-The format, versions 1 and 2
-----------------------------
+The format, versions 1 to 3
+---------------------------
 Statistics are a Parquet table with one row per class. Its columns:
 
 =================  ==============================  ====================================================
@@ -66,12 +66,13 @@ and ``outer_sum_digits`` (or ``pooled_outer_sum_digits``): lists of the balanced
 Version 2 adds the statistics of rows in which features may be missing. Their table is those of the patterns
 of observed features, one below the other: a row for each class of each pattern, whose lists are of the
 observed features alone. A label stands at most once in each pattern. One more column, ``pattern`` (int64), is
-the position of the pattern in the metadata. All else is written in version 1.
+the position of the pattern in the metadata. Version 3 adds manifests of ledgers in which a file is
+quarantined or rejected. All else is written in version 1.
 
 The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
 
 ``format_version``
-    1; 2 where features may be missing.
+    1; 2 where features may be missing; 3 in manifests with files that do not count.
 ``kind``
     The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
     ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.states` describes.

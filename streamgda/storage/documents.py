@@ -8,8 +8,8 @@ from typing import Any
 
 from streamgda.storage.digests import digest, to_json
 
-FORMAT_VERSION = 2
-"""The newest version that is read. What version 1 can hold is written in it, so that it is widely read."""
+FORMAT_VERSION = 3
+"""The newest version that is read. What an older one can hold is written in it, so that it is widely read."""
 
 _OLDEST_VERSION = 1
 

@@ -1,0 +1,145 @@
+"""The Gaussian of each class, and how far two of them lie apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.gaussians.whitening import Whitening, constant_features
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, kind_named
+
+_NEGLIGIBLE = 1e-10  # an eigenvalue of correlations up to which a direction counts as singular
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The density of a class: its mean as a sum of two, and its covariance.
+
+    The covariance is a matrix, or the variances of independent features. `constant` marks the features that
+    do not vary.
+    """
+
+    mean: Array
+    tail: Array
+    covariance: Array
+    constant: NDArray[np.bool_]
+
+    @property
+    def variances(self) -> Array:
+        """The variance of each feature, 0 where it is constant."""
+        return np.where(self.constant, 0.0, _variances(self.covariance))
+
+    @cached_property
+    def whitening(self) -> Array:
+        """W with Wᵀ Σ W = I on the range of the covariance; for variances, a diagonal."""
+        if self.covariance.ndim == 2:
+            return Whitening.of(self.covariance, self.mean[None, :], _NEGLIGIBLE).matrix
+        with np.errstate(divide="ignore"):
+            return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
+
+
+class Gaussians:
+    """The densities of the classes that incomplete rows determine; each is computed once."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self._statistics = _determined(statistics)
+        self._position = {label: k for k, label in enumerate(self._statistics.classes.tolist())}
+        self._made: dict[Any, Gaussian] = {}
+
+    @cached_property
+    def _covariances(self) -> Array:
+        covariances = self._statistics.covariance()
+        if kind_named(self._statistics.covariance_type).is_pooled:
+            return np.broadcast_to(covariances, (len(self._position), *covariances.shape))
+        return covariances
+
+    def get(self, label: Any) -> Gaussian | None:
+        """The density of a class; None if it is not determined."""
+        if label not in self._made and label in self._position:
+            k, statistics = self._position[label], self._statistics
+            constant = constant_features(_variances(self._covariances[k]), statistics.means[[k]])
+            self._made[label] = Gaussian(
+                statistics.means[k], statistics.mean_tails[k], self._covariances[k], constant
+            )
+        return self._made.get(label)
+
+
+def _determined(statistics: Statistics) -> Statistics:
+    """The statistics of the classes that incomplete rows determine; of none, if the classes are not apart."""
+    unknown = list(statistics.undetermined)
+    if not unknown:
+        return statistics.completed()
+    apart = statistics.covariance_type == "full"
+    kept = np.delete(np.arange(len(statistics.classes)), unknown) if apart else np.arange(0)
+    return statistics.of_classes(kept).completed()
+
+
+def _variances(covariance: Array) -> Array:
+    return np.diag(covariance) if covariance.ndim == 2 else covariance
+
+
+def _gap(old: Gaussian, new: Gaussian) -> Array:
+    """New mean less old mean; the tails keep its digits where the means are large beside the deviations.
+
+    Constants that differ by the rounding of their values are the same.
+    """
+    gap = (new.mean - old.mean) + (new.tail - old.tail)
+    rounding = 4 * _EPS * (np.abs(new.mean) + np.abs(old.mean))
+    return np.where(old.constant & new.constant & (np.abs(gap) <= rounding), 0.0, gap)
+
+
+def shift(old: Gaussian, new: Gaussian) -> Array:
+    """New mean less old mean, in standard deviations of the old rows."""
+    gap = _gap(old, new)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gap == 0, 0.0, gap / np.sqrt(old.variances))
+
+
+def divergence(old: Gaussian, new: Gaussian) -> float:
+    """½ ‖W₁ᵀ (Σ₁ − Σ₂) W₂‖² + ½ ‖W₁ᵀ g‖² + ½ ‖W₂ᵀ g‖² with Wᵢᵀ Σᵢ Wᵢ = I and the gap g of the means.
+
+    That is J: the first norm is Σ (a/b + b/a − 2), where a and b are the variances along common axes. Each
+    square keeps its digits, whether the two covariances are nearly the same or far apart.
+    """
+    gap = _gap(old, new)
+    if (old.constant != new.constant).any() or (gap[old.constant] != 0).any():
+        return np.inf
+    first, second = old.whitening, new.whitening
+    if old.covariance.ndim == 1:
+        changed = first * (old.covariance - new.covariance) * second
+        moved = gap * first, gap * second
+    elif _differ_in_range(old, new, gap):
+        return np.inf
+    else:
+        changed = first.T @ (old.covariance - new.covariance) @ second
+        moved = gap @ first, gap @ second
+    return float(sum((part**2).sum() for part in (changed, *moved))) / 2
+
+
+def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
+    """Whether the two vary in different directions, or their means differ in one in which neither varies."""
+    varying = ~old.constant
+    rank = old.whitening.shape[1]
+    if new.whitening.shape[1] != rank:
+        return True
+    if rank == varying.sum():
+        return False
+    scale = np.sqrt(old.variances + new.variances)[varying]
+    spanned, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
+    others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
+    moved = gap[varying] / scale
+    outside = others - spanned @ (spanned.T @ others)
+    return bool((outside**2).sum() > _NEGLIGIBLE or _length_outside(moved, spanned) > _NEGLIGIBLE)
+
+
+def _length_outside(vector: Array, basis: Array) -> float:
+    """The squared length of what is left of a vector without its part in the span of a basis."""
+    rest = vector - basis @ (basis.T @ vector)
+    return float(rest @ rest)
