@@ -479,29 +479,96 @@ def test_the_age_of_a_file_comes_from_its_partition(days, monkeypatch):
     assert "--age: day=2026-01-30/a.parquet has no partition key 'year'; its keys: 'day'" in said
 
 
-def test_drift_has_an_exit_code_of_its_own_and_saves_no_model(days, iris):
+@pytest.fixture
+def drifting(days, iris):
+    """Two nights that are alike, and a third file with other petals; with what a refresh is to be told."""
     invoke(days, *REFRESH, "--out", "model.parquet")
-    before = (days / "model.parquet").read_bytes()
-    shifted = iris.assign(petal_width=iris["petal_width"] + 1)
-    shifted.to_parquet(days / "days" / "3.parquet")
-    limits = ["--max-shift", "0.5", "--max-divergence", "1e9", "--out", "model.parquet"]
+    iris.assign(petal_width=iris["petal_width"] + 1).to_parquet(days / "days" / "3.parquet")
+    return days
+
+
+GUARDED = [*REFRESH, "--max-shift", "0.5", "--max-divergence", "1e9", "--out", "model.parquet"]
+
+
+def guarded(folder, *arguments, code=0):
+    """What a refresh says on stdout and stderr, and how many rows its model has learnt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        result = CliRunner().invoke(main, [*GUARDED, *arguments])
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr, streamgda.load(folder / "model.parquet").statistics_.n_rows
+
+
+def test_an_alarm_stands_night_after_night_until_it_is_answered(drifting, iris):
+    for new in (1, 0, 0):
+        out, err, rows = guarded(drifting, code=3)
+        assert out.startswith(f"read {new} file")
+        assert "quarantined 3.parquet: class setosa: the mean of petal_width has shifted by 9." in out
+        assert err.startswith(
+            "Error: quarantined, and in no model: 3.parquet (class setosa: the mean of petal_"
+        )
+        assert err.endswith("find out why, and refresh with --accept FILE or --reject FILE\n")
+        assert err.count("\n") == 1
+        assert rows == 150
+    out, err, _ = guarded(drifting, "--quiet", code=3)
+    assert (out, err[:18]) == ("", "Error: quarantined")
+    document = json.loads(guarded(drifting, "--json", code=3)[0])
+    assert list(document["quarantined"]) == ["3.parquet"]
+    assert document["out"] == "model.parquet"
+    assert guarded(drifting, "--dry-run", code=3)[2] == 150
+    out, err, rows = guarded(drifting, "--accept", "3.parquet")
+    assert out.startswith(
+        "read 0 files (0 new, 0 changed), reused 3, dropped 0\n0 rows read, 300 held\nsaved in"
+    )
+    assert (err, rows) == ("", 300)
+    for options in (["--reject", "3.parquet"], []):
+        out, err, rows = guarded(drifting, *options)
+        assert "rejected: 3.parquet" in out
+        assert (err, rows) == ("", 150)
+    iris.assign(petal_width=iris["petal_width"] - 1).to_parquet(drifting / "days" / "3.parquet")
+    assert guarded(drifting, code=3)[2] == 150
+    (drifting / "days" / "3.parquet").unlink()
+    assert guarded(drifting)[2] == 150
+
+
+def test_new_classes_and_shares_can_be_an_alarm(drifting, iris):
+    iris.assign(kind="lily").to_parquet(drifting / "days" / "3.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(drifting)
+        result = CliRunner().invoke(main, [*REFRESH, "--no-new-classes", "--max-share-shift", "6"])
+    assert result.exit_code == 3
+    assert (
+        "3.parquet (class lily is new; class setosa: its share has moved from 0.3333 to 0, by -"
+        in result.stderr
+    )
+
+
+def test_an_answer_to_no_alarm_is_an_error(drifting):
+    guarded(drifting, code=3)
+    said = guarded(drifting, "--reject", "days/3.parquet", code=1)[1]
+    assert said == "Error: the ledger has no file 'days/3.parquet'; quarantined: 3.parquet\n"
+    assert "--dry-run does nothing" in guarded(drifting, "--dry-run", "--accept", "3.parquet", code=2)[1]
+
+
+def test_where_no_model_is_made_none_is_reported(days):
+    """As where a class has too few rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(days)
-        result = CliRunner().invoke(main, [*REFRESH, *limits])
-    assert result.exit_code == 3
-    assert result.stdout.startswith("read 1 file")
-    assert result.stderr.startswith(
-        "Error: drift, so no model is saved: class setosa: the mean of petal_width has shifted by 9."
-    )
-    assert result.stderr.count("\n") == 1
-    assert (days / "model.parquet").read_bytes() == before
-    assert "saved in" in invoke(days, *REFRESH, *limits)  # nothing new was read
+        result = CliRunner().invoke(main, [*REFRESH, "--where", "9*", "--out", "model.parquet", "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["out"] is None
+    assert "holds no file that is chosen" in result.stderr
 
 
 def test_a_file_that_cannot_be_read_can_be_skipped(days, made):
     (days / "days" / "3.parquet").write_bytes((made / "damaged.parquet").read_bytes())
     assert "3.parquet" in invoke(days, *REFRESH, code=1)
     assert "skipped 3.parquet: " in invoke(days, *REFRESH, "--skip-unreadable")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(days)
+        result = CliRunner().invoke(main, [*REFRESH, "--skip-unreadable", "--quiet"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith("Warning: skipped 3.parquet: ")
 
 
 def test_predict_writes_what_the_model_says_of_each_row_in_order(made, iris, tmp_path):
@@ -783,6 +850,11 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         (["refresh", "ledger", "days", "--target", "kind", "--out", "m", "--since", "June"],
          "'June' is no date such as 2026-01-31"),
         (["predict", "model.parquet", "days", "--out", "m", "--columns", "labels"], "'labels' is none of"),
+        ([*FIT, "--features", ""], "'': a name is empty"),
+        ([*FIT, "--exclude", "id,,"], "'id,,': a name is empty"),
+        ([*REFRESH, "--out", "m.parquet", "--half-life", "nan"], "'nan' is no number"),
+        ([*REFRESH, "--max-shift", "nan"], "'nan' is no number"),
+        ([*FIT, "--reg-param", "nan"], "'nan' is no number"),
         (["plot", "roc", "model.parquet", "--out", "1.png"], "roc needs DATA"),
         (["plot", "regions", "model.parquet", "days", "--out", "1.png"], "of the model alone, without DATA"),
         (["plot", "roc", "model.parquet", "days", "--target", "kind", "--out", "1.txt"], "does not end in"),

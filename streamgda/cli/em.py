@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from streamgda.cli.options import Option, bundled
+from streamgda.cli.options import Number, Option, bundled
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ _OPTIONS: list[Option] = [
     ),
     click.option(
         "--em-tol",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         metavar="X",
         help="Stop when a read changes no parameter by more than X standard deviations.  [default: 0.005]",
     ),

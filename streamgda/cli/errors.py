@@ -8,12 +8,13 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from streamgda.blocks.wording import counted
 from streamgda.cli.wording import in_shell_words
 
 DEBUG = "streamgda.debug"
@@ -34,13 +35,18 @@ class Interrupted(click.ClickException):
     exit_code = _INTERRUPTED
 
 
-class Drifted(click.ClickException):
-    """New rows that lie further from the old ones than they may."""
+class Quarantined(click.ClickException):
+    """Files that lie further from the others than they may, and wait for an answer."""
 
     exit_code = 3
 
-    def __init__(self, findings: str) -> None:
-        super().__init__(f"drift, so no model is saved: {findings}")
+    def __init__(self, alarms: Mapping[str, str]) -> None:
+        (path, alarm), more = next(iter(alarms.items())), len(alarms) - 1
+        others = f" and {counted(more, 'more file')}" if more else ""
+        super().__init__(
+            f"quarantined, and in no model: {path} ({alarm}){others}; find out why, and refresh with "
+            "--accept FILE or --reject FILE"
+        )
 
 
 class OneLineErrors(click.Group):

@@ -1,8 +1,7 @@
-"""The options of ledgers: what is kept, which files make a model, and how far new rows may drift."""
+"""The options of ledgers: what is kept, which files make a model, and how far files may drift."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.models import ModelOptions
-from streamgda.cli.options import Option, bundled, split_names
+from streamgda.cli.options import Number, Option, bad_usage, bundled, split_names
 
 if TYPE_CHECKING:
     from streamgda import StatisticsLedger
-    from streamgda.ledger.report import RefreshReport
 
 
 def date_option(name: str, text: str, default: str) -> Option:
@@ -137,7 +135,7 @@ choice_options = bundled(
         date_option("--since", "Make the model of files modified at or after this time.", "of all"),
         click.option(
             "--half-life",
-            type=click.FloatRange(0, 1e6, min_open=True),
+            type=Number(0, 1e6, min_open=True),
             metavar="DAYS",
             help="Let the weight of a file halve in so many days.  [default: age does not count]",
         ),
@@ -157,21 +155,28 @@ choice_options = bundled(
 
 @dataclass(frozen=True)
 class Drift:
-    """How far new rows of a class may lie from the old ones."""
+    """How far a new file may lie from what is held, and answers to the alarms of earlier ones."""
 
     max_shift: float | None
     max_divergence: float | None
+    max_share_shift: float | None
+    no_new_classes: bool
+    accept: tuple[str, ...]
+    reject: tuple[str, ...]
 
-    def findings(self, report: RefreshReport) -> Iterator[str]:
-        """Say which classes have drifted further."""
-        for label, row in report.to_pandas().iterrows():
-            if self.max_shift is not None and not abs(row["shift"]) <= self.max_shift:
-                yield (
-                    f"class {label}: the mean of {row['feature']} has shifted by {row['shift']:.4g} standard "
-                    "deviations"
-                )
-            if self.max_divergence is not None and not row["divergence"] <= self.max_divergence:
-                yield f"class {label}: the divergence is {row['divergence']:.4g}"
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The arguments of `StatisticsLedger.refresh`."""
+        return {name: limit for name, limit in vars(self).items() if name not in {"accept", "reject"}}
+
+    def answer(self, ledger: StatisticsLedger, *, dry_run: bool) -> None:
+        """Accept and reject the files that are named."""
+        if dry_run and (self.accept or self.reject):
+            raise bad_usage("--dry-run does nothing, so --accept and --reject are for another time.")
+        if self.accept:
+            ledger.accept(*self.accept)
+        if self.reject:
+            ledger.reject(*self.reject)
 
 
 drift_options = bundled(
@@ -180,13 +185,34 @@ drift_options = bundled(
     [
         click.option(
             "--max-shift",
-            type=click.FloatRange(0),
-            help="Exit code 3, and no model, if a mean shifts by more standard deviations.  [default: any]",
+            type=Number(0),
+            help="Quarantine a new file if a mean shifts by more standard deviations, beyond three standard "
+            "errors.  [default: any]",
         ),
         click.option(
             "--max-divergence",
-            type=click.FloatRange(0),
-            help="Exit code 3, and no model, if the divergence of a class is larger.  [default: any]",
+            type=Number(0),
+            help="Quarantine a new file if the divergence of a class is larger.  [default: any]",
+        ),
+        click.option(
+            "--max-share-shift",
+            type=Number(0),
+            help="Quarantine a new file if the share of a class moves by more standard errors.  "
+            "[default: any]",
+        ),
+        click.option("--no-new-classes", is_flag=True, help="Quarantine a new file with a new class."),
+        click.option(
+            "--accept",
+            metavar="FILE",
+            multiple=True,
+            help="Let a quarantined or rejected file count; its path as reported, or a pattern.  "
+            "[default: none]",
+        ),
+        click.option(
+            "--reject",
+            metavar="FILE",
+            multiple=True,
+            help="Leave a file out until it changes.  [default: none]",
         ),
     ],
 )

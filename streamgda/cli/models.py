@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Option, bad_usage, bundled
+from streamgda.cli.options import Number, Option, bad_usage, bundled
 from streamgda.estimators import ESTIMATORS
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ _PARAMETERS = [
     ),
     click.option(
         "--reg-param",
-        type=click.FloatRange(0, 1),
+        type=Number(0, 1),
         help="qda: the share of the identity in each covariance.  [default: 0]",
     ),
     click.option(
@@ -169,7 +169,7 @@ _PARAMETERS = [
     ),
     click.option(
         "--var-smoothing",
-        type=click.FloatRange(0),
+        type=Number(0),
         help="nb: the share of the largest variance that is added to all.  [default: 1e-9]",
     ),
     click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -37,12 +38,26 @@ def bundled(name: str, kind: type[Any], options: Sequence[Option]) -> Option:
     return decorate
 
 
+class Number(click.FloatRange):
+    """A number within bounds. NaN, which no bound rules out, is none."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        """The number that a text stands for."""
+        number: float = super().convert(value, parameter, context)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number.", parameter, context)
+        return number
+
+
 def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
     """Split names at commas; a name with a comma, or a space at its end, is put in double quotes."""
     if value is None:
         return None
     (names,) = csv.reader([value], skipinitialspace=True)
-    return names if '"' in value else [name.strip() for name in names]
+    names = names if '"' in value else [name.strip() for name in names]
+    if not all(names or [""]):  # a shell variable that is not set; it would mean all columns
+        raise click.BadParameter(f"{value!r}: a name is empty.")
+    return names
 
 
 def some_of(*choices: str) -> Any:

@@ -9,7 +9,7 @@ import click
 
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_learn
-from streamgda.cli.errors import Drifted, interruptible
+from streamgda.cli.errors import Quarantined, interruptible
 from streamgda.cli.ledgers import (
     Choice,
     Drift,
@@ -70,9 +70,13 @@ def refresh(
     dropped, and the report says how far the new rows lie from the old. A refresh that is killed or
     interrupted changes nothing; the next one goes on.
 
+    With --max-shift and the like, a new file that lies too far from what is held is quarantined: it is in no
+    model, and the exit code is 3, until --accept or --reject answers, or the file changes or goes.
+
     \b
-    Example, for every night:
-      streamgda refresh ledger days --target kind --out model.parquet
+    Examples, the first for every night:
+      streamgda refresh ledger days --target kind --max-shift 1 --out model.parquet
+      streamgda refresh ledger days --target kind --reject 2026-01-31.parquet --out model.parquet
     """
     model = _check_usage(model, choice, out)
     source = data.labelled()
@@ -80,6 +84,7 @@ def refresh(
         check_replaceable(out)
         check_apart(out, source)
     held = keep.open(ledger, model if out is not None else None)
+    drift.answer(held, dry_run=dry_run)
     with (
         interruptible("the ledger is as it was, and the next refresh goes on"),
         run.scheduler_options() as options,
@@ -89,18 +94,23 @@ def refresh(
             dry_run=dry_run,
             on_error="skip" if skip_unreadable else "raise",
             verify=verify,
+            **drift.limits,
             **options,
         )
-    drifted = list(drift.findings(report))
-    saved = None if dry_run or drifted else out
-    run.report({**asdict(report), "read": report.read, "drifted": drifted, "out": saved}, str(report))
-    if saved is not None:
-        model.build(held.statistics(**choice.options)).save(saved)
-        run.note(f"saved in {saved}")
+    saved = None
+    try:
+        if out is not None and not dry_run:
+            model.build(held.statistics(**choice.options)).save(out)
+            saved = out
+    finally:
+        text = f"{report}\nsaved in {saved}" if saved else str(report)
+        run.report({**asdict(report), "read": report.read, "out": saved}, text)
+    for path, reason in report.skipped.items():
+        run.insist(f"skipped {path}: {reason}")
     if compact_before is not None and not dry_run:
         run.note(f"folded {counted(held.compact(before=compact_before), 'entry')} into one")
-    if drifted:
-        raise Drifted("; ".join(drifted))
+    if report.quarantined:
+        raise Quarantined(report.quarantined)
 
 
 def _check_usage(model: ModelOptions, choice: Choice, out: str | None) -> ModelOptions:

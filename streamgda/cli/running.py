@@ -40,6 +40,11 @@ class Reporting:
         if not (self.as_json or self.quiet):
             click.echo(text)
 
+    def insist(self, text: str) -> None:
+        """Write to stderr what must be known although the report is not written."""
+        if self.quiet and not self.as_json:
+            click.echo(f"Warning: {text}", err=True)
+
     def report(self, document: Mapping[str, Any], text: str) -> None:
         """Write what the command did; as text, not with --quiet."""
         if self.as_json or not self.quiet:
