@@ -5,7 +5,7 @@
   are missing, `IncompleteStatistics`. `WindowedStatistics` holds the last batches of a stream, and
   `StatisticsLedger` the files of a dataset. `drift` compares two states.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
-  `GaussianDiscriminantAnalysis`. `load` reads what `save` wrote.
+  `GaussianDiscriminantAnalysis`. `load` reads what `save` wrote, and `load_metadata` where it comes from.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`.
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
-    from streamgda.estimators.saved import load
+    from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
@@ -60,8 +60,12 @@ __all__ = [
     "cross_validate",
     "drift",
     "evaluate",
+    "from_bytes",
     "learning_curve",
     "load",
+    "load_metadata",
+    "load_model",
+    "load_statistics",
     "predict_dataset",
     "progressive_score",
     "scan_arrow",
@@ -87,7 +91,11 @@ _HOME_OF = {
     "cross_validate": "streamgda.selection.validation",
     "drift": "streamgda.ledger.drift",
     "learning_curve": "streamgda.selection.validation",
+    "from_bytes": "streamgda.estimators.saved",
     "load": "streamgda.estimators.saved",
+    "load_metadata": "streamgda.estimators.saved",
+    "load_model": "streamgda.estimators.saved",
+    "load_statistics": "streamgda.estimators.saved",
     "evaluate": "streamgda.scoring.evaluate",
     "predict_dataset": "streamgda.scoring.predict",
     "progressive_score": "streamgda.scoring.evaluate",

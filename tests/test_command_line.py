@@ -986,7 +986,8 @@ def test_a_reader_that_goes_away_is_no_error(made):
 # ---------------------------------------------------------------------- where it runs and what it shows
 
 
-def test_a_cluster_learns_the_same_bits(made, client, tmp_path):
+def test_a_cluster_learns_the_same_bits(made, client, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # the time at which a file was saved
     arguments = ["days", "--target", "kind", "--features", NAMES, "--out"]
     address = client.scheduler.address
     invoke(made, "fit", *arguments, tmp_path / "there.parquet", "--scheduler", address)

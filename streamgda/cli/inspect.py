@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,10 +75,10 @@ def _records(table: Table | str) -> Any:
 
 
 def _file(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
-    from streamgda import load
+    from streamgda import load, load_metadata
     from streamgda.storage.versions import current_version
 
-    return load(path), {"bytes": current_version(filesystem, name).size}
+    return load(path), {"bytes": current_version(filesystem, name).size, **load_metadata(path)}
 
 
 def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
@@ -98,6 +99,11 @@ def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[s
 
 def _lines(facts: dict[str, Any]) -> list[str]:
     lines = [counted(facts["bytes"], "byte")]
+    if facts.get("library"):
+        lines[0] += f", saved by {facts['library']} at {facts['time']}"
+        lines.append(f"fingerprint {facts['fingerprint'][:16]}")
+    if facts.get("metadata"):
+        lines.append(f"metadata: {json.dumps(facts['metadata'])}")
     if "files" in facts:
         lines[0] += f", {counted(facts['files'], 'file')}"
         options = [

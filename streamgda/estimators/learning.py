@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, Missing
@@ -30,12 +30,12 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.reads import Reading
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.saving import Savable
 
 _replacing = Lock()  # held while a model gets other statistics, so that no thread adds rows to the old ones
 
 
-class StatisticsLearner(StatisticsReader, ABC):
+class StatisticsLearner(StatisticsReader, Savable, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
     statistics_: Statistics
@@ -268,33 +268,7 @@ class StatisticsLearner(StatisticsReader, ABC):
             given, required = ("exact", "floating") if statistics.exact else ("floating", "exact")
             raise ValueError(f"exact={self.exact} asks for {required} statistics; these are {given}")
 
-    def save(self, path: Path, *, filesystem: AnyFileSystem | None = None, overwrite: bool = False) -> None:
-        """Write the model as a Parquet table; `streamgda.load` reads it back to the last bit.
-
-        The table holds the statistics, one row per class. Its metadata holds the parameters. The format is
-        described in `streamgda.storage`.
-
-        Parameters
-        ----------
-        path : str or path
-            A file, or a URL such as "s3://bucket/model.parquet". A file with statistics or a model is
-            replaced.
-        filesystem : pyarrow or fsspec filesystem, optional
-            The filesystem of `path`. If None, inferred from `path`.
-        overwrite : bool, default=False
-            Whether to replace a file of any other kind too, such as data.
-
-        Raises
-        ------
-        ValueError
-            If a file of another kind is there, and `overwrite` is False.
-        OSError
-            If it cannot be written. A file that was there before is unchanged.
-        TypeError
-            If `load` does not know the class of the model or the type of a parameter.
-        """
-        from streamgda.storage import tables
-
+    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         check_is_fitted(self)
         check_holds_products(self.statistics_, self._covariance_type)
         name = type(self).__name__
@@ -308,7 +282,7 @@ class StatisticsLearner(StatisticsReader, ABC):
             params["priors"] = by_texts(params["priors"])
         if self._types != FittedTypes():
             model["types"] = vars(self._types)
-        tables.save(path, columns, {**metadata, "model": model}, filesystem, overwrite)
+        return columns, {**metadata, "model": model}
 
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
 
 
-def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics | GenerativeClassifier[Any]:
+def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
     """Read statistics or a model that `save` wrote.
 
-    No code in the file is executed. A model can go on learning with `partial_fit`.
+    No code in the file is executed. A model can go on learning with `partial_fit`. For type checkers,
+    `load_model` and `load_statistics` say what they return.
 
     Parameters
     ----------
@@ -48,14 +49,82 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics |
     >>> streamgda.load(path).partial_fit([[9.0]], [2]).classes_
     array([0, 1, 2])
     """
+    return _load(path, filesystem)
+
+
+def load_model(path: Path, *, filesystem: AnyFileSystem | None = None) -> GenerativeClassifier[Any]:
+    """Read a model that `save` wrote, as `load` does; of a file that holds none, raise ValueError."""
+    saved = _load(path, filesystem)
+    if not hasattr(saved, "statistics_"):
+        raise ValueError(
+            f"{os.fspath(path)} holds statistics and no model; from_statistics of a model makes one of them"
+        )
+    model: GenerativeClassifier[Any] = saved
+    return model
+
+
+def load_statistics(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics:
+    """Read statistics that `save` wrote, as `load` does; of a model, those that it has learnt."""
+    saved = _load(path, filesystem)
+    statistics: Statistics = getattr(saved, "statistics_", saved)
+    return statistics
+
+
+def from_bytes(content: bytes) -> Any:
+    """Statistics or a model from what their `to_bytes` returned, or from all the bytes of a saved file.
+
+    Raises
+    ------
+    ValueError
+        As `load` does.
+
+    Examples
+    --------
+    >>> import streamgda
+    >>> model = streamgda.GaussianNB().fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+    >>> streamgda.from_bytes(model.to_bytes()).predict([[5.5]])
+    array([1])
+    """
+    return _load(bytes(content), None)
+
+
+def load_metadata(path: Path | bytes, *, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
+    """Read where a saved file comes from, and what ``save(metadata=)`` kept in it; the table is not read.
+
+    Parameters
+    ----------
+    path : str, path or bytes
+        A file, or all its bytes: with `from_bytes`, state and metadata are of one moment.
+    filesystem : pyarrow or fsspec filesystem, optional
+        The filesystem of `path`. If None, inferred from `path`.
+
+    Returns
+    -------
+    dict
+        "library", the name and version of what saved it; "time" in UTC, of `save`; "fingerprint", the
+        `digest` of the statistics; and "metadata". None stands for what is not there.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is damaged or of another kind.
+    """
+    document = tables.read_metadata(path, filesystem)
+    return {key: document.get(key) for key in tables.PROVENANCE}
+
+
+def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
     table, metadata = _read(path, filesystem)
-    statistics = state_of(table, metadata, os.fspath(path))
+    name_of_file = tables.name_of(path)
+    statistics = state_of(table, metadata, name_of_file)
     if "model" not in metadata:
         return statistics
     from streamgda.estimators.dtypes import FittedTypes
     from streamgda.estimators.learning import restore
 
-    name, params = _model_of(metadata["model"], os.fspath(path))
+    name, params = _model_of(metadata["model"], name_of_file)
     try:
         if "priors" in metadata["model"]:
             params["priors"] = dict(metadata["model"]["priors"])
@@ -63,16 +132,17 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics |
         model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
         return restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{os.fspath(path)}: this is no {name}: {error}") from error
+        raise ValueError(f"{name_of_file}: this is no {name}: {error}") from error
 
 
-def _read(path: Path, filesystem: AnyFileSystem | None) -> tuple[Any, dict[str, Any]]:
+def _read(path: Path | bytes, filesystem: AnyFileSystem | None) -> tuple[Any, dict[str, Any]]:
     try:
         return tables.read(path, COLUMNS, filesystem)
     except tables.DamagedFileError as error:
-        if os.fspath(path).endswith(_PICKLES):
+        name = tables.name_of(path)
+        if name.endswith(_PICKLES):
             raise tables.DamagedFileError(
-                f"{os.fspath(path)} is no file that save wrote, but a pickle, it seems. A pickle runs code, "
+                f"{name} is no file that save wrote, but a pickle, it seems. A pickle runs code, "
                 "so load reads none: joblib.load does, if you trust the file"
             ) from error
         raise

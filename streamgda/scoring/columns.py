@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,8 @@ from streamgda.blocks.labels import Labels, code_dtype
 from streamgda.estimators.scores import RowScores
 from streamgda.scoring.inference import Model, pieces_of, score_piece
 from streamgda.scoring.outputs.base import Field
+
+ColumnName = Literal["label", "probabilities", "log_density", "distance"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def _number_for_each_class(classes: Labels) -> Field:
     return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
 
 
-COLUMNS: dict[str, Column] = {
+COLUMNS: dict[ColumnName, Column] = {
     "label": Column(_predicted_label, lambda scores: scores.codes, holds_labels=True),
     "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
     "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
@@ -62,10 +64,10 @@ class PredictionColumns:
     """The columns to predict, and the model."""
 
     model: Model
-    columns: tuple[str, ...]
+    columns: tuple[ColumnName, ...]
 
     @classmethod
-    def checked(cls, model: Model, columns: Sequence[str]) -> PredictionColumns:
+    def checked(cls, model: Model, columns: Sequence[ColumnName]) -> PredictionColumns:
         """The columns of these names, without repetitions.
 
         Raises

@@ -19,7 +19,7 @@ from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
-from streamgda.scoring.columns import PredictionColumns
+from streamgda.scoring.columns import ColumnName, PredictionColumns
 from streamgda.scoring.inference import Model, check_model, features_of, matched
 from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
@@ -42,7 +42,7 @@ def predict_dataset(
     source: Any,
     out: Path,
     *,
-    columns: Sequence[str] = ...,
+    columns: Sequence[ColumnName] = ...,
     keep: Sequence[str] = ...,
     filesystem: AnyFileSystem | None = ...,
     scheduler: Scheduler = ...,
@@ -52,7 +52,12 @@ def predict_dataset(
 
 @overload
 def predict_dataset(
-    model: Model, source: Any, out: None = None, *, columns: Sequence[str] = ..., keep: Sequence[str] = ...
+    model: Model,
+    source: Any,
+    out: None = None,
+    *,
+    columns: Sequence[ColumnName] = ...,
+    keep: Sequence[str] = ...,
 ) -> Any: ...
 
 
@@ -61,7 +66,7 @@ def predict_dataset(
     source: Any,
     out: Path | None = None,
     *,
-    columns: Sequence[str] = ("label", "probabilities"),
+    columns: Sequence[ColumnName] = ("label", "probabilities"),
     keep: Sequence[str] = (),
     filesystem: AnyFileSystem | None = None,
     scheduler: Scheduler = None,

@@ -12,10 +12,11 @@ from streamgda.statistics.covariances import CovarianceKind, kind_named
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.stateful import Stateful
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.digests import table_digest
+from streamgda.storage.saving import Savable
 
 
-class Storable(Stateful, ABC):
+class Storable(Stateful, Savable, ABC):
     """A state that is saved as a Parquet table, with a row for each class."""
 
     @abstractmethod
@@ -29,41 +30,12 @@ class Storable(Stateful, ABC):
     ) -> Labelled[Any]:
         """The sums, with their labels, that `to_columns` made such columns of."""
 
-    def save(self, path: Path, *, filesystem: AnyFileSystem | None = None, overwrite: bool = False) -> None:
-        """Write the state as a Parquet table, which `load` reads back to the last bit.
+    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        return self.to_columns()
 
-        One row per class: DuckDB, Polars and pandas can read it; `streamgda.storage` says how.
-
-        Parameters
-        ----------
-        path : str or path
-            A file, or a URL such as "s3://bucket/state.parquet". Statistics or a model that were saved there
-            before are replaced.
-        filesystem : pyarrow or fsspec filesystem, optional
-            Where `path` is; found from `path` where not given.
-        overwrite : bool, default=False
-            Whether to replace a file of any other kind, such as data, too.
-
-        Raises
-        ------
-        ValueError
-            If a file of another kind is there, and `overwrite` is False.
-        OSError
-            If it cannot be written. What stood there before is still there.
-
-        Examples
-        --------
-        >>> import streamgda, tempfile
-        >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
-        >>> path = f"{tempfile.mkdtemp()}/state.parquet"
-        >>> state.save(path)
-        >>> streamgda.load(path) == state
-        True
-        """
-        from streamgda.storage import tables
-
-        columns, metadata = self.to_columns()
-        tables.save(path, columns, metadata, filesystem, overwrite)
+    def digest(self) -> str:
+        """SHA-256 of all that is held, in hexadecimal: the same for equal states, on any machine."""
+        return table_digest(*self.to_columns())
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:

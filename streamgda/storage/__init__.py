@@ -32,6 +32,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     Arrays with one row per class as the columns of an Arrow table.
 `tables`
     An Arrow table with its JSON document as one Parquet file.
+`saving`
+    What has `save` and `to_bytes`.
 
 The format, versions 1 to 3
 ---------------------------
@@ -95,6 +97,12 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     A hash of all the other keys: BLAKE2b, 16 bytes, of their JSON with sorted keys, as
     `streamgda.storage.digests.digest` computes it. It may be absent. The columns have the checksums of
     Parquet's pages.
+``library``, ``time``, ``fingerprint``
+    The name and version of the library that saved the file, when (ISO 8601 in UTC; absent from `to_bytes`),
+    and the `digest` of the statistics: SHA-256 of their columns and the keys above, without ``model``. All
+    may be absent, and no reader needs them.
+``metadata``
+    What a user kept by ``save(metadata=)``, an object. Absent otherwise.
 ``holdings``
     For an entry of a ledger, the files whose rows it holds; see `streamgda.ledger`. Absent otherwise.
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def to_json(values: Any) -> str:
@@ -41,6 +43,17 @@ def digest(values: Any, size: int = 16) -> str:
     """
     document = json.dumps(values, sort_keys=True, default=_plain_or_text)
     return hashlib.blake2b(document.encode(), digest_size=size).hexdigest()
+
+
+def table_digest(columns: Mapping[str, NDArray[Any]], document: Mapping[str, Any]) -> str:
+    """SHA-256 of the columns of a state and of its document, in hexadecimal: the same on any machine."""
+    sha = hashlib.sha256(json.dumps(document, sort_keys=True, default=_plain).encode())
+    for name, values in columns.items():
+        for vector in values if values.dtype == object else [values]:
+            if vector is not None:
+                little = vector.astype(vector.dtype.newbyteorder("<"))
+                sha.update(f"{name} {little.dtype.str} {little.shape}".encode() + little.tobytes())
+    return sha.hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ import pyarrow.parquet as pq
 
 from streamgda.storage.atomic import replacing
 from streamgda.storage.columns import Columns, to_arrow
+from streamgda.storage.digests import table_digest
 from streamgda.storage.documents import Metadata, decode, encode
 from streamgda.storage.filesystems import reaching, resolve
 from streamgda.storage.limits import check_size
@@ -40,7 +44,32 @@ def save(
             check_replaceable(path, filesystem)
         except ValueError as error:
             raise ValueError(f"{error}; choose another path, or pass overwrite=True") from error
+    metadata = {**_provenance(columns, metadata), "time": _now(), **metadata}
     write(path, to_arrow(columns), metadata, filesystem)
+
+
+def to_bytes(columns: Columns, metadata: Metadata) -> bytes:
+    """What `save` writes, but for the time."""
+    sink = pa.BufferOutputStream()
+    document = encode({**_provenance(columns, metadata), **metadata})
+    _write_parquet(to_arrow(columns).replace_schema_metadata(document), sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+PROVENANCE = ("library", "time", "fingerprint", "metadata")
+"""The keys that say where a file comes from, and what a user keeps in it."""
+
+
+def _provenance(columns: Columns, metadata: Metadata) -> dict[str, Any]:
+    state = {name: value for name, value in metadata.items() if name not in {"model", "metadata"}}
+    return {"library": f"streamgda {version('streamgda')}", "fingerprint": table_digest(columns, state)}
+
+
+def _now() -> str:
+    given = os.environ.get("SOURCE_DATE_EPOCH")  # see reproducible-builds.org
+    seconds = time.time() if given is None else int(given)
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> None:
@@ -62,11 +91,11 @@ def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> No
         raise ValueError(
             f"will not overwrite {os.fspath(path)}, which holds no model or statistics: {error}"
         ) from error
-    if "covariance_type" not in metadata or not _OF_A_LEDGER.isdisjoint(metadata):
+    if not _OF_A_LEDGER.isdisjoint(metadata):
         raise ValueError(f"will not overwrite {os.fspath(path)}, which is part of a ledger")
 
 
-_OF_A_LEDGER = {"holdings", "of"}
+_OF_A_LEDGER = {"holdings", "of", "reads"}
 
 
 def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSystem | None = None) -> None:
@@ -103,14 +132,14 @@ class DamagedFileError(ValueError):
 
 
 def read(
-    path: Path, columns: Collection[str], filesystem: AnyFileSystem | None = None
+    path: Path | bytes, columns: Collection[str], filesystem: AnyFileSystem | None = None
 ) -> tuple[pa.Table, dict[str, Any]]:
     """The table and the metadata of a file that `write` wrote.
 
     Parameters
     ----------
-    path : str or path
-        The file.
+    path : str, path or bytes
+        The file, or all its bytes.
     columns : collection of str
         The columns that are known; others are not read.
     filesystem : pyarrow or fsspec filesystem, optional
@@ -123,22 +152,29 @@ def read(
     ValueError
         If it is truncated, damaged, not from this project or of a newer format; in one line.
     """
-    with _opened(path, filesystem) as file, _decoding(os.fspath(path)):
+    name = name_of(path)
+    with _opened(path, filesystem) as file, _decoding(name):
         parquet = _parquet_file(file)
-        metadata = decode(parquet.metadata.metadata, os.fspath(path))
+        metadata = decode(parquet.metadata.metadata, name)
         try:
             check_size(file, parquet.schema_arrow, parquet.metadata.num_rows, columns)
         except ValueError as error:
-            raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
+            raise ValueError(f"{name} is damaged: {error}") from error
         # Strings stay in a dictionary, so that many equal ones take no memory.
         strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
         return _table(_parquet_file(file, strings), columns), metadata
 
 
-def read_metadata(path: Path, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
+def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
     """The metadata of a file that `write` wrote, without its table; raises as `read` does."""
-    with _opened(path, filesystem) as file, _decoding(os.fspath(path)):
-        return decode(_parquet_file(file).metadata.metadata, os.fspath(path))
+    name = name_of(path)
+    with _opened(path, filesystem) as file, _decoding(name):
+        return decode(_parquet_file(file).metadata.metadata, name)
+
+
+def name_of(path: Path | bytes) -> str:
+    """What errors call a file, or its bytes."""
+    return "this" if isinstance(path, bytes) else os.fspath(path)
 
 
 def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.Table, dict[str, Any]]:
@@ -152,7 +188,9 @@ def _table(parquet: pq.ParquetFile, columns: Collection[str]) -> pa.Table:
     return parquet.read(sorted(columns), use_threads=False)
 
 
-def _opened(path: Path, filesystem: AnyFileSystem | None) -> pa.NativeFile:
+def _opened(path: Path | bytes, filesystem: AnyFileSystem | None) -> pa.NativeFile:
+    if isinstance(path, bytes):
+        return pa.BufferReader(path)
     where, name = resolve(path, filesystem)
     with reaching(os.fspath(path)):
         kind = where.get_file_info(name).type

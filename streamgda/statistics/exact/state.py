@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -313,15 +311,6 @@ class ExactClassStatistics(Statistics):
         return self.to_float().allclose(theirs, rtol)
 
     # ------------------------------------------------------------------ states travel
-
-    def digest(self) -> str:
-        """SHA-256 of all that is held, in hexadecimal: the same for equal states, on any machine."""
-        columns, metadata = self.to_columns()
-        sha = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
-        for name, values in columns.items():
-            little = values.astype(values.dtype.newbyteorder("<"))
-            sha.update(f"{name} {little.dtype.str} {little.shape}".encode() + little.tobytes())
-        return sha.hexdigest()
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All that is held, the same for equal states: arrays with a row per class, and what goes with them.

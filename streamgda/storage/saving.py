@@ -1,0 +1,93 @@
+"""Save an object as one Parquet file, or as its bytes, and say where it comes from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from streamgda.storage.paths import AnyFileSystem, Path
+
+
+class Savable(ABC):
+    """An object that is saved as a Parquet table with a JSON document; `streamgda.storage` says how."""
+
+    @abstractmethod
+    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The columns of the table, and the plain values of the document."""
+
+    def save(
+        self,
+        path: Path,
+        *,
+        filesystem: AnyFileSystem | None = None,
+        overwrite: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a Parquet file, from which the same is loaded, to the last bit.
+
+        The table has one row per class: DuckDB, Polars and pandas can read it, as `streamgda.storage`
+        describes. Its metadata holds the parameters of a model, the version of this library, the time in UTC
+        (that of the environment variable ``SOURCE_DATE_EPOCH``, where it is set), and a fingerprint of the
+        sums. The file appears as a whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            A file, or a URL such as "s3://bucket/model.parquet". What was saved there before is replaced.
+        filesystem : pyarrow or fsspec filesystem, optional
+            The filesystem of `path`. If None, inferred from `path`.
+        overwrite : bool, default=False
+            Whether to replace a file of any other kind too, such as data.
+        metadata : mapping, optional
+            What else to keep in the file, in plain values, such as the offset of a stream: it is committed
+            together with the state. `load_metadata` returns it.
+
+        Raises
+        ------
+        ValueError
+            If a file of another kind is there, and `overwrite` is False.
+        OSError
+            If it cannot be written. A file that was there before is unchanged.
+        TypeError
+            If `load` does not know the class of a model, or JSON the type of a value.
+
+        Examples
+        --------
+        >>> import streamgda, tempfile
+        >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
+        >>> path = f"{tempfile.mkdtemp()}/state.parquet"
+        >>> state.save(path, metadata={"offset": 17})
+        >>> streamgda.load(path) == state, streamgda.load_metadata(path)["metadata"]
+        (True, {'offset': 17})
+        """
+        from streamgda.storage import tables
+
+        columns, document = self._to_saved()
+        tables.save(path, columns, {**document, **_given(metadata)}, filesystem, overwrite)
+
+    def to_bytes(self, *, metadata: Mapping[str, Any] | None = None) -> bytes:
+        """What `save` writes but for the time, so that equal objects have equal bytes.
+
+        Parameters
+        ----------
+        metadata : mapping, optional
+            As for `save`.
+
+        Examples
+        --------
+        >>> import streamgda
+        >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
+        >>> streamgda.from_bytes(state.to_bytes()) == state
+        True
+        """
+        from streamgda.storage import tables
+
+        columns, document = self._to_saved()
+        return tables.to_bytes(columns, {**document, **_given(metadata)})
+
+
+def _given(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if metadata is None else {"metadata": dict(metadata)}
