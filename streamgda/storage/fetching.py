@@ -22,6 +22,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import fsspec_of
+from streamgda.storage.messages import one_line
 from streamgda.storage.ranges import STEP, Range, requests_for
 from streamgda.storage.versions import Version, check_unchanged, version_of_opened
 
@@ -259,13 +260,15 @@ class RemoteParquet:
 
 @contextmanager
 def _storing() -> Iterator[None]:
-    """Tell errors of the storage from those of Arrow's decoders, which are bare OSErrors too."""
+    """Raise errors of the storage as OSErrors that are not bare, as those of Arrow's decoders are."""
     try:
         yield
-    except OSError as error:
-        if type(error) is OSError and error.errno is None:
-            raise ConnectionError(str(error)) from error
+    except (ValueError, TypeError, NotImplementedError, MemoryError):
         raise
+    except Exception as error:
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise
+        raise ConnectionError(f"{one_line(error)}") from error
 
 
 @lru_cache(1)

@@ -1,0 +1,295 @@
+"""Parquet in an object store: read by few requests, ahead, each byte once, to the bits of a local disk."""
+
+import multiprocessing
+import threading
+from concurrent.futures import ProcessPoolExecutor
+
+import dask
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+import s3fs
+from fsspec.implementations.memory import MemoryFileSystem
+
+from bench.object_store_stub import CREDENTIALS, ObjectStore
+from streamgda import GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
+from streamgda.sources.ahead import begun
+from streamgda.storage import fetching, ranges
+
+NAMES = [f"x{j}" for j in range(10)]
+TAIL = 1 << 16  # bytes at the end of a file, which have the footer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A file of three row groups, in each of which a column takes 160 KB, and the same rows in 20 files."""
+    home, rng = tmp_path_factory.mktemp("store"), np.random.default_rng(0)
+    table = pa.table({**{name: rng.normal(size=60_000) for name in NAMES}, "y": rng.integers(0, 3, 60_000)})
+    for name in ("long", "short"):
+        (home / "rows" / name).mkdir(parents=True)
+    writing = {"use_dictionary": False, "compression": "none"}
+    pq.write_table(table, home / "rows/long/1.parquet", row_group_size=20_000, **writing)
+    for i in range(20):
+        pq.write_table(table.slice(i * 3_000, 3_000), home / f"rows/short/{i:02}.parquet", **writing)
+    return home
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with ObjectStore(folder) as store:
+        yield store
+
+
+@pytest.fixture
+def store(server):
+    server.set(latency=0.0, fail_every=0, truncate_every=0)
+    server.reset()
+    return server
+
+
+def arrow(store):
+    return pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
+
+
+def fsspec(store):
+    return s3fs.S3FileSystem(key="k", secret="s", endpoint_url=store.endpoint, skip_instance_cache=True)
+
+
+LIBRARIES = pytest.mark.parametrize("library", [arrow, fsspec])
+
+
+def read(source):
+    """The blocks of a source, as one task after another reads them."""
+    return [block for split in begun(source.splits()) for block in split.blocks()]
+
+
+def same_bits(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("means", "scatter"))
+
+
+# ---------------------------------------------------------------------- requests and bytes
+
+
+def counts_of_reading(store, source):
+    splits = source.splits()
+    store.reset()
+    for split in begun(splits):
+        for _ in split.blocks():
+            pass
+    return store.counts()
+
+
+def needed(path, columns):
+    """The bytes that some columns of a file take, without the part that lies in its tail."""
+    metadata, n_bytes = pq.read_metadata(path), 0
+    for group in range(metadata.num_row_groups):
+        for i in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(i)
+            if chunk.path_in_schema in columns:
+                n_bytes += chunk.total_compressed_size
+    return n_bytes
+
+
+@LIBRARIES
+def test_a_file_takes_a_request_for_its_footer_and_one_for_twelve_megabytes(store, folder, library):
+    source = scan_parquet("rows/long", "y", filesystem=library(store))
+    counts = counts_of_reading(store, source)
+    size = (folder / "rows/long/1.parquet").stat().st_size
+    assert counts["GET"] <= 2 + size // (12 << 20)
+    assert counts["HEAD"] <= 4  # the version before and after; fsspec asks twice
+    assert counts["bytes_sent"] <= size
+
+
+@LIBRARIES
+def test_columns_that_are_not_asked_for_are_not_fetched(store, folder, library):
+    features = ["x1", "x2", "x7"]
+    source = scan_parquet("rows/long", "y", features=features, filesystem=library(store))
+    counts = counts_of_reading(store, source)
+    n_bytes = needed(folder / "rows/long/1.parquet", {*features, "y"})
+    assert counts["bytes_sent"] <= 1.05 * n_bytes + TAIL
+    assert counts["GET"] <= 1 + 3 * 3  # x1 and x2 lie side by side in each row group
+
+
+@LIBRARIES
+def test_small_files_take_two_requests_each_and_those_of_several_are_made_at_once(store, folder, library):
+    source = scan_parquet("rows/short", "y", filesystem=library(store))
+    store.set(latency=0.02)
+    counts = counts_of_reading(store, source)
+    assert counts["GET"] <= 2 * 20
+    assert counts["bytes_sent"] <= sum(path.stat().st_size for path in folder.glob("rows/short/*"))
+    assert counts["most_at_once"] >= 8
+
+
+def test_what_is_predicted_and_evaluated_is_read_by_as_few_requests(store, folder, tmp_path):
+    source = scan_parquet("rows/short", "y", filesystem=arrow(store))
+    model = GaussianNB().fit(source)
+    size = sum(path.stat().st_size for path in folder.glob("rows/short/*"))
+    for read in (
+        lambda: evaluate(model, source, scheduler="synchronous"),
+        lambda: predict_dataset(model, source, tmp_path / "out", scheduler="synchronous"),
+        lambda: predict_dataset(model, source, tmp_path / "out.zarr", scheduler="synchronous"),
+    ):
+        store.reset()
+        store.set(latency=0.02)
+        read()
+        assert store.counts()["bytes_sent"] <= size + 2 * 20 * TAIL  # with footers when it is planned
+        assert store.counts()["most_at_once"] >= 8
+        store.set(latency=0.0)
+
+
+def test_no_more_is_fetched_ahead_than_the_budget(store, folder, monkeypatch):
+    monkeypatch.setattr(fetching, "STEP", 2_000_000)
+    splits = scan_parquet("rows/short", "y", filesystem=arrow(store)).splits()
+    with fetching.Ahead() as ahead:
+        for split in splits[:16]:
+            split.begun(ahead).remote.metadata  # noqa: B018  waits for the footer
+        size = (folder / "rows/short/00.parquet").stat().st_size
+        assert 2_000_000 < ahead.n_held <= 2_000_000 + size + 16 * TAIL
+
+
+# ---------------------------------------------------------------------- the same bits
+
+
+@LIBRARIES
+@pytest.mark.parametrize("name", ["long", "short"])
+@pytest.mark.parametrize("step", [ranges.STEP, 500_000])
+def test_the_bits_are_those_of_local_files(store, folder, library, name, step, monkeypatch):
+    """With steps of 500 KB, row groups of 1.8 MB are read in shares."""
+    for module in (fetching, ranges):
+        monkeypatch.setattr(module, "STEP", step)
+    monkeypatch.setattr("streamgda.sources.row_groups.STEP", step)
+    local = accumulate(scan_parquet(folder / "rows" / name, "y"))
+    for scheduler in ("synchronous", "threads"):
+        source = scan_parquet(f"rows/{name}", "y", filesystem=library(store))
+        assert same_bits(accumulate(source, scheduler=scheduler), local)
+
+
+def test_worker_processes_fetch_too(store, folder):
+    source = scan_parquet("rows/long", "y", filesystem=arrow(store))
+    with dask.config.set({"multiprocessing.context": "spawn"}):
+        remote = accumulate(source, scheduler="processes", rows_per_task=20_000)
+    local = accumulate(scan_parquet(folder / "rows/long", "y"), rows_per_task=20_000)
+    assert same_bits(remote, local)
+
+
+def rows_of(source):
+    return sum(len(block.codes) for block in read(source))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own(folder):
+    source = scan_parquet("/rows/long", "y", filesystem=fsspec_memory(folder))
+    assert rows_of(source) == 60_000
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as forked:
+        assert forked.submit(rows_of, source).result(timeout=60) == 60_000
+
+
+def fsspec_memory(folder):
+    filesystem = MemoryFileSystem()
+    filesystem.store.clear()
+    for path in folder.glob("rows/*/*.parquet"):
+        filesystem.pipe(f"/{path.relative_to(folder)}", path.read_bytes())
+    return filesystem
+
+
+def test_a_filesystem_of_fsspec_in_memory(folder):
+    source = scan_parquet("/rows/short", "y", filesystem=fsspec_memory(folder))
+    assert same_bits(accumulate(source), accumulate(scan_parquet(folder / "rows/short", "y")))
+
+
+def test_predictions_are_those_of_local_files(store, folder, tmp_path):
+    model = GaussianNB().fit(scan_parquet(folder / "rows/long", "y"))
+    for out, place in (("remote", ("rows/short", arrow(store))), ("local", (folder / "rows/short", None))):
+        source = scan_parquet(place[0], "y", filesystem=place[1])
+        predict_dataset(model, source, tmp_path / out, keep=["y"])
+    one, other = (pd.read_parquet(tmp_path / out) for out in ("remote", "local"))
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_wide_and_carried_columns(store, folder, tmp_path):
+    """Columns that are decoded a few at a time, strings in dictionaries, nulls and lists beside them."""
+    rng, n = np.random.default_rng(1), 3_000
+    columns = {f"x{j}": rng.normal(size=n) for j in range(300)}
+    texts = pa.array([None if i % 7 == 0 else f"text {i % 11}" * 20 for i in range(n)])
+    lists = pa.array([[i, i + 1] for i in range(n)])
+    table = pa.table({**columns, "text": texts, "list.of": lists})
+    (folder / "rows/wide").mkdir()
+    pq.write_table(table, folder / "rows/wide/1.parquet", row_group_size=1_000)
+    (split,), _ = scan_parquet("rows/wide", features=list(columns), filesystem=arrow(store)).to_score(
+        ["text", "list.of"]
+    )
+    pairs = list(split.features())
+    assert [v for _, kept in pairs for v in kept["text"].to_pylist()] == texts.to_pylist()
+    assert [v for _, kept in pairs for v in kept["list.of"].to_pylist()] == lists.to_pylist()
+    for j in range(300):
+        assert np.array_equal(np.concatenate([block.features[j] for block, _ in pairs]), columns[f"x{j}"])
+
+
+# ---------------------------------------------------------------------- what goes wrong
+
+
+@LIBRARIES
+def test_a_file_that_changes_after_the_plan_is_an_error(store, folder, library):
+    (folder / "rows/changing").mkdir(exist_ok=True)
+    path = folder / "rows/changing/1.parquet"
+    path.write_bytes((folder / "rows/short/00.parquet").read_bytes())
+    source = scan_parquet("rows/changing", "y", filesystem=library(store))
+    (split,) = source.splits()
+    path.write_bytes((folder / "rows/long/1.parquet").read_bytes())
+    with pytest.raises(ValueError, match=r"rows/changing/1\.parquet has changed since the pass was planned"):
+        list(split.blocks())
+
+
+@LIBRARIES
+def test_a_file_that_changes_while_it_is_read_is_an_error(store, folder, library, monkeypatch):
+    monkeypatch.setattr(fetching, "STEP", 0)  # nothing is fetched ahead
+    monkeypatch.setattr(ranges, "_REQUEST", 1 << 16)
+    (folder / "rows/replaced").mkdir(exist_ok=True)
+    path = folder / "rows/replaced/1.parquet"
+    path.write_bytes((folder / "rows/long/1.parquet").read_bytes())
+    (split,) = scan_parquet("rows/replaced", "y", filesystem=library(store)).splits()
+    blocks = split.blocks()
+    next(blocks)
+    content = bytearray(path.read_bytes())
+    path.write_bytes(content + b"more")
+    with pytest.raises(ValueError, match=r"rows/replaced/1\.parquet has changed since the pass was planned"):
+        list(blocks)
+
+
+def test_bodies_that_end_early_are_errors_and_never_other_rows(store, folder):
+    local = accumulate(scan_parquet(folder / "rows/short", "y"))
+    filesystem = fsspec(store)
+    source = scan_parquet("rows/short", "y", filesystem=filesystem)
+    splits = source.splits()
+    store.set(truncate_every=1, only="GET")
+    with pytest.raises(OSError, match="parquet") as raised:
+        for split in begun(splits):
+            list(split.blocks())
+    assert "damaged" not in str(raised.value)
+    store.set(truncate_every=0)
+    assert same_bits(accumulate(source), local)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_reader_that_stops_early_leaves_nothing_behind(store, raises):
+    source = scan_parquet("rows/short", "y", filesystem=arrow(store))
+    list(read(source))  # the threads that all readers share are there now
+    store.set(latency=0.05)
+    ahead = fetching.Ahead()
+    try:
+        with ahead:
+            for split in [split.begun(ahead) for split in source.splits()]:
+                next(split.blocks())
+                if raises:
+                    raise KeyError
+                break
+    except KeyError:
+        pass
+    assert ahead.n_held == 0
+    store.set(latency=0.0)
+    before = {thread.name for thread in threading.enumerate()}
+    assert len(read(source)) == 20  # nothing waits in the threads
+    assert len([name for name in before if name.startswith("streamgda-requests")]) <= 25
