@@ -377,6 +377,74 @@ def test_features_that_no_row_has_together_are_an_error_that_names_them():
         QuadraticDiscriminantAnalysis(missing="marginal").fit(X, y)
 
 
+def apart_but_for(n_rows):
+    """Two features, 15 rows of each alone and so many of both."""
+    both = np.array([[0.1, 0.8], [0.9, -0.7], [-1.2, 0.4]])[:n_rows]
+    alone = np.random.default_rng(2).normal(size=15)
+    return np.vstack([both, *([value, nan] for value in alone), *([nan, -value] for value in alone)])
+
+
+@pytest.mark.parametrize("n_rows", [1, 2])
+def test_one_or_two_rows_of_a_pair_lie_on_a_line_and_determine_no_covariance(n_rows):
+    X = apart_but_for(n_rows)
+    slope = -1.5 if n_rows == 1 else (X[1, 1] - X[0, 1]) / (X[1, 0] - X[0, 0])
+    mean = np.array([0.0, X[0, 1] - slope * X[0, 0]])  # of a line through the rows that have both
+    likelihoods = [
+        log_likelihood(X, np.zeros(len(X), int), [mean], np.array([[[1, slope], [slope, slope**2 + rest]]]))
+        for rest in (1e-2, 1e-4, 1e-6, 1e-8)
+    ]
+    assert np.all(np.diff(likelihoods) > 2 * n_rows)  # and so on: there is no maximum
+    X, y = np.vstack([X, X + 3]), np.repeat([0, 1], len(X))
+    for patterns in (256, 1):
+        model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=patterns)
+        with pytest.raises(
+            ValueError, match="class 0: too few rows have both 0 and 1, .* Bring three such rows"
+        ):
+            model.fit(X, y)
+    GaussianNB(missing="marginal").fit(X, y)
+
+
+def test_three_rows_of_a_pair_have_a_likeliest_covariance():
+    X = apart_but_for(3)
+    y = np.zeros(len(X), int)
+    state = IncompleteStatistics().update(X, y)
+
+    def minus_log_likelihood(values):
+        root = np.array([[np.exp(values[2]), 0], [values[3], np.exp(values[4])]])
+        return -log_likelihood(X, y, [values[:2]], [root @ root.T])
+
+    best = optimize.minimize(
+        minus_log_likelihood,
+        np.zeros(5),
+        method="Nelder-Mead",
+        options={"fatol": 1e-12, "xatol": 1e-9, "maxiter": 9999, "maxfev": 9999},
+    )
+    assert state.completion.converged
+    found = log_likelihood(X, y, state.means, state.covariance())
+    assert found == pytest.approx(-best.fun, abs=1e-6)
+
+
+def test_classes_that_share_a_covariance_need_two_rows_more_than_classes():
+    X = np.vstack([apart_but_for(1) + k for k in range(3)])
+    y = np.repeat([0, 1, 2], len(X) // 3)
+    model = LinearDiscriminantAnalysis(missing="marginal")
+    with pytest.raises(
+        ValueError, match="^too few rows have both 0 and 1, .* two such rows more than classes"
+    ):
+        model.fit(X, y)
+    more = np.array([[0.3, 0.1], [1.2, -0.8]])
+    model.fit(np.vstack([X, more]), np.append(y, [0, 0]))
+    assert model.converged_
+
+
+def test_complete_rows_determine_their_scatter_however_few_they_are():
+    X, y = holed()
+    rows = np.array([[0.1, 0.2, 0.3, 0.9], [0.5, -0.1, 0.7, 0.2]])
+    state = IncompleteStatistics().update(np.vstack([X, rows]), np.append(y, [9, 9]))
+    deviations = rows - rows.mean(axis=0)
+    np.testing.assert_allclose(state.scatter[-1], deviations.T @ deviations, rtol=1e-12)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_that_shall_raise_learns_no_incomplete_row(model):
     X, y = holed()
@@ -559,6 +627,26 @@ def test_little_adds_up_the_patterns_of_each_class():
     assert tied.df == df
     moved = np.where(np.isnan(X[:, [1]]), X + np.array([3.0, 0, 0, 0]), X)
     assert little_mcar_test(IncompleteStatistics().update(moved, y)).pvalue < 1e-6
+
+
+def test_little_refuses_a_singular_covariance_as_qda_does():
+    X, y = holed(500)
+    X[:, 3] = np.where(y == 1, X[:, 0] - X[:, 1], X[:, 3])
+    with pytest.raises(np.linalg.LinAlgError, match="class 1: the covariance has rank 3 of 4, .* collinear"):
+        little_mcar_test(IncompleteStatistics().update(X, y))
+    with pytest.raises(np.linalg.LinAlgError, match="class 1.*rank 3 of 4"):
+        QuadraticDiscriminantAnalysis(missing="marginal", singular="raise").fit(X, y)
+    X[:, 3] = X[:, 0] - X[:, 1]
+    with pytest.raises(np.linalg.LinAlgError, match="within the classes has rank 3 of 4: .* collinear"):
+        little_mcar_test(IncompleteStatistics("tied").update(X, y))
+
+
+def test_little_leaves_out_a_constant_feature():
+    X, y = holed(500)
+    without = little_mcar_test(IncompleteStatistics().update(X, y))
+    X = np.column_stack([X, np.full(len(X), 0.1)])
+    result = little_mcar_test(IncompleteStatistics().update(X, y))
+    assert (result.df, result.chi2) == (without.df, pytest.approx(without.chi2, rel=1e-9))
 
 
 def test_little_needs_patterns():

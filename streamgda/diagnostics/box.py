@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc
 
-from streamgda.blocks.wording import counted, named
-from streamgda.diagnostics.checks import check_classes, whitening_within
+from streamgda.diagnostics.checks import check_classes, singular_class, whitening_within
 from streamgda.diagnostics.tables import Table
 from streamgda.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.deficient import singular_features
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,11 +116,6 @@ def _log_determinants(statistics: Statistics, least_eigenvalue: float) -> Array:
         whitening = Whitening.of(covariance, statistics.means[[k]], least_eigenvalue)
         rank = min(whitening.rank, int(statistics.counts[k]) - 1)
         if rank < statistics.n_features or weight <= statistics.n_features:
-            raise np.linalg.LinAlgError(
-                f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
-                f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
-                f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
-                "bring more rows"
-            )
+            raise singular_class(statistics, k, rank, least_eigenvalue)
         found.append(whitening.log_pdet + statistics.n_features * np.log(weight / (weight - 1)))
     return np.array(found)

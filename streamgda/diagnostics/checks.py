@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
-from streamgda.statistics.deficient import deficient_features
+from streamgda.statistics.deficient import deficient_features, singular_features
 
 
 def check_statistics(statistics: object) -> None:
@@ -51,9 +51,26 @@ def whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whiteni
             f"statistics.select, or bring more rows. Got {statistics!r}"
         )
     if whitening.rank < n_features:
-        raise np.linalg.LinAlgError(
-            f"the covariance within the classes has rank {whitening.rank} of {n_features}: "
-            f"{deficient_features(statistics, covariance, least_eigenvalue)}. Leave them out with "
-            "statistics.select"
-        )
+        raise singular_within(statistics, whitening)
     return whitening
+
+
+def singular_within(statistics: Statistics, within: Whitening) -> np.linalg.LinAlgError:
+    """The error for a singular covariance within the classes, which names its features."""
+    features = deficient_features(statistics, within.covariance, within.least_eigenvalue)
+    return np.linalg.LinAlgError(
+        f"the covariance within the classes has rank {within.rank} of {statistics.n_features}: {features}. "
+        "Leave them out with statistics.select"
+    )
+
+
+def singular_class(
+    statistics: Statistics, k: int, rank: int, least_eigenvalue: float
+) -> np.linalg.LinAlgError:
+    """The error for a class (at position k) with a singular covariance, which names its features."""
+    return np.linalg.LinAlgError(
+        f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
+        f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
+        f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
+        "bring more rows"
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc
 
-from streamgda.diagnostics.checks import check_statistics
+from streamgda.diagnostics.checks import check_statistics, singular_class, singular_within
 from streamgda.diagnostics.tables import Table
 from streamgda.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics
@@ -75,6 +75,8 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
     ------
     ValueError
         If the statistics keep no patterns, or do not determine the means and covariances.
+    numpy.linalg.LinAlgError
+        If features that vary are collinear in a class; the message names the class and its features.
 
     References
     ----------
@@ -103,12 +105,25 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
     expected = statistics.completed()
     classes, patterns = statistics.classes.tolist(), list(statistics.by_pattern())
     covariances = np.resize(expected.covariance(), (len(classes), *[statistics.n_features] * 2))
+    _check_regular(expected, covariances, tol**2)
     by_class = {
         label: _of_class(label, patterns, (expected.means[k], expected.mean_tails[k]), covariances[k], tol**2)
         for k, label in enumerate(classes)
     }
     chi2, df = (sum(column) for column in zip(*by_class.values(), strict=True)) if by_class else (0.0, 0)
     return LittleMCAR(float(chi2), int(df), _upper_tail(float(chi2), int(df)), by_class)
+
+
+def _check_regular(expected: Statistics, covariances: Array, least_eigenvalue: float) -> None:
+    """Raise LinAlgError for a covariance that is singular among the features that vary."""
+    is_shared = expected.covariance_type == "tied"
+    for k, covariance in enumerate(covariances[:1] if is_shared else covariances):
+        means = expected.means if is_shared else expected.means[[k]]
+        whitening = Whitening.of(covariance, means, least_eigenvalue)
+        if whitening.rank < (np.diag(covariance) > 0).sum():
+            if is_shared:
+                raise singular_within(expected, whitening)
+            raise singular_class(expected, k, whitening.rank, least_eigenvalue)
 
 
 def _of_class(

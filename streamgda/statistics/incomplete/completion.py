@@ -166,8 +166,8 @@ class _Population:
         return cls(places, own, available, np.where(varies, np.sqrt(variances), 0.0))
 
     def find_apart(self, completion: Completion, label: object) -> None:
-        """Note that no row has both features of a pair."""
-        apart = Undetermined.apart_in(label, (group.features for group in self.groups), len(self.scale))
+        """Note that too few rows have both features of a pair."""
+        apart = Undetermined.apart_in(label, self.groups, len(self.scale))
         if apart is not None:
             completion.undetermined.setdefault(int(self.places[0]), apart)
 

@@ -175,6 +175,6 @@ class _Maximising:
     def _check_together(self, expected: ExpectedRows) -> None:
         for population, together in enumerate(expected.together):
             label = None if self.kind.is_pooled else self.first.classes[population].item()
-            apart = Undetermined.unless_together(label, together > 0)
+            apart = Undetermined.unless_together(label, together)
             if apart is not None:
                 raise apart.error(self.first._name_of)
