@@ -435,6 +435,37 @@ def test_a_feature_that_does_not_vary_in_what_is_left_has_no_variance(kind, weig
         assert (np.delete(variances, seed % 3) > 0).all()
 
 
+@pytest.mark.filterwarnings(f"ignore:.*{LOST}:RuntimeWarning")
+@pytest.mark.parametrize("kind", [*KINDS, "fourth"])
+@pytest.mark.parametrize("n_left", [1, 2, 30])
+def test_rows_that_went_in_can_be_taken_out_whatever_they_weigh(kind, n_left):
+    kept_as = {"fourth_moments": True} if kind == "fourth" else {"covariance_type": kind}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        light, heavy = rng.normal([0, 1e3, 1e8], size=(n_left, 3)), rng.normal([0, 1e3, 1e8], size=(20, 3))
+        heavy[:, 0] = 0.1
+        light[:, seed % 3] += 1e5
+        heavy_weights = rng.uniform(size=20) * 1e10
+        rest = ClassStatistics(**kept_as).update(light, np.zeros(n_left))
+        part = ClassStatistics(**kept_as).update(heavy, np.zeros(20), heavy_weights)
+        whole = rest + part
+        for state in (whole, part):
+            state.decay(0.9)
+        left = whole - part
+        assert left.counts.tolist() == [n_left]
+        np.testing.assert_allclose(left.weights, 0.9 * n_left, rtol=1e-3)
+
+
+def test_a_weight_that_rounding_hides_is_named():
+    rows = np.random.default_rng(0).normal(size=(5, 2))
+    heavy = ClassStatistics().update(rows[:2], ["a"] * 2, [1e14, 1e14])
+    both = heavy + ClassStatistics().update(rows[2:], ["a"] * 3)
+    with pytest.raises(
+        ValueError, match="rounding hides the weight of the other 3 rows; accumulate them anew"
+    ):
+        both - heavy
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_that_is_left_does_not_vary(kind):
     rows = np.random.default_rng(0).normal([0, 1e3, 1e8], size=(1000, 3))

@@ -188,11 +188,16 @@ class Labelled(Generic[S]):
         return type(self)(self.classes[kept], counts[kept], rest)
 
     def _check_weights(self, removed: Labelled[S], counts: Counts) -> None:
+        differs = self.sums.overdrawn(removed.sums, np.zeros_like(counts))
         for k in np.flatnonzero((counts < 0) | self.sums.overdrawn(removed.sums, counts)).tolist():
+            hidden = (
+                f": rounding hides the weight of the other {counted(counts[k], 'row')}; accumulate them anew"
+            )
+            why = "" if differs[k] or counts[k] <= 0 else hidden
             raise ValueError(
                 f"class {named(self.classes[k])}: cannot remove {counted(removed.counts[k], 'row')} of "
                 f"weight {removed.sums.weight_text(k)} from {counted(self.counts[k], 'row')} of weight "
-                f"{self.sums.weight_text(k)}"
+                f"{self.sums.weight_text(k)}{why}"
             )
 
     def _reindexed(self, classes: Labels, n_features: int) -> Labelled[S]:

@@ -116,11 +116,11 @@ class FourthMoments:
         self.fourth -= other.fourth
         return self
 
-    def clip(self, weights: Array, means: Array, scatter: Array, whole: FourthMoments) -> None:
+    def clip(self, weights: Array, means: Array, scatter: Array, whole: FourthMoments, lost: Array) -> None:
         """Remove, in place, the rounding of moments that were taken from a whole.
 
         Those of constant features become zero, and Σ w u_i² u_j² becomes at least (Σ w u_i u_j)² / Σ w, as
-        the inequality of Cauchy and Schwarz demands.
+        the inequality of Cauchy and Schwarz demands. The rounding of weights may hide a part `lost` (K,).
 
         Raises
         ------
@@ -129,7 +129,8 @@ class FourthMoments:
         """
         least = scatter**2 / weights[:, None, None]
         roots = whole.roots + np.sqrt(weights)[:, None] * (np.finfo(np.float64).eps * means) ** 2
-        if (self.fourth < least - _ROUNDING * _outer(roots, roots)).any():
+        rounding = (_ROUNDING + lost)[:, None, None] * _outer(roots, roots)
+        if (self.fourth < least - rounding).any():
             raise ValueError("fourth moments would be too small: these rows never went into the state")
         constant = np.einsum("kii->ki", scatter) <= 0
         for moments in self.arrays:

@@ -148,8 +148,13 @@ class Moments(MomentArrays):
         rest = whole._minus(part.take(kept))
         rest._clip_rest(whole, counts[kept] == 1)
         if rest.fourth and whole.fourth:
-            rest.fourth.clip(rest.weights, rest.means, rest.scatter, whole.fourth)
+            rest.fourth.clip(rest.weights, rest.means, rest.scatter, whole.fourth, rest._lost(whole))
         return rest
+
+    def _lost(self, whole: Moments) -> Array:
+        """The part of a whole, of which this is what is left, that the rounding of weights may hide: (K,)."""
+        lost: Array = NOISE * whole.weights / self.weights
+        return lost.max(keepdims=True) if self.kind.is_pooled else lost
 
     def _minus(self, part: Moments) -> Self:
         """The moments of the other rows; their scatter may come out slightly negative on its diagonal."""
@@ -182,8 +187,9 @@ class Moments(MomentArrays):
             value_rounding = value_rounding.sum(axis=0, keepdims=True)
             is_single = np.array([bool(is_single.all())])
         noise = NOISE * whole.diagonal + value_rounding
-        noise[is_single] += _ROUNDING * whole.diagonal[is_single]
-        self.clip(whole.diagonal, noise, "these rows never went into the state")
+        noise[is_single] += ((_ROUNDING + self._lost(whole))[:, None] * whole.diagonal)[is_single]
+        scale = (1 + self._lost(whole)[:, None] / _ROUNDING) * whole.diagonal
+        self.clip(scale, noise, "these rows never went into the state")
         if self.diagonal[is_single].any():
             raise ValueError("one row that is left would vary: these rows never went into the state")
 
