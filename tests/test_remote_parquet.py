@@ -16,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
+from streamgda.sources import row_groups
 from streamgda.sources.ahead import begun
 from streamgda.storage import fetching, ranges
 
@@ -150,7 +151,29 @@ def test_no_more_is_fetched_ahead_than_the_budget(store, folder, monkeypatch):
         assert 2_000_000 < ahead.n_held <= 2_000_000 + size + 16 * TAIL
 
 
+def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
+    """A row group has 1.8 MB, a step 200 KB, and as many rows as two batches."""
+    in_steps_of(200_000, monkeypatch)
+    monkeypatch.setattr(ranges, "_REQUEST", 50_000)
+    monkeypatch.setattr(row_groups, "_READ_ELEMENTS", 1 << 14)
+    request, held = fetching.RemoteParquet._request, []
+
+    def noted(remote, part):
+        answer = request(remote, part)
+        held.append(remote._ahead.n_held)
+        return answer
+
+    monkeypatch.setattr(fetching.RemoteParquet, "_request", noted)
+    assert rows_of(scan_parquet("rows/long", "y", filesystem=arrow(store))) == 60_000
+    assert 200_000 < max(held) <= 2 * 200_000 + 50_000 + TAIL
+
+
 # ---------------------------------------------------------------------- the same bits
+
+
+def in_steps_of(n_bytes, monkeypatch):
+    for module in (fetching, ranges, row_groups):
+        monkeypatch.setattr(module, "STEP", n_bytes)
 
 
 @LIBRARIES
@@ -158,9 +181,7 @@ def test_no_more_is_fetched_ahead_than_the_budget(store, folder, monkeypatch):
 @pytest.mark.parametrize("step", [ranges.STEP, 500_000])
 def test_the_bits_are_those_of_local_files(store, folder, library, name, step, monkeypatch):
     """With steps of 500 KB, row groups of 1.8 MB are read in shares."""
-    for module in (fetching, ranges):
-        monkeypatch.setattr(module, "STEP", step)
-    monkeypatch.setattr("streamgda.sources.row_groups.STEP", step)
+    in_steps_of(step, monkeypatch)
     local = accumulate(scan_parquet(folder / "rows" / name, "y"))
     for scheduler in ("synchronous", "threads"):
         source = scan_parquet(f"rows/{name}", "y", filesystem=library(store))

@@ -40,11 +40,10 @@ def chunks_of(
     metadata: pq.FileMetaData, groups: Iterable[int], names: Collection[str]
 ) -> Iterator[list[pq.ColumnChunkMetaData]]:
     """The chunks of some columns in each of some row groups; lists and structs have one for each leaf."""
-    if not names:
-        return
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    known = set(names)
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)] if known else []
     enclosing = (accumulate(path.split("."), "{}.{}".format) for path in paths)  # of "a.b": "a" and "a.b"
-    wanted = [i for i, leaf in enumerate(enclosing) if not set(names).isdisjoint(leaf)]
+    wanted = [i for i, leaf in enumerate(enclosing) if not known.isdisjoint(leaf)]
     for index in groups:
         group = metadata.row_group(index)
         yield [group.column(i) for i in wanted]
