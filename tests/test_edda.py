@@ -502,3 +502,16 @@ def test_unknown_models_are_refused():
 
 def test_parameters_are_counted():
     assert [n_covariance_parameters(m, 3, 4) + 12 for m in MODELS] == [n for _, n in PUBLISHED.values()]
+
+
+@pytest.mark.parametrize("exponent", [500, 508, -500])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_common_unit_of_any_size_changes_no_posterior(model, exponent):
+    """Squares are numbers of all digits between about 2^-511 and 2^511."""
+    random = np.random.default_rng(4)
+    X, y = random.normal(size=(40, 3)), np.repeat([0, 1], 20)
+    X[y == 1, 0] += 1
+    plain = GaussianDiscriminantAnalysis(covariance_model=model).fit(X, y)
+    scaled = GaussianDiscriminantAnalysis(covariance_model=model).fit(np.ldexp(X, exponent), y)
+    rows = np.ldexp(X, exponent)
+    np.testing.assert_allclose(scaled.predict_log_proba(rows), plain.predict_log_proba(X), rtol=1e-9)
