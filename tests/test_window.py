@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgda import ClassStatistics, GaussianNB, WindowedStatistics
+from streamgda import ClassStatistics, GaussianNB, WindowedStatistics, load, load_metadata
 from tests import test_laws
 from tests.strategies import KINDS, kinds
 
@@ -97,3 +97,42 @@ def test_a_window_without_room_is_refused():
         WindowedStatistics(2.5)
     with pytest.raises(ValueError, match="at least one; got n_batches=0"):
         WindowedStatistics(0)
+
+
+def test_a_window_ends_by_rows_or_by_time():
+    by_rows, by_time = WindowedStatistics(n_rows=10), WindowedStatistics(seconds=60)
+    for second, size in ((0, 4), (30, 5), (60, 3), (89, 6), (200, 40)):
+        X, y = RNG.normal(size=(size, 2)), np.arange(size) % 2
+        by_rows.update(X, y)
+        by_time.update(X, y, time=second)
+        rows = {0: 4, 30: 9, 60: 8, 89: 9, 200: 40}  # the newest batch stays, however many its rows
+        assert by_rows.statistics.n_rows == rows[second]
+        assert by_time.statistics.n_rows == {0: 4, 30: 9, 60: 8, 89: 14, 200: 40}[second]
+    assert repr(by_rows) == "WindowedStatistics(n_rows=10, covariance_type='full', batches=1, rows=40)"
+    with pytest.raises(ValueError, match="of time 199.0 comes after one of time 200.0"):
+        by_time.update([[0.0, 0.0]], [0], time=199)
+    assert by_time.statistics.n_rows == 40
+    with pytest.raises(ValueError, match="give n_batches, n_rows or seconds"):
+        WindowedStatistics()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_saved_window_goes_on_where_it_was(tmp_path, exact):
+    path = tmp_path / "window.parquet"
+    window = WindowedStatistics(3, "tied", exact=exact, feature_names=["u", "v"], seconds=1e9)
+    for time in range(9):
+        back = WindowedStatistics.from_bytes(window.to_bytes())
+        window.save(path, metadata={"offset": time})
+        for other in (back, WindowedStatistics.load(path)):
+            assert other.statistics == window.statistics
+            assert repr(other) == repr(window)
+        X, y = RNG.normal(size=(4, 2)), RNG.choice(["a", "b"], 4)
+        for one in (window, back):
+            one.update(X, y, time=time)
+        assert back.statistics == window.statistics
+    assert load_metadata(path)["metadata"] == {"offset": 8}
+    with pytest.raises(ValueError, match=r"'WindowedStatistics', which WindowedStatistics\.load reads"):
+        load(path)
+    window.statistics.save(path)
+    with pytest.raises(ValueError, match="holds no window: its kind is '(Exact)?ClassStatistics'"):
+        WindowedStatistics.load(path)

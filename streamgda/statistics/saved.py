@@ -25,6 +25,8 @@ COLUMNS = frozenset(
 )
 """The columns of every kind, as `streamgda.storage` describes them."""
 
+_READ_BY = {kind: f", which {kind}.load reads" for kind in ("Evaluation", "WindowedStatistics")}
+
 
 def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     """The statistics that a table holds.
@@ -45,7 +47,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     if kind is None:
         raise ValueError(
             f"{path} holds no statistics and no model that this version of streamgda knows: its kind is "
-            f"{metadata.get('kind')!r}"
+            f"{metadata.get('kind')!r}" + _READ_BY.get(str(metadata.get("kind")), "")
         )
     try:
         n_patterns = len(metadata["patterns"]) if kind.keeps_patterns else None

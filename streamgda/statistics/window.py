@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time as clock
+from collections import deque
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.saved import COLUMNS, state_of
+from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.saving import Savable
 
 
-class WindowedStatistics:
-    """The statistics of the last `n_batches` batches of a stream.
+class WindowedStatistics(Savable):
+    """The statistics of the last batches of a stream: so many batches, rows or seconds of them.
 
     The state is the merge of the states of the batches in the window, and exact where those are. Nothing is
     ever subtracted, so no digit is lost, however long the stream. A batch costs a few merges on average,
@@ -22,7 +27,7 @@ class WindowedStatistics:
 
     Parameters
     ----------
-    n_batches : int
+    n_batches : int, optional
         How many batches count; at least 1.
     covariance_type : {"full", "tied", "diag"}, default="full"
         What to keep of the scatter within the classes; see `ClassStatistics`.
@@ -32,6 +37,10 @@ class WindowedStatistics:
         Whether sums are exact; see `ExactClassStatistics`.
     feature_names : sequence of str, optional
         The names of the features.
+    n_rows : int, optional
+        How many rows the batches of the window have at most; the newest batch counts in any case.
+    seconds : float, optional
+        How much older than the newest batch a batch may be, less than so many seconds.
 
     References
     ----------
@@ -52,30 +61,39 @@ class WindowedStatistics:
 
     def __init__(
         self,
-        n_batches: int,
+        n_batches: int | None = None,
         covariance_type: CovarianceType = "full",
         *,
         fourth_moments: bool = False,
         exact: bool = False,
         feature_names: Sequence[str] | None = None,
+        n_rows: int | None = None,
+        seconds: float | None = None,
     ) -> None:
-        if not isinstance(n_batches, int | np.integer) or n_batches < 1:
+        if n_batches is not None and (not isinstance(n_batches, int | np.integer) or n_batches < 1):
             raise ValueError(f"a window holds whole batches, at least one; got n_batches={n_batches!r}")
-        self.n_batches = n_batches
+        if n_batches is n_rows is seconds is None:
+            raise ValueError("a window ends somewhere: give n_batches, n_rows or seconds")
+        self.n_batches, self.n_rows, self.seconds = n_batches, n_rows, seconds
         self._nothing = empty_statistics(
             covariance_type, fourth_moments=fourth_moments, exact=exact, feature_names=feature_names
         )
         self._older: list[Statistics] = []  # sums of an older batch and those after it, oldest last
         self._newer: list[Statistics] = []
         self._newer_total = self._nothing
+        self._sizes: deque[tuple[int, float]] = deque()  # rows and time of each batch, oldest first
 
     def __len__(self) -> int:
         """How many batches are in the window."""
         return len(self._older) + len(self._newer)
 
     def __repr__(self) -> str:
+        ends = {"n_rows": self.n_rows, "seconds": self.seconds}
+        given = ["" if self.n_batches is None else f"{self.n_batches}"]
+        given += [f"{name}={end}" for name, end in ends.items() if end is not None]
         return (
-            f"WindowedStatistics({self.n_batches}, covariance_type={self._nothing.covariance_type!r}, "
+            f"WindowedStatistics({', '.join(filter(None, given))}, "
+            f"covariance_type={self._nothing.covariance_type!r}, "
             f"batches={len(self)}, rows={self.statistics.n_rows})"
         )
 
@@ -88,13 +106,22 @@ class WindowedStatistics:
     def _oldest(self) -> Statistics:
         return self._older[-1] if self._older else self._nothing
 
-    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Add a batch of labelled rows; the oldest batch leaves, if the window is full.
+    def update(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: float | None = None,
+    ) -> Self:
+        """Add a batch of labelled rows; the oldest batches leave, if the window is full.
 
         Parameters
         ----------
         X, y, sample_weight
             As for `ClassStatistics.update`.
+        time : float, optional
+            When the batch is from, in seconds since any moment, not before the last one; by default now.
 
         Returns
         -------
@@ -106,15 +133,17 @@ class WindowedStatistics:
         ValueError
             As `ClassStatistics.update` does. The window is then as it was.
         """
-        return self.append(self._nothing.copy().update(X, y, sample_weight))
+        return self.append(self._nothing.copy().update(X, y, sample_weight), time=time)
 
-    def append(self, batch: Statistics) -> Self:
+    def append(self, batch: Statistics, *, time: float | None = None) -> Self:
         """Add a batch whose statistics are known already, such as those of a day.
 
         Parameters
         ----------
         batch : ClassStatistics or ExactClassStatistics
             Of the kind that the window holds; it is left as it is.
+        time : float, optional
+            As for `update`.
 
         Returns
         -------
@@ -129,12 +158,25 @@ class WindowedStatistics:
         """
         _ = self._oldest + batch  # raises, before anything changes, if the batch does not fit
         newer_total = self._newer_total + batch
-        if len(self) == self.n_batches:
-            self._let_the_oldest_go()
-            newer_total = self._newer_total + batch
+        moment = clock.time() if time is None else float(time)
+        if self._sizes and moment < self._sizes[-1][1]:
+            raise ValueError(f"a batch of time {moment} comes after one of time {self._sizes[-1][1]}")
         self._newer.append(batch.copy())
         self._newer_total = newer_total
+        self._sizes.append((batch.n_rows, moment))
+        while self._is_over():
+            self._let_the_oldest_go()
         return self
+
+    def _is_over(self) -> bool:
+        """Whether the oldest batch, which is not the newest, is outside the window."""
+        if len(self) < 2:
+            return False
+        return (
+            (self.n_batches is not None and len(self) > self.n_batches)
+            or (self.n_rows is not None and sum(n for n, _ in self._sizes) > self.n_rows)
+            or (self.seconds is not None and self._sizes[0][1] <= self._sizes[-1][1] - self.seconds)
+        )
 
     def _let_the_oldest_go(self) -> None:
         if not self._older:
@@ -144,3 +186,66 @@ class WindowedStatistics:
                 self._older.append(total)
             self._newer_total = self._nothing
         self._older.pop()
+        self._sizes.popleft()
+
+    # ------------------------------------------------------------------ saved
+
+    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        states = [self._nothing, *self._older, *self._newer]
+        document = {
+            "kind": "WindowedStatistics",
+            "ends": [self.n_batches, self.n_rows, self.seconds],
+            "n_older": len(self._older),
+            "sizes": list(self._sizes),
+        }
+        contents = np.empty(len(states), dtype=object)
+        contents[:] = [np.frombuffer(state.to_bytes(), np.uint8) for state in states]
+        return {"state": contents}, document
+
+    @classmethod
+    def load(cls, path: Path, *, filesystem: AnyFileSystem | None = None) -> WindowedStatistics:
+        """Read a window that `save` wrote; it goes on where it was.
+
+        Parameters
+        ----------
+        path, filesystem
+            As for `load`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it is damaged, or holds no window.
+        """
+        return cls._read(path, filesystem)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> WindowedStatistics:
+        """The window whose `to_bytes` this is."""
+        return cls._read(content, None)
+
+    @classmethod
+    def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> WindowedStatistics:
+        from streamgda.storage import tables
+        from streamgda.storage.columns import from_arrow
+
+        table, document = tables.read(path, {"state"}, filesystem)
+        name = tables.name_of(path)
+        if document.get("kind") != "WindowedStatistics":
+            raise ValueError(f"{name} holds no window: its kind is {document.get('kind')!r}")
+        try:
+            n_batches, n_rows, seconds = document["ends"]
+            contents = from_arrow(table, n_patterns=1)["state"]
+            empty, *states = [state_of(*tables.read(state.tobytes(), COLUMNS), name) for state in contents]
+            window = cls(n_batches, n_rows=n_rows, seconds=seconds)
+            window._nothing = window._newer_total = empty
+            window._older, window._newer = states[: document["n_older"]], states[document["n_older"] :]
+            window._sizes = deque((int(size), float(time)) for size, time in document["sizes"])
+            for state in window._newer:
+                window._newer_total = window._newer_total + state
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{name} is damaged or not consistent: {error}") from error
+        if len(window._sizes) != len(window):
+            raise ValueError(f"{name} is damaged: it holds {len(window)} batches of {len(window._sizes)}")
+        return window
