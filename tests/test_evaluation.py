@@ -1,6 +1,7 @@
 """Evaluations beside scikit-learn's metrics, and the laws by which they merge."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.special import log_softmax
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
-from streamgda import Evaluation, GaussianNB, evaluate
+from streamgda import Evaluation, GaussianNB, evaluate, load
 from streamgda.scoring.curves import LOWER_EDGES, N_BINS, ScoreHistogram, bins_of
 from tests.mergeable_contract import MergeableContract
 from tests.strategies import label_sets
@@ -413,3 +414,52 @@ def test_probabilities_that_are_zero_in_float64_are_told_apart():
     evaluation = Evaluation().update([1, 0, 1], np.stack([gap, np.zeros(3)], axis=1), [0, 1])
     assert evaluation.roc_auc[0] == 0.5  # the row of class 0 is between the others
     assert len(evaluation.roc_curve(0)[0]) == 4
+
+
+# ---------------------------------------------------------------------- kept between processes
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 500, 20_000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_saved_evaluation_is_the_same_to_the_last_bit(tmp_path, n_rows, weighted):
+    y, scores = judged_rows(n_rows=n_rows)
+    kinds, weight = np.array(["ant", "bee", "cow"]), RNG.random(n_rows) if weighted else None
+    evaluation = Evaluation().update(kinds[y], scores, kinds, weight)
+    path = tmp_path / "evaluation.parquet"
+    for _ in range(2):  # the second takes the place of the first
+        evaluation.save(path, metadata={"day": 3})
+    for back in (Evaluation.load(path), Evaluation.from_bytes(evaluation.to_bytes())):
+        assert back == evaluation
+        assert str(back) == str(evaluation)
+        more, same_again = (one.update(kinds[y], scores[:, ::-1], kinds) for one in (back, 0 + evaluation))
+        assert more == same_again
+    with pytest.raises(ValueError, match=r"'Evaluation', which Evaluation\.load reads"):
+        load(path)
+    GaussianNB().fit(np.eye(4), [0, 0, 1, 1]).save(path)
+    with pytest.raises(ValueError, match="holds no evaluation: its kind is 'ClassStatistics'"):
+        Evaluation.load(path)
+
+
+def test_plain_values_are_json():
+    y, scores = judged_rows(n_rows=100)
+    evaluation = Evaluation().update(y, scores, [0, 1, 2])
+    told = json.loads(json.dumps(evaluation.to_dict()))
+    assert told["confusion_matrix"] == evaluation.confusion_matrix.tolist()
+    assert told["accuracy"] == evaluation.accuracy
+    assert [of["label"] for of in told["classes"]] == [0, 1, 2]
+    assert told["classes"][1]["f1"] == evaluation.f1[1]
+
+
+def test_decayed_rows_count_by_their_factor():
+    (early, early_scores), (late, late_scores) = judged_rows(n_rows=400), judged_rows(n_rows=100)
+    decayed = Evaluation().update(early, early_scores, [0, 1, 2]).decay(0.25)
+    decayed.update(late, late_scores, [0, 1, 2])
+    expected = Evaluation().update(early, early_scores, [0, 1, 2], np.full(400, 0.25))
+    expected.update(late, late_scores, [0, 1, 2])
+    assert same(decayed, expected)
+    with pytest.raises(ValueError, match="factor must be from 0 to 1"):
+        decayed.decay(2)
+
+
+def test_an_evaluation_of_nothing_is_saved_too():
+    assert Evaluation.from_bytes(Evaluation().to_bytes()) == Evaluation()

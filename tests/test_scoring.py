@@ -288,3 +288,34 @@ def test_a_source_is_a_stream_of_its_blocks(folder):
     assert fitted.feature_names_in_.tolist() == ["u", "v"]
     lazy = scan_dask(dd.from_pandas(X.assign(y=Y), npartitions=5), "y")
     assert progressive_score(GaussianNB(), lazy).n_rows == 2400
+
+
+def test_the_curve_over_time_adds_up_to_the_evaluation_of_all():
+    whole = progressive_score(GaussianNB(), batches())
+    sizes = [len(batch[1]) for batch in batches()][1:]
+    for step in (1, 2 * sizes[0], 10**9):
+        curve = progressive_score(GaussianNB(), batches(), step=step)
+        np.testing.assert_allclose(sum(curve).confusion_matrix, whole.confusion_matrix, rtol=1e-12)
+        assert sum(curve).log_loss == pytest.approx(whole.log_loss)
+        assert all(point.n_rows >= step for point in curve[:-1])
+        assert len(curve) == {1: len(sizes), 10**9: 1}.get(step, -(-len(sizes) // 2))
+    assert progressive_score(GaussianNB(), [], step=5) == []
+
+
+def test_rows_of_a_half_life_ago_count_by_half():
+    def stream():
+        yield X, Y
+        yield X[:1000], Y[:1000]
+        yield X[1000:2000], np.roll(Y[1000:2000], 1)
+
+    fitted = GaussianNB()
+    points = progressive_score(fitted, stream(), step=1000, half_life=1000)
+    alone = progressive_score(GaussianNB(), stream(), step=1000)
+    assert [point.n_rows for point in points] == [1000, 2000]
+    assert points[1] == progressive_score(GaussianNB(), stream(), half_life=1000)
+    expected = (alone[0].accuracy * 0.5 + alone[1].accuracy) / 1.5
+    assert points[1].accuracy == pytest.approx(expected)
+    assert fitted.statistics_.n_rows == 5000  # what was learnt stays
+    for wrong in ({"half_life": 0}, {"half_life": np.nan}, {"step": 0}):
+        with pytest.raises(ValueError, match="must be a positive number of rows"):
+            progressive_score(GaussianNB(), stream(), **wrong)

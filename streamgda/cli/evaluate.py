@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from streamgda.cli.data import Data, to_evaluate
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import load_model
-
-if TYPE_CHECKING:
-    from streamgda.scoring.evaluation import Evaluation
 
 
 @click.command()
@@ -35,13 +30,4 @@ def evaluate(saved_in: str, data: Data, run: Running) -> None:
     source = data.labelled(model.statistics_.feature_names)
     with run.scheduler_options() as options:
         evaluation = streamgda.evaluate(model, source, **options)
-    run.output(_document(evaluation), str(evaluation))
-
-
-def _document(evaluation: Evaluation) -> dict[str, Any]:
-    measures = ("n_rows", "n_dropped", "accuracy", "log_loss", "brier_score", "confusion_matrix")
-    by_class = evaluation.to_frame().reset_index(names="label")
-    return {
-        **{name: getattr(evaluation, name) for name in measures},
-        "classes": by_class.to_dict(orient="records"),
-    }
+    run.output(evaluation.to_dict(), str(evaluation))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -103,7 +103,25 @@ def evaluate(
     return evaluation
 
 
-def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evaluation:
+@overload
+def progressive_score(
+    model: Model, batches: Iterable[Batch] | Source, *, step: None = None, half_life: float | None = None
+) -> Evaluation: ...
+
+
+@overload
+def progressive_score(
+    model: Model, batches: Iterable[Batch] | Source, *, step: int, half_life: float | None = None
+) -> list[Evaluation]: ...
+
+
+def progressive_score(
+    model: Model,
+    batches: Iterable[Batch] | Source,
+    *,
+    step: int | None = None,
+    half_life: float | None = None,
+) -> Evaluation | list[Evaluation]:
     """Test, then train, batch by batch: each batch is scored by the model that learnt the batches before it.
 
     Parameters
@@ -112,10 +130,16 @@ def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evalua
         Fitted or not. It learns all the batches.
     batches : iterable of (X, y) or (X, y, sample_weight), or source
         Rows with their labels, as for `partial_fit`. A source is read block by block, in order.
+    step : int, optional
+        Return an evaluation of every so many rows, or of the fewest batches that hold them: the curve over
+        time. Their sum is the evaluation of all.
+    half_life : float, optional
+        After so many rows, a row counts by half in the evaluation (Gama's fading factor). With `step`, each
+        evaluation is then of all rows up to its own, faded. What the model has learnt does not fade.
 
     Returns
     -------
-    Evaluation
+    Evaluation, or list of Evaluation
         Of all batches, but for those before which the model knew fewer than two classes.
 
     Raises
@@ -137,17 +161,38 @@ def progressive_score(model: Model, batches: Iterable[Batch] | Source) -> Evalua
     >>> batches = [(rng.normal(size=(100, 2)) + 9 * labels[:, None], labels) for labels in y]
     >>> progressive_score(GaussianNB(), batches)
     Evaluation(classes=2, rows=900, accuracy=1)
+    >>> [evaluation.n_rows for evaluation in progressive_score(GaussianNB(), batches, step=400)]
+    [400, 400, 100]
     """
-    evaluation = Evaluation()
+    if half_life is not None and not half_life > 0:
+        raise ValueError(f"half_life must be a positive number of rows; got {half_life!r}")
+    if step is not None and step < 1:
+        raise ValueError(f"step must be a positive number of rows; got {step!r}")
+    found, evaluation, end = [], Evaluation(), step
+    for scored in _scored_batches(model, batches):
+        if half_life is not None:
+            evaluation.decay(0.5 ** (scored.n_rows / half_life))
+        evaluation.merge(scored)
+        if step is not None and end is not None and evaluation.n_rows >= end:
+            found.append(0 + evaluation)
+            end = step + (evaluation.n_rows if half_life else 0)
+            evaluation = evaluation if half_life else Evaluation()
+    if step is None:
+        return evaluation
+    rows_told = found[-1].n_rows if found and half_life else 0
+    return found if evaluation.n_rows == rows_told else [*found, evaluation]
+
+
+def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator[Evaluation]:
+    """Learn all the batches, and yield the evaluations of those that the model could predict before."""
     for batch in _batches_of(batches):
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
         X, y, *weights = batch
         weight = weights[0] if weights else None
         if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and len(model.statistics_.classes) > 1:
-            evaluation.merge(_evaluate_blocks(model, _blocks_of(model, X, y, weight)))
+            yield _evaluate_blocks(model, _blocks_of(model, X, y, weight))
         model.partial_fit(X, y, sample_weight=weight)
-    return evaluation
 
 
 def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:

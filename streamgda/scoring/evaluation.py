@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,13 +15,17 @@ from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import Array, ScoreHistogram
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
+from streamgda.storage import tables
+from streamgda.storage.columns import from_arrow
+from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.saving import Savable
 
 _CALIBRATION_BINS = 10
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
 
 
-class Evaluation(Measures):
+class Evaluation(Measures, Savable):
     """The evaluation of a classifier on labelled rows, as `evaluate` returns it. Evaluations can be merged.
 
     Its size is at most K² + 20,510 K numbers for K classes, or 164 kB per class for few classes, and less for
@@ -206,6 +210,103 @@ class Evaluation(Measures):
             return NotImplemented
         ours, theirs = vars(self), vars(other)
         return all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+    def decay(self, factor: float) -> Self:
+        """Let the rows so far count by a factor in [0, 1], as `ClassStatistics.decay` does; `n_rows` stays.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import Evaluation
+        >>> evaluation = Evaluation().update(["a", "b"], np.log([[0.9, 0.1], [0.8, 0.2]]), ["a", "b"])
+        >>> evaluation.decay(0.5).update(["b"], np.log([[0.3, 0.7]]), ["a", "b"]).accuracy
+        0.75
+        """
+        if not 0 <= factor <= 1:
+            raise ValueError(f"factor must be from 0 to 1; got {factor!r}")
+        for sums in (self._confusion, self._calibration, *(scored.weights for scored in self._scores)):
+            np.multiply(sums, factor, out=sums)
+        self._log_loss *= factor
+        self._squared_error *= factor
+        self._is_weighted = True
+        return self
+
+    # ------------------------------------------------------------------ saved
+
+    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        n_classes = len(self.classes)
+        odds, weights = np.empty((2, n_classes), dtype=object)
+        for k, scored in enumerate(self._scores):
+            odds[k], weights[k] = scored.exact, scored.weights.ravel()
+        matrices = {
+            "confusion": self._confusion,
+            "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
+        }
+        document = {name: getattr(self, name) for name in _PLAIN}
+        columns = {"label": self.classes, **matrices, "odds": odds, "odds_weights": weights}
+        return columns, {"kind": "Evaluation", **document}
+
+    @classmethod
+    def load(cls, path: Path, *, filesystem: AnyFileSystem | None = None) -> Evaluation:
+        """Read an evaluation that `save` wrote.
+
+        Parameters
+        ----------
+        path, filesystem
+            As for `load`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it is damaged, or holds no evaluation.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from streamgda import Evaluation
+        >>> monday = Evaluation().update(["a", "b"], np.log([[0.9, 0.1], [0.2, 0.8]]), ["a", "b"])
+        >>> path = f"{tempfile.mkdtemp()}/monday.parquet"
+        >>> monday.save(path)
+        >>> Evaluation.load(path) + monday
+        4 rows, 2 classes
+        ...
+        """
+        return cls._read(path, filesystem)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Evaluation:
+        """The evaluation whose `to_bytes` this is."""
+        return cls._read(bytes(content), None)
+
+    @classmethod
+    def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> Evaluation:
+        table, document = tables.read(path, _COLUMNS, filesystem)
+        name = tables.name_of(path)
+        if document.get("kind") != "Evaluation":
+            raise ValueError(f"{name} holds no evaluation: its kind is {document.get('kind')!r}")
+        evaluation = cls()
+        try:
+            columns = from_arrow(table, n_patterns=1)
+            evaluation.classes = labels.as_labels(columns["label"])
+            evaluation._allocate(len(table))
+            for k, scored in enumerate(evaluation._scores):
+                evaluation._confusion[k] = columns["confusion"][k]
+                evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
+                scored.exact, scored.weights = columns["odds"][k], columns["odds_weights"][k].reshape(2, -1)
+                if scored.weights.shape[1] != len(scored.thresholds):
+                    raise ValueError("its columns are of different lengths")
+            for key in _PLAIN:
+                setattr(evaluation, key, document[key])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{name} is damaged or not consistent: {error}") from error
+        return evaluation
+
+
+_PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
+
+_COLUMNS = frozenset({"label", "confusion", "calibration", "odds", "odds_weights"})
 
 
 def _check_logarithms(scores: Array) -> None:

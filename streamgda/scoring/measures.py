@@ -212,6 +212,16 @@ class Measures:
             {name: getattr(self, name) for name in _OF_EACH_CLASS}, index=pd.Index(self.classes, name="class")
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """The measures in plain values: those of all rows, and a list of those of each class."""
+        measures = ("n_rows", "n_dropped", "accuracy", "log_loss", "brier_score")
+        by_class = self.to_frame().reset_index(names="label")
+        return {
+            **{name: getattr(self, name) for name in measures},
+            "confusion_matrix": self.confusion_matrix.tolist(),
+            "classes": by_class.to_dict(orient="records"),
+        }
+
     def __repr__(self) -> str:
         return f"Evaluation(classes={len(self.classes)}, rows={self.n_rows}, accuracy={self.accuracy:.4g})"
 
