@@ -550,14 +550,30 @@ def test_an_answer_to_no_alarm_is_an_error(drifting):
     assert "--dry-run does nothing" in guarded(drifting, "--dry-run", "--accept", "3.parquet", code=2)[1]
 
 
-def test_where_no_model_is_made_none_is_reported(days):
-    """As where a class has too few rows."""
+def test_where_no_model_is_made_none_is_reported_and_the_file_with_the_mistyped_label_is_named(days, iris):
+    invoke(days, *REFRESH, "--out", "model.parquet")
+    iris[:1].assign(kind="setosa ").to_parquet(days / "days" / "3.parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(days)
-        result = CliRunner().invoke(main, [*REFRESH, "--where", "9*", "--out", "model.parquet", "--json"])
+        result = CliRunner().invoke(main, [*REFRESH, "--out", "model.parquet", "--json"])
     assert result.exit_code == 1
     assert json.loads(result.stdout)["out"] is None
-    assert "holds no file that is chosen" in result.stderr
+    assert result.stderr.endswith("; class 'setosa ' has 1 row, in 3.parquet\n")
+
+
+def test_inspect_says_what_is_quarantined_or_rejected_in_a_ledger_of_any_kind(drifting):
+    kept = [*REFRESH[:1], "other", *REFRESH[2:], "--covariance-type", "tied"]
+    (drifting / "days" / "3.parquet").rename(drifting / "3.parquet")
+    invoke(drifting, *kept)
+    (drifting / "3.parquet").rename(drifting / "days" / "3.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(drifting)
+        assert CliRunner().invoke(main, [*kept, "--max-shift", "1"]).exit_code == 3
+    assert "quarantined 3.parquet: class setosa: the mean" in invoke(drifting, "inspect", "other")
+    invoke(drifting, *kept, "--reject", "*")
+    said = json.loads(invoke(drifting, "inspect", "other", "--json"))
+    assert (said["files"], said["quarantined"], said["rejected"]) == (2, {}, ["3.parquet"])
+    assert "\nrejected 3.parquet\n" in invoke(drifting, "inspect", "other")
 
 
 def test_a_file_that_cannot_be_read_can_be_skipped(days, made):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.blocks.wording import counted
+from streamgda.cli.ledgers import options_held
 from streamgda.cli.running import Reporting, reporting_options
 from streamgda.cli.saved import document_of, faults_of, statistics_of, text_of
 
@@ -88,10 +89,12 @@ def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[s
     files = listing(filesystem, name)
     if not any(file.endswith("/manifest.parquet") for file in files):
         raise ValueError(f"{path} is a folder, but no ledger; of models and statistics name the file")
-    ledger = StatisticsLedger(path)
+    ledger = StatisticsLedger(path, **options_held(path))
     facts = {
         "bytes": sum(version.size or 0 for version in files.values()),
         "files": ledger.files.num_rows,
+        "quarantined": ledger.quarantined,
+        "rejected": ledger.rejected,
         "reads": ledger.read_options,
     }
     return ledger.statistics(), facts
@@ -110,6 +113,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
             f"{name}={value!r}" for name, value in facts["reads"].items() if value and name != "features"
         ]
         lines.append(f"reads {', '.join(options)}")
+        lines += [f"quarantined {path}: {alarm}" for path, alarm in facts["quarantined"].items()]
+        lines += [f"rejected {path}" for path in facts["rejected"]]
     return lines
 
 

@@ -51,20 +51,12 @@ class Keep:
         from streamgda import StatisticsLedger
 
         needed = model.kind(**model.params).required_statistics() if model else {}
-        ledger = StatisticsLedger(path, **(self._of_old(path) or self._of_new(needed)))
+        held = options_held(path)
+        given = {name: value for name, value in vars(self).items() if value}
+        ledger = StatisticsLedger(path, **({**held, **given} if held else self._of_new(needed)))
         if needed:
             _check_serves(ledger, needed)
         return ledger
-
-    def _of_old(self, path: str) -> dict[str, Any] | None:
-        from streamgda import StatisticsLedger
-
-        try:
-            held = StatisticsLedger(path).read_options
-        except ValueError:  # it holds nothing yet, or refresh says what is wrong
-            return None
-        kept = {name: held[name] for name in ("covariance_type", "fourth_moments", "exact")}
-        return {**kept, **{name: value for name, value in vars(self).items() if value}}
 
     def _of_new(self, needed: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -72,6 +64,17 @@ class Keep:
             "fourth_moments": self.fourth_moments or needed.get("fourth_moments", False),
             "exact": self.exact,
         }
+
+
+def options_held(path: str) -> dict[str, Any]:
+    """The options with which the ledger at a path was made; none, if it holds nothing yet or is damaged."""
+    from streamgda import StatisticsLedger
+    from streamgda.ledger.contents import options_of
+
+    try:
+        return options_of(StatisticsLedger(path).read_options)
+    except ValueError:  # refresh says what is wrong
+        return {}
 
 
 def _check_serves(ledger: StatisticsLedger, needed: dict[str, Any]) -> None:

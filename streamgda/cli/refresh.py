@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import abridged, counted, named
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import Quarantined, interruptible
 from streamgda.cli.ledgers import (
@@ -23,6 +24,10 @@ from streamgda.cli.models import ModelOptions, model_options
 from streamgda.cli.options import bad_usage
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
+
+if TYPE_CHECKING:
+    from streamgda import StatisticsLedger
+    from streamgda.estimators.classifier import GaussianClassifier
 
 
 @click.command()
@@ -100,7 +105,7 @@ def refresh(
     saved = None
     try:
         if out is not None and not dry_run:
-            model.build(held.statistics(**choice.options)).save(out)
+            _model_of(held, model, choice).save(out)
             saved = out
     finally:
         text = f"{report}\nsaved in {saved}" if saved else str(report)
@@ -111,6 +116,27 @@ def refresh(
         run.note(f"folded {counted(held.compact(before=compact_before), 'entry')} into one")
     if report.quarantined:
         raise Quarantined(report.quarantined)
+
+
+def _model_of(ledger: StatisticsLedger, model: ModelOptions, choice: Choice) -> GaussianClassifier[Any]:
+    """The model of the chosen files; if none can be made, say which files hold the classes of few rows."""
+    statistics = ledger.statistics(**choice.options)
+    try:
+        return model.build(statistics)
+    except ValueError as error:
+        few = [
+            (label, count)
+            for label, count in zip(statistics.classes.tolist(), statistics.counts, strict=True)
+            if count <= statistics.n_features
+        ]
+        where = [
+            f"class {named(label)} has {counted(count, 'row')}, in {abridged(ledger.files_with(label), 3)}"
+            for label, count in few[:_MOST_CLASSES]
+        ]
+        raise ValueError("; ".join([str(error).rstrip("."), *where])) from error
+
+
+_MOST_CLASSES = 3
 
 
 def _check_usage(model: ModelOptions, choice: Choice, out: str | None) -> ModelOptions:

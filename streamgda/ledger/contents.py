@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -54,6 +55,28 @@ class LedgerContents:
         options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
         options += "" if self.folds is None else f", folds={self.folds}"
         return f"StatisticsLedger({self.path!r}, {self.covariance_type!r}{options})"
+
+    @property
+    def rejected(self) -> tuple[str, ...]:
+        """The files that do not count until they change; see `StatisticsLedger.reject`."""
+        return self._existing_manifest().rejected
+
+    def files_with(self, label: Any) -> tuple[str, ...]:
+        """The files that count and have rows of a class. Of files folded together, all or none are named.
+
+        Every entry is read.
+        """
+        manifest = self._existing_manifest()
+        self._check_opened(manifest)
+        held = manifest.held.entries
+        states = self._folder.entries.statistics(list(held), self._empty)
+        found = [
+            record.path
+            for records, state in zip(held.values(), states, strict=True)
+            if label in state.classes.tolist()
+            for record in records
+        ]
+        return tuple(sorted(found))
 
     @property
     def read_options(self) -> dict[str, Any]:
@@ -142,7 +165,7 @@ class LedgerContents:
 
     def _merged(self, choice: Choice) -> State:
         manifest = self._existing_manifest()
-        self._check_folds(manifest)
+        self._check_opened(manifest)
         try:
             return self._selected(manifest, choice)
         except FileNotFoundError:
@@ -151,11 +174,15 @@ class LedgerContents:
                 raise
             return self._selected(newer, choice)  # a refresh has ended meanwhile
 
-    def _check_folds(self, manifest: Manifest) -> None:
-        """Raise ValueError if the ledger was filled with another number of folds."""
-        held = manifest.read_options.get("folds")
-        if held != self.folds:
-            raise ValueError(f"the ledger in {self.path} has folds={held}; open it so, not with {self.folds}")
+    def _check_opened(self, manifest: Manifest) -> None:
+        """Raise ValueError if the ledger was filled with other options than it has been opened with."""
+        held = options_of(manifest.read_options)
+        given = {name: getattr(self, name) for name in held}
+        if other := [name for name in held if held[name] != given[name]]:
+            has, not_with = (
+                ", ".join(f"{name}={options[name]!r}" for name in other) for options in (held, given)
+            )
+            raise ValueError(f"the ledger in {self.path} has {has}; open it so, not with {not_with}")
 
     def _selected(self, manifest: Manifest, choice: Choice) -> State:
         chosen = choice.entries(manifest.held)
@@ -172,3 +199,15 @@ class LedgerContents:
         if manifest is None:
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
         return manifest
+
+
+def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with which a ledger that reads so is opened."""
+    plain = {
+        "covariance_type": "full",
+        "fourth_moments": False,
+        "exact": False,
+        "folds": None,
+        "groups": None,
+    }
+    return {name: read_options.get(name, default) for name, default in plain.items()}
