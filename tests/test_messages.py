@@ -75,6 +75,15 @@ def test_lists_that_are_cut_end_in_an_ellipsis():
         scan_arrow(table, "zzz")
 
 
+def test_a_list_of_nothing_says_so():
+    with pytest.raises(ValueError, match="there is no column 'y'; there are none$"):
+        scan_arrow(pa.table({}), "y")
+    with pytest.raises(ValueError, match="8 is none of the classes: none$"):
+        ClassStatistics().drop_class(8)
+    with pytest.raises(ValueError, match="param_grid is an empty list"):
+        StatisticsSearchCV(GaussianNB(), []).fit([[0.0], [1.0]], [0, 1])
+
+
 def test_lists_that_are_whole_have_none():
     state = ClassStatistics("diag", feature_names=MANY[:10]).update(
         RNG.normal(size=(60, 10)), np.arange(60) % 2

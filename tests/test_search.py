@@ -1,6 +1,7 @@
 """Searches from the states of folds against scikit-learn's, which fits each candidate to each part."""
 
 import hashlib
+import signal
 import warnings
 from itertools import pairwise
 
@@ -322,6 +323,39 @@ def test_a_class_that_a_training_part_lacks_is_named():
     with pytest.raises(ValueError, match=r"class 9: fold .* holds all of it \(1 row\)"):
         search.fit(X, y)
     assert search.fold_statistics_.n_rows == len(X)  # what was read is kept
+
+
+@pytest.mark.parametrize("at", [1, 2, "end"])
+def test_after_ctrl_c_a_fitted_search_is_as_it_was(tmp_path, at):
+    """In the first read, in the second, and when the best model is made."""
+    X, y = rows()
+    pd.DataFrame(X, columns=list("abcdefgh")[: X.shape[1]]).assign(kind=y).to_parquet(
+        tmp_path / "rows.parquet"
+    )
+    source = scan_parquet(tmp_path / "rows.parquet", "kind")
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1, 0.2]}, scoring="accuracy").fit(X, y)
+    before, calls = vars(search).copy(), []
+
+    def interrupt(*_):
+        calls.append(1)
+        if len(calls) == at or at == "end":
+            signal.raise_signal(signal.SIGINT)
+
+    if at == "end":
+        search.set_params(refit=interrupt)
+        before["refit"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(source, progress=False if at == "end" else interrupt)
+    assert vars(search) == before
+    assert search.predict(X[:2]).shape == (2,)
+
+
+def test_a_search_that_is_wrongly_asked_for_keeps_what_it_has_found():
+    X, y = rows()
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1, 0.2]}).fit(X, y)
+    with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
+        search.set_params(param_grid={"depth": [1]}).fit(X, y)
+    assert "shrinkage" in search.best_params_
 
 
 def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():

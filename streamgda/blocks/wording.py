@@ -8,8 +8,8 @@ from typing import Any
 
 
 def listed(values: Sequence[Any], most: int = 10) -> str:
-    """The first few labels or names in a line, and an ellipsis if there are more."""
-    return ", ".join(map(repr, values[:most])) + (", …" if len(values) > most else "")
+    """The first few labels or names in a line, and an ellipsis if there are more; "none" of none."""
+    return ", ".join(map(repr, values[:most])) + (", …" if len(values) > most else "") or "none"
 
 
 def abridged(names: Sequence[Any], most: int) -> str:

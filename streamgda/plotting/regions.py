@@ -344,7 +344,7 @@ def _feature(estimator: GaussianClassifier[Any], feature: int | str) -> int:
     if isinstance(feature, str):
         names = list(getattr(estimator, "feature_names_in_", []))
         if feature not in names:
-            known = listed(names) or "none that is named"
+            known = listed(names) if names else "none that is named"
             raise ValueError(f"the model has no feature {feature!r}; it has {known}")
         return names.index(feature)
     if not -n_features <= feature < n_features:

@@ -44,6 +44,8 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
     ValueError
         If a parameter is none of its estimator or has a value that it cannot have, or the grid is empty.
     """
+    if not param_grid and not isinstance(param_grid, Mapping):  # of which ParameterGrid makes a KeyError
+        raise ValueError("param_grid is an empty list; {} stands for the estimator as it is")
     candidates = []
     for params in ParameterGrid(param_grid):
         rest = {name: value for name, value in params.items() if name != "estimator"}

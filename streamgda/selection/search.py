@@ -176,18 +176,23 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             If a scoring or parameter is not known, a training part lacks a class, a fold has no rows, or no
-            candidate could be fitted. What was read is kept in `fold_statistics_`.
+            candidate could be fitted. Once the rows were read, they are kept in `fold_statistics_`. After
+            another error, or Ctrl-C, the search is as it was.
         """
         check_supported("StatisticsSearchCV.fit", others)
-        self._forget()
         candidates, scorings = self._candidates(), self._scorings()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
         folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
-        self.fold_statistics_, source, self.n_reads_ = read_folds(
-            candidates, scorings, X, y, sample_weight, **folds, **how
-        )
-        self._n_arrived = self.fold_statistics_.n_rows + self.fold_statistics_.n_dropped
-        self._choose(compare(candidates, self.fold_statistics_, scorings, source, cv=self.cv, **how))
+        read, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
+        former = vars(self).copy()
+        self._forget()
+        self.fold_statistics_, self.n_reads_, self._n_arrived = read, n_reads, read.n_rows + read.n_dropped
+        try:
+            self._choose(compare(candidates, read, scorings, source, cv=self.cv, **how))
+        except BaseException as error:
+            if not isinstance(error, ValueError):  # as Ctrl-C, which tells nothing of what was read
+                self.__dict__ = former
+            raise
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

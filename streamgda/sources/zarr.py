@@ -186,9 +186,11 @@ class ZarrSource(ScorableSource):
         arrays = [self._array(group, name) for name in self.names]
         for name, array in zip(self.names, arrays, strict=True):
             if array.ndim != (2 if name == self.features else 1) or array.shape[0] != arrays[0].shape[0]:
+                both = {self.features: arrays[0].shape, name: array.shape}
+                found = ", ".join(f"{which!r} is {shape}" for which, shape in both.items())
                 raise ValueError(
                     f"{self.origin}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,)"
-                    f"; {self.features!r} is {arrays[0].shape}, {name!r} is {array.shape}"
+                    f"; {found}"
                 )
         n_features = arrays[0].shape[1]
         if not n_features:
