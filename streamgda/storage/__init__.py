@@ -26,8 +26,9 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     Read Thrift's compact protocol; structs that are laid out alike, by a regular expression.
 `footers`, `column_chunks`, `limits`
     Check the footer of a Parquet file, its column chunks, and what it would take in memory.
-`ranges`, `fetching`
-    The byte ranges of a Parquet file that are needed; remote files, of which they are fetched ahead.
+`ranges`, `kept_footers`, `fetching`
+    The byte ranges of a Parquet file that are needed; footers that were read lately; remote files, of which
+    what is needed is fetched ahead.
 `columns`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`

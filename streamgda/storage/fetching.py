@@ -22,6 +22,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import fsspec_of
+from streamgda.storage.kept_footers import KEPT_FOOTERS
 from streamgda.storage.messages import one_line
 from streamgda.storage.ranges import STEP, Range, requests_for
 from streamgda.storage.versions import Version, check_unchanged, version_of_opened
@@ -159,13 +160,23 @@ class RemoteParquet:
     def _open(self) -> pq.FileMetaData:
         with _storing():
             self._bytes, self._size = _opened(self._filesystem, self._path, self._version)
+        place = self._filesystem, self._path, self._version
+        if (kept := KEPT_FOOTERS.get(*place)) is None:
+            tail, n_footer = self._tail()
+            KEPT_FOOTERS.keep(*place, tail[-n_footer:].to_pybytes())
+        else:
+            tail = pa.py_buffer(b"")
+        metadata = pq.read_metadata(pa.BufferReader(kept or tail))
+        self._begin(self._plan(metadata), tail)
+        return metadata
+
+    def _tail(self) -> tuple[pa.Buffer, int]:
+        """The end of the file, and the length of its footer and of what is behind that."""
         tail = self._fetched(max(self._size - _TAIL, 0), self._size)
         n_footer = int.from_bytes(tail[-_BEHIND_FOOTER:-4], "little") + _BEHIND_FOOTER
         if len(tail) < n_footer <= self._size:
             tail = self._fetched(self._size - n_footer, self._size)
-        metadata = pq.read_metadata(pa.BufferReader(tail))
-        self._begin(self._plan(metadata), tail)
-        return metadata
+        return tail, n_footer
 
     def _begin(self, needs: Needs, tail: pa.Buffer) -> None:
         """Make the first requests: for what is needed and is not in the tail of the file."""

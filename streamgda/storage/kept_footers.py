@@ -1,0 +1,47 @@
+"""Footers of remote Parquet files that were read lately: for a plan, and again for the rows."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+import pyarrow.fs as pafs
+
+from streamgda.storage.versions import Version
+
+
+class KeptFooters:
+    """The ends of some files, with their footers; the oldest are forgotten.
+
+    Parameters
+    ----------
+    most_bytes : int
+        How many bytes to keep in all.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._n_bytes = 0
+        self._kept: dict[tuple[str, Version], tuple[pafs.FileSystem, bytes]] = {}
+        self._lock = Lock()
+
+    def keep(self, filesystem: pafs.FileSystem, path: str, version: Version, tail: bytes) -> None:
+        """Keep the end of a file in some version."""
+        with self._lock:
+            self._forget((path, version))
+            self._kept[path, version] = filesystem, tail
+            self._n_bytes += len(tail)
+            while self._n_bytes > self._most_bytes:
+                self._forget(next(iter(self._kept)))
+
+    def get(self, filesystem: pafs.FileSystem, path: str, version: Version) -> bytes | None:
+        """The end of a file in some version, if it is kept."""
+        kept = self._kept.get((path, version))
+        return kept[1] if kept is not None and kept[0] == filesystem else None
+
+    def _forget(self, key: tuple[str, Version]) -> None:
+        if key in self._kept:
+            self._n_bytes -= len(self._kept.pop(key)[1])
+
+
+KEPT_FOOTERS = KeptFooters(1 << 24)
+"""Those that this process has read."""
