@@ -130,7 +130,7 @@ def test_frames_bring_their_names():
     assert s.feature_names == ("u", "v")
     assert s.update(pl.from_pandas(frame), pl.Series(Y)).n_rows == 10
     with pytest.raises(ValueError, match="feature 0 is 'u' in one and 'v' in the other"):
-        s.update(frame[["v", "u"]], Y)
+        s.merge(ClassStatistics().update(frame[["v", "u"]], Y))
     assert s.n_rows == 10
     assert s.update(X, Y).feature_names == ("u", "v")
 

@@ -19,6 +19,7 @@ from streamgda.blocks.block import (
     Missing,
     cut_into_blocks,
 )
+from streamgda.blocks.frames import column_labels, column_names, matrix_of, without_type_of_number
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.places import Places
 
@@ -61,7 +62,7 @@ def array_blocks(
         codes,
         unlabelled=unlabelled,
         weights=weights,
-        feature_names=feature_names or _column_names(X),
+        feature_names=feature_names or column_names(X),
         missing=missing,
         row_name=places or Places(origin or "", start, dataset=origin or ""),
         groups=None if groups is None else group_codes(groups, len(matrix)),
@@ -95,28 +96,36 @@ def _naming(origin: str | None) -> Iterator[None]:
 
 
 def check_readable(X: Any) -> None:
-    """Raise an error for masked values, a lazy frame, and a column of a frame that is not of numbers.
+    """Raise an error for masked values, a lazy frame, dicts, and columns of a frame that are not of numbers.
 
     Raises
     ------
     TypeError
-        For a lazy frame or another stream.
+        For a lazy frame or another stream, and for dicts.
     ValueError
         For the others.
     """
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
-    for name in _column_names(X) or ():
+    if type(X) is dict or (isinstance(X, list | tuple) and X and type(X[0]) is dict):
+        raise TypeError("rows are an array or a frame, and these are dicts; give pandas.DataFrame(records)")
+    found: dict[str, list[str]] = {}
+    for name in without_type_of_number(X):
         _check_categories(X[name], name)
         values = np.asarray(X[name][:1])
         if values.dtype.kind in "UTSMm" or (
             values.dtype.kind == "O" and isinstance(next(iter(values), 0), str)
         ):
-            holds = "dates" if values.dtype.kind in "Mm" else "text"
-            raise ValueError(
-                f"column {name!r} holds {holds} and cannot be a feature; leave it out, or encode it"
-            )
+            found.setdefault("dates" if values.dtype.kind in "Mm" else "text", []).append(name)
+    if found:
+        columns = " and ".join(
+            f"column {names[0]!r} holds {kind}"
+            if len(names) == 1
+            else f"columns {wording.listed(names, 20)} hold {kind}"
+            for kind, names in found.items()
+        )
+        raise ValueError(f"{columns}, and features are numbers; leave such columns out, or encode them")
 
 
 def check_in_memory(X: Any, otherwise: str = ", or read it by scan_arrow(frame, target)") -> None:
@@ -152,12 +161,13 @@ def check_no_rounding(X: Any) -> None:
 
     Smaller numbers are rounded to the nearest float64, if they are decimals, fractions or text.
     """
-    if hasattr(X, "__array__") and not hasattr(X, "columns"):
+    if hasattr(X, "__array__") and column_labels(X) is None:
         if np.asarray(X).dtype.kind not in "OUT":
             return
     elif np.asarray(X).dtype.kind in "iub":
         return
-    columns = {name: X[name] for name in X.columns} if hasattr(X, "columns") else _object_columns(X)
+    names = column_labels(X)
+    columns = _object_columns(X) if names is None else {name: X[name] for name in names}
     for name, column in columns.items():
         rounded = next(filter(_is_rounded, _candidates(np.asarray(column))), None)
         if rounded is not None:
@@ -194,15 +204,9 @@ def _is_rounded(value: Any) -> bool:
         return False
 
 
-def _column_names(X: Any) -> tuple[str, ...] | None:
-    names = getattr(X, "columns", None)
-    if names is None or not all(isinstance(name, str) for name in names):
-        return None
-    return tuple(names)
-
-
 def _matrix(X: ArrayLike) -> Matrix:
-    matrix = np.asarray(X)
+    matrix = matrix_of(X)
+    matrix = np.asarray(X) if matrix is None else matrix
     if matrix.ndim != 2 or not matrix.shape[1]:
         raise ValueError(f"X must have two dimensions, rows and features; got shape {matrix.shape}")
     return _real(matrix, "X")

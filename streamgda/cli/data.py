@@ -135,7 +135,9 @@ def _features(what: str, default: str) -> Option:
     return click.option("--features", metavar="A,B,...", callback=split_names, help=text)
 
 
-_FEATURES_TO_LEARN = _features("The columns to learn from", "all but target and weight; Zarr: X")
+_FEATURES_TO_LEARN = _features(
+    "The columns to learn from, by names or patterns such as 'x*'", "all but target and weight; Zarr: X"
+)
 
 _FEATURES_OF_MODEL = _features(
     "The features of the model, in its order", "the columns of these names; Zarr: X"

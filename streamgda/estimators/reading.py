@@ -12,15 +12,21 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
+from streamgda.blocks.arrays import array_blocks, check_in_memory, check_no_rounding, check_readable
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.incomplete import reading_blocks
-from streamgda.estimators.validation import check_announced, check_batch, check_no_name, is_valid
+from streamgda.estimators.validation import (
+    check_announced,
+    check_batch,
+    check_no_name,
+    named_as_fitted,
+    valid_rows,
+)
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
-from streamgda.sources.conversion import as_source
+from streamgda.sources.conversion import as_source, as_table
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -70,23 +76,27 @@ class StatisticsReader(BaseEstimator):
     ) -> Iterator[Block]:
         check_missing(missing)
         check_batch(X)
-        check_readable(X)
+        check_in_memory(X)
+        rows = None if reset else valid_rows(self, X)
+        if rows is None:
+            check_readable(X)
         if self.exact:
             check_no_rounding(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         check_no_name(y)
-        if reset or not is_valid(self, X):
-            X = validate_data(self, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
+        if rows is None:
+            X = as_table(X) if reset else named_as_fitted(self, X)
+            rows = validate_data(self, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
         names = getattr(self, "feature_names_in_", None)
         if getattr(y, "ndim", 1) != 1:
             y = column_or_1d(y, warn=True)
         if classes is not None:
             check_announced(y, classes)
         if reset:
-            self._types = FittedTypes.of(X, y)
+            self._types = FittedTypes.of(rows, y)
         names = None if names is None else tuple(names)
-        return array_blocks(X, y, sample_weight, names, missing=missing)
+        return array_blocks(rows, y, sample_weight, names, missing=missing)
 
     def _reading_of(
         self,

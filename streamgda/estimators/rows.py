@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from streamgda.blocks.arrays import check_in_memory, check_readable
-from streamgda.estimators.validation import check_batch, check_has_learnt, is_valid
+from streamgda.blocks.frames import column_labels
+from streamgda.estimators.validation import check_batch, check_has_learnt, named_as_fitted, valid_rows
 
 MissingAtPrediction = Literal["raise", "marginal"]
 
@@ -50,12 +51,13 @@ def check_rows(
     check_batch(X)
     check_has_learnt(model)
     check_in_memory(X, _OF_PARQUET)
-    if hasattr(X, "columns"):  # names first: a column that is not a feature may have any type
+    valid = valid_rows(model, X)
+    if valid is not None and _are_finite(valid, missing):
+        return valid
+    X = named_as_fitted(model, X)
+    if column_labels(X) is not None:  # names first: a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     check_readable(X)
-    if is_valid(model, X) and _are_finite(X):
-        valid: NDArray[Any] = X
-        return valid
     finite = "allow-nan" if missing == "marginal" else True
     rows: NDArray[Any]
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
@@ -69,10 +71,10 @@ def check_rows(
     return rows
 
 
-def _are_finite(rows: NDArray[Any]) -> bool:
-    """Whether all values are certainly finite: their sum is."""
+def _are_finite(rows: NDArray[Any], missing: MissingAtPrediction) -> bool:
+    """Whether all values are certainly finite, as their sum is; or NaN, where that may be missing."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(rows.sum()))
+        return bool(np.isfinite(rows.sum())) or (missing == "marginal" and not np.isinf(rows).any())
 
 
 def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:

@@ -6,13 +6,14 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks import labels, wording
+from streamgda.blocks.frames import column_names, in_order_of, library_of, matrix_of
 from streamgda.sources.base import Source
-from streamgda.sources.conversion import is_dask
+from streamgda.sources.conversion import as_table, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 
@@ -44,19 +45,27 @@ def check_no_name(y: Any) -> None:
         )
 
 
-def is_valid(model: Any, X: Any) -> bool:
-    """Whether X is an array that scikit-learn's `validate_data` returns as it is, if its values are finite.
+def valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
+    """X as an array, if scikit-learn's `validate_data` takes it for sure where its values are finite.
 
     For a single row, `validate_data` takes longer than all the rest of learning it.
     """
-    return (
-        type(X) is np.ndarray
-        and X.dtype.kind in "fiu"
-        and X.ndim == 2
-        and len(X) > 0
-        and X.shape[1] == getattr(model, "n_features_in_", None)
-        and not hasattr(model, "feature_names_in_")
-    )
+    names = getattr(model, "feature_names_in_", None)
+    if type(X) is np.ndarray:
+        rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
+    else:
+        rows = None if names is None or column_names(X) != tuple(names) else matrix_of(X)
+    is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
+    return rows if is_valid else None
+
+
+def named_as_fitted(model: Any, X: Any) -> Any:
+    """A frame that scikit-learn knows, with the features of a model in their order if it has them in another.
+
+    A frame of pandas stays in its order, which scikit-learn takes for an error.
+    """
+    names = None if library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
+    return in_order_of(as_table(X), names)
 
 
 def check_announced(y: ArrayLike, classes: ArrayLike) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamgda.blocks.arrays import array_blocks, check_readable
 from streamgda.blocks.block import Block
+from streamgda.blocks.frames import column_labels, with_columns
 from streamgda.blocks.places import Places
 from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.sources.base import Source, Split
@@ -35,13 +36,13 @@ class ArraySource(Source):
         """The same rows, grouped by a column of the frame, which is then no feature."""
         if self.groups is not None:
             return self
-        names = list(getattr(self.rows, "columns", ()))
+        names = column_labels(self.rows) or []
         if column not in names:
             raise ValueError(
                 f"there is no column {column!r} to group the rows by; X has {names or 'no names'}"
             )
-        rest = [name for name in names if name != column]
-        return ArraySource(self.rows[rest], self.labels, self.weights, np.asarray(self.rows[column]))
+        rest = with_columns(self.rows, [name for name in names if name != column])
+        return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]))
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
         """Cut the rows, which are numbered from `start`, into blocks."""

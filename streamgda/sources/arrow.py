@@ -44,8 +44,8 @@ def scan_arrow(
     target : str
         The column of labels: integers, strings (plain or dictionary-encoded) or bools.
     features : sequence of str, optional
-        Columns of numbers, in the order wanted; all but the target, the weight and the index of a
-        pandas frame, where not given.
+        Columns of numbers, in the order wanted, or patterns such as "x*"; all but the target, the weight and
+        the index of a pandas frame, where not given.
     exclude : sequence of str, optional
         Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
         identifier is a column of numbers as others are, so name it here.

@@ -14,7 +14,20 @@ from streamgda.sources.roles import check_known
 
 def is_dask(data: Any) -> bool:
     """Whether data is a Dask collection."""
-    return hasattr(data, "__dask_graph__")
+    if not hasattr(data, "__dask_graph__"):
+        return False
+    from dask.base import is_dask_collection
+
+    return bool(is_dask_collection(data))  # arrays of xarray's are, or are in memory
+
+
+def as_table(data: Any) -> Any:
+    """A record batch of Arrow's as a table, which other libraries know; anything else as it is."""
+    if type(data).__module__.startswith("pyarrow") and hasattr(data, "to_struct_array"):
+        import pyarrow as pa
+
+        return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+    return data
 
 
 def is_zarr_path(data: Any) -> bool:

@@ -44,7 +44,8 @@ def scan_dask(
         partitions. Where the chunks of arrays differ, the labels are rechunked like the rows. In each
         partition, a series is put into the order of the data frame's index.
     features : sequence of str, optional
-        Columns of a data frame whose target is named; all but the target and the weight by default.
+        Columns of a data frame whose target is named, or patterns such as "x*"; all but the target and the
+        weight by default.
     exclude : sequence of str, optional
         Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
         identifier is a column of numbers as others are, so name it here.
@@ -80,7 +81,8 @@ def scan_dask(
     """
     check_missing(missing)
     if not hasattr(collection, "to_delayed"):
-        raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}")
+        holds_one = ", which holds one: give its .data" if hasattr(collection, "__dask_graph__") else ""
+        raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}{holds_one}")
     if isinstance(target, str):
         return _named_columns(collection, target, features, exclude, weight, missing)
     if features is not None or exclude:

@@ -57,10 +57,10 @@ def scan_parquet(
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
         partition key. Rows without one are for `predict_dataset` alone.
     features : sequence of str, optional
-        Columns of numbers, in the order wanted: integer, bool, float or decimal. May be partition
-        keys. Where not given, all the columns of the first file but the target, the weight and the index of a
-        pandas frame. Then a column that another file lacks is an error, and one that only others have is not
-        read.
+        Columns of numbers, in the order wanted: integer, bool, float or decimal; or patterns such as "x*".
+        May be partition keys. Where not given, all the columns of the first file but the target, the weight
+        and the index of a pandas frame. Then a column that another file lacks is an error, and one that only
+        others have is not read.
     exclude : sequence of str, optional
         Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
         identifier is a column of numbers as others are, so name it here.

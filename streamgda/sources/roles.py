@@ -73,7 +73,8 @@ class Roles:
     ) -> Self:
         """The roles that a user asks for.
 
-        Where no features are named, all the `default` columns are that have no role and are not excluded.
+        Where no features are named, all the `default` columns are that have no role and are not excluded. A
+        pattern among the features stands for those of them that match it.
 
         Raises
         ------
@@ -89,9 +90,12 @@ class Roles:
                 raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
         if features is not None and exclude:
             raise ValueError("exclude is for all columns but some; give it or features, not both")
+        candidates = [name for name in default if name not in {target, weight}]
         if features is None:
-            left_out = {target, weight, *_matching(exclude, known, origin)}
-            features = [name for name in default if name not in left_out]
+            left_out = _matching(exclude, known, origin)
+            features = [name for name in candidates if name not in left_out]
+        else:
+            features = _chosen(features, known, candidates, origin)
         roles = cls(tuple(features), target, weight, missing)
         roles._check_known(known, origin)
         roles._check_apart(origin)
@@ -143,16 +147,23 @@ class Roles:
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(self, types: dict[str, pa.DataType], origin: str) -> None:
-        usable = [name for name in self.features if name in types and is_number(types[name])]
-        for name in self.features:
-            if name in types and name not in usable:
-                may_be_target = self.target is None and label_kind(types[name]) is not None
-                raise ValueError(
-                    f"{origin}: column {name!r} is {types[name]} and cannot be a feature; "
-                    + (f"if it holds the labels, say target={name!r}; else " if may_be_target else "")
-                    + f"leave it out, with exclude={[name]!r}, or name the columns to use, such as "
-                    f"features={usable[:5]!r}"
-                )
+        held = [name for name in self.features if name in types]
+        wrong = [name for name in held if not is_number(types[name])]
+        if not wrong:
+            return
+        usable = [name for name in held if name not in wrong]
+        labels = [name for name in wrong if self.target is None and label_kind(types[name]) is not None]
+        if len(wrong) == 1:
+            refused = f"column {wrong[0]!r} is {types[wrong[0]]} and cannot be a feature"
+        else:
+            kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
+            refused = f"columns {kinds} cannot be features"
+        raise ValueError(
+            f"{origin}: {refused}; "
+            + (f"if {labels[0]!r} holds the labels, say target={labels[0]!r}; else " if labels else "")
+            + f"leave {'it' if len(wrong) == 1 else 'them'} out, with exclude={wrong!r}, or name the columns "
+            f"to use, such as features={usable[:5]!r}"
+        )
 
     def check_types(self, schema: pa.Schema, origin: str) -> None:
         """Raise ValueError where a column of the schema has a type that cannot serve.
@@ -179,16 +190,38 @@ class Roles:
             )
 
 
+def _chosen(
+    wanted: Sequence[str], known: Collection[str], candidates: Sequence[str], origin: str
+) -> list[str]:
+    """The features that are named, and in place of each pattern the other candidates that match it."""
+    names, taken = set(known), set(wanted)
+    chosen: list[str] = []
+    for part in wanted:
+        if part in names or not _is_pattern(part):
+            chosen.append(part)
+            continue
+        matching = [name for name in candidates if fnmatchcase(str(name), part)]
+        if not matching:
+            check_known(part, known, origin)
+        chosen += [name for name in matching if name not in taken]
+        taken.update(matching)
+    return chosen
+
+
 def _matching(patterns: Iterable[str], known: Collection[str], origin: str) -> set[str]:
     """The columns with these names, or names that match these patterns."""
     matching: set[str] = set()
     for pattern in patterns:
-        if pattern not in known and re.search(r"[*?[]", str(pattern)):
+        if pattern not in known and _is_pattern(pattern):
             matching.update(name for name in known if fnmatchcase(str(name), pattern))
         else:
             check_known(pattern, known, origin)
             matching.add(pattern)
     return matching
+
+
+def _is_pattern(name: str) -> bool:
+    return re.search(r"[*?[]", str(name)) is not None
 
 
 def check_known(name: str, known: Collection[str], origin: str) -> None:

@@ -51,8 +51,8 @@ class Additive(Stateful):
                 f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
                 "statistics of that first with IncompleteStatistics.from_statistics"
             )
-        self._labelled.check_compatible(other._labelled)
         check_same_names(self._names, other._names)
+        self._labelled.check_compatible(other._labelled)
 
     def __add__(self, other: object) -> Self:
         if not isinstance(other, Additive) or (other.keeps_patterns and not self.keeps_patterns):

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
+from streamgda.blocks.frames import in_order_of
 from streamgda.statistics.additive import Additive
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.derived import Derived
@@ -107,7 +108,8 @@ class Statistics(Additive, Derived, Storable):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Numbers of any real type. A data frame's column names become the feature names.
+            Numbers of any real type. The names of the columns of a frame or Arrow table become those of the
+            features. If they are those of the state in another order, they are matched by name.
         y : array-like of shape (n_rows,)
             One integer, string or bool label per row. New ones may appear at any time.
         sample_weight : array-like of shape (n_rows,), optional
@@ -124,7 +126,7 @@ class Statistics(Additive, Derived, Storable):
             are not those of the state; of an exact state, also if a weight is not whole or a value would
             have to be rounded. The state is then as it was.
         """
-        self.update_blocks(array_blocks(X, y, sample_weight))
+        self.update_blocks(array_blocks(in_order_of(X, self.feature_names), y, sample_weight))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:

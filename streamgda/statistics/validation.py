@@ -71,12 +71,16 @@ def check_feature_names(names: tuple[str, ...] | None, n_features: int) -> None:
 
 def check_same_names(ours: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> None:
     """Raise ValueError if two states both have feature names, and these differ."""
-    for position, (here, there) in enumerate(zip(ours or (), theirs or (), strict=False)):
-        if here != there:
-            raise ValueError(
-                f"states of different features cannot be merged: feature {position} is {here!r} in one and "
-                f"{there!r} in the other"
-            )
+    if ours is None or theirs is None or ours == theirs:
+        return
+    sides = {"first": (ours, set(theirs)), "second": (theirs, set(ours))}
+    alone = {side: [name for name in names if name not in others] for side, (names, others) in sides.items()}
+    differences = [f"only the {side} has {listed(names)}" for side, names in alone.items() if names] or [
+        f"feature {position} is {here!r} in one and {there!r} in the other"
+        for position, (here, there) in enumerate(zip(ours, theirs, strict=False))
+        if here != there
+    ][:1]
+    raise ValueError(f"states of different features cannot be merged: {', '.join(differences)}")
 
 
 def as_feature_positions(

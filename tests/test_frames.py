@@ -1,0 +1,251 @@
+"""Rows in frames of any library: matched by the names of their columns, and taken as one matrix."""
+
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn import naive_bayes
+
+from streamgda import (
+    ClassStatistics,
+    ExactClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsSearchCV,
+    accumulate,
+    evaluate,
+    scan_arrow,
+)
+from streamgda.blocks.frames import matrix_of
+
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, 120)
+FRAME = pd.DataFrame(RNG.normal(size=(120, 3)) + Y[:, None] * [1, 2, 0], columns=["a", "b", "c"])
+
+LIBRARIES = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "table": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "chunks": lambda frame: pa.concat_tables(
+        pa.Table.from_pandas(part, preserve_index=False) for part in (frame[:50], frame[50:])
+    ),
+    "batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
+}
+libraries = pytest.mark.parametrize("made", LIBRARIES.values(), ids=LIBRARIES)
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+
+
+@libraries
+@pytest.mark.parametrize("model", MODELS)
+def test_a_frame_is_learnt_and_predicted_as_the_array_of_its_rows(model, made):
+    rows, frame = FRAME.to_numpy(), made(FRAME)
+    of_rows, of_frame = model().fit(rows[:60], Y[:60]), model().fit(made(FRAME[:60]), Y[:60])
+    assert of_frame.feature_names_in_.tolist() == ["a", "b", "c"]
+    for _ in range(2):
+        of_rows.partial_fit(rows[60:], Y[60:])
+        of_frame.partial_fit(made(FRAME[60:]), Y[60:])
+    np.testing.assert_array_equal(of_frame.predict_proba(frame), of_rows.predict_proba(rows))
+    assert evaluate(of_frame, frame, Y) == evaluate(of_rows, rows, Y)
+
+
+@libraries
+def test_columns_in_another_order_are_matched_by_name(made):
+    """Those of pandas only where no rule of scikit-learn's makes them an error."""
+    swapped = made(FRAME[["c", "a", "b"]])
+    for state in (ClassStatistics(), ExactClassStatistics()):
+        assert state.copy().update(made(FRAME), Y).update(swapped, Y) == state.update(FRAME, Y).update(
+            FRAME, Y
+        )
+    model = QuadraticDiscriminantAnalysis().fit(made(FRAME), Y)
+    if made is LIBRARIES["pandas"]:
+        for call in (model.predict, lambda rows: model.partial_fit(rows, Y)):
+            with pytest.raises(ValueError, match="must be in the same order"):
+                call(swapped)
+        return
+    np.testing.assert_array_equal(model.predict_proba(swapped), model.predict_proba(made(FRAME)))
+    other = QuadraticDiscriminantAnalysis().fit(made(FRAME), Y).partial_fit(made(FRAME), Y)
+    assert model.partial_fit(swapped, Y).statistics_ == other.statistics_
+
+
+@libraries
+@pytest.mark.parametrize("use", ["predict", "predict_proba", "partial_fit", "evaluate"])
+def test_columns_that_a_model_lacks_or_needs_are_named(made, use):
+    model = GaussianNB().fit(made(FRAME), Y)
+    call = {
+        "partial_fit": lambda rows: model.partial_fit(rows, Y),
+        "evaluate": lambda rows: evaluate(model, rows, Y),
+    }.get(use, getattr(model, use, None))
+    for frame, message in (
+        (FRAME.assign(d=1.0), "unseen at fit time:\n- d"),
+        (FRAME[["c", "a"]], "yet now missing:\n- b"),
+        (FRAME.rename(columns={"a": "z"}), "unseen at fit time:\n- z\n.*missing:\n- a"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(made(frame))
+
+
+@libraries
+def test_columns_that_a_state_lacks_or_needs_are_named(made):
+    state = ClassStatistics().update(made(FRAME), Y)
+    for frame, message in (
+        (FRAME.assign(d=1.0, e=2.0), "only the second has 'd', 'e'"),
+        (FRAME[["c", "a"]], "only the first has 'b'$"),
+        (FRAME.rename(columns={"a": "z"}), "only the first has 'a', only the second has 'z'"),
+    ):
+        with pytest.raises(ValueError, match=f"states of different features cannot be merged: {message}"):
+            state.update(made(frame), Y)
+        with pytest.raises(ValueError, match=message):
+            GaussianNB().fit(made(FRAME), Y).merge(GaussianNB().fit(made(frame), Y))
+
+
+@libraries
+def test_a_column_of_groups_is_no_feature(made):
+    grouped = FRAME.assign(site=np.arange(120) // 2)
+    by_column = StatisticsSearchCV(GaussianNB(), {}, cv=3, groups="site").fit(made(grouped), Y)
+    by_values = StatisticsSearchCV(GaussianNB(), {}, cv=3, groups=grouped["site"]).fit(made(FRAME), Y)
+    assert by_column.best_score_ == by_values.best_score_
+    assert by_column.feature_names_in_.tolist() == ["a", "b", "c"]
+
+
+# ---------------------------------------------------------------------- one matrix of all columns
+
+INTEGERS = np.array([1, 2**53 + 1, -5])
+
+COLUMNS = {
+    "floats": {"u": [1.5, 2.0, 3.0], "v": [0.0, 1.0, 2.0]},
+    "float32": {"u": np.float32([1.5, 2.0, 3.0])},
+    "integers": {"u": INTEGERS, "v": INTEGERS[::-1]},
+    "floats and integers": {"u": [1.5, 2.0, 3.0], "v": INTEGERS},
+    "short integers": {"u": np.int8([1, 2, 3]), "v": np.int64([1, 2, 3])},
+    "integers of both signs": {"u": np.uint64([2**64 - 1, 1, 2]), "v": np.int64([-1, 2, 3])},
+    "bools": {"u": [True, False, True], "v": [1.0, 2.0, 3.0]},
+    "missing": {"u": [1.0, None, 2.0], "v": [1.0, 2.0, 3.0]},
+    "missing integers": {"u": pd.array([1, None, 2], dtype="Int64"), "v": [1.0, 2.0, 3.0]},
+    "pandas' own": {"u": pd.array([1, 2, 3], dtype="Int64"), "v": pd.array([1.5, 2.0, 3.0], dtype="Float64")},
+    "Arrow's in pandas": {"u": pd.array([1.5, 2.0, 3.0], dtype="double[pyarrow]"), "v": [1, 2, 3]},
+}
+
+
+@libraries
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+def test_a_matrix_made_at_once_has_the_numbers_of_the_columns(columns, made):
+    frame = made(pd.DataFrame(columns))
+    matrix = matrix_of(frame)
+    if matrix is not None:  # else it is made by NumPy
+        for j, column in enumerate(pd.DataFrame(columns).items()):
+            expected = (
+                column[1].to_numpy(dtype=matrix.dtype, na_value=np.nan)
+                if column[1].isna().any()
+                else column[1]
+            )
+            np.testing.assert_array_equal(matrix[:, j], np.asarray(expected).astype(matrix.dtype))
+
+
+@pytest.mark.parametrize("made", [pl.DataFrame, pd.DataFrame, pa.table], ids=["polars", "pandas", "arrow"])
+@pytest.mark.parametrize("holds", ["text", "dates"])
+def test_all_columns_that_are_no_numbers_are_named_at_once(made, holds):
+    wrong = {"text": ["p", "q", "r"], "dates": np.array(["2026-01-01"] * 3, dtype="M8[us]")}[holds]
+    good = made({"a": [1.0, 2.0, 4.0], "b": [0.0, 1.0, 3.0]})
+    y = [0, 1, 1]
+    bad = made({"a": wrong, "b": wrong})
+    model = GaussianNB().fit(good, y)
+    for call in (
+        model.predict,
+        lambda rows: GaussianNB().fit(rows, y),
+        lambda rows: model.partial_fit(rows, y),
+        lambda rows: ClassStatistics().update(rows, y),
+    ):
+        with pytest.raises(
+            ValueError, match=f"^columns 'a', 'b' hold {holds}, .* leave such columns out, or enc"
+        ):
+            call(bad)
+        with pytest.raises(ValueError, match=f"column 'b' holds {holds}"):
+            call(made({"a": [1.0, 2.0, 4.0], "b": wrong}))
+
+
+def test_a_source_names_all_columns_that_are_no_numbers_and_the_remedy():
+    table = pa.table(
+        {"a": [1.0, 2.0], "when": pa.array([1, 2], pa.date32()), "note": ["p", "q"], "y": [0, 1]}
+    )
+    remedy = r"leave them out, with exclude=\['when', 'note'\], or name .* features=\['a'\]"
+    with pytest.raises(
+        ValueError, match=r"columns 'when' \(date32\[day\]\), 'note' \(string\) cannot.*" + remedy
+    ):
+        scan_arrow(table, "y")
+    assert scan_arrow(table, "y", exclude=["when", "note"]).feature_names == ("a",)
+
+
+@pytest.mark.parametrize("n_features", [4, 100])
+@pytest.mark.parametrize("made", [v for k, v in LIBRARIES.items() if k != "chunks"])
+@pytest.mark.parametrize("use", ["predict", "predict_proba", "partial_fit"])
+def test_a_row_takes_fewer_calls_than_scikit_learn(made, n_features, use):
+    """Calls of Python and C, which say what a row costs however busy the machine is."""
+    X = pd.DataFrame(RNG.normal(size=(60, n_features)), columns=[f"x{j}" for j in range(n_features)])
+    y = np.arange(60) % 3
+    row = made(X[:1])
+
+    def calls(model):
+        call = getattr(model, use)
+        arguments = (row, y[:1]) if use == "partial_fit" else (row,)
+        call(*arguments)
+        counted = []
+        sys.setprofile(lambda frame, event, what: counted.append(event in {"call", "c_call"}))
+        try:
+            call(*arguments)
+        finally:
+            sys.setprofile(None)
+        return sum(counted)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn knows no names of a record batch
+        assert calls(GaussianNB().fit(made(X), y)) < calls(naive_bayes.GaussianNB().fit(made(X), y))
+
+
+# ---------------------------------------------------------------------- what is no frame
+
+
+def test_dicts_are_answered_with_how_to_make_a_frame():
+    records = FRAME.to_dict("records")
+    model = GaussianNB().fit(pd.DataFrame(records), Y)
+    for rows in (records, records[:1], records[0]):
+        with pytest.raises(TypeError, match=r"these are dicts; give pandas.DataFrame\(records\)"):
+            model.predict(rows)
+    with pytest.raises(TypeError, match="these are dicts"):
+        ClassStatistics().update(records, Y)
+
+
+def test_an_array_of_xarrays_in_memory_is_an_array():
+    xarray = pytest.importorskip("xarray")
+    rows = xarray.DataArray(FRAME.to_numpy(), dims=("row", "feature"))
+    model = GaussianNB().fit(rows, Y)
+    assert model.statistics_ == GaussianNB().fit(FRAME.to_numpy(), Y).statistics_
+    assert (model.predict(rows) == model.predict(FRAME.to_numpy())).all()
+    with pytest.raises(
+        TypeError,
+        match=r"a dask DataFrame or array is needed; got DataArray, which holds one: give its .data",
+    ):
+        model.fit(rows.chunk(row=50), Y)
+
+
+def test_features_by_patterns():
+    table = pa.table(
+        {name: [1.0, 2.0, 4.0, 5.0] for name in ("x2", "z", "x1", "w", "x[1]")} | {"xy": [0, 0, 1, 1]}
+    )
+
+    def features(*names, **roles):
+        return scan_arrow(table, "xy", features=list(names), **roles).feature_names
+
+    assert features("x*") == ("x2", "x1", "x[1]")  # in the order of the data, without the target
+    assert features("z", "x?") == ("z", "x2", "x1")
+    assert features("x1", "x*", "z") == ("x1", "x2", "x[1]", "z")  # what is named keeps its place
+    assert features("x*", "x?", "w") == ("x2", "x1", "x[1]", "w")
+    assert features("[wz]", weight="w") == ("z",)
+    assert features("x[1]") == ("x[1]",)  # a name before a pattern
+    assert accumulate(scan_arrow(table, "xy", features=["x?"])).feature_names == ("x2", "x1")
+    with pytest.raises(ValueError, match=r"there is no column 'q\*'"):
+        features("q*")
