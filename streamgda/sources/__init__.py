@@ -10,8 +10,8 @@ collections (`scan_dask`).
 - `arrow`: Arrow data, which are `tables`, `datasets` or `streams`; `arrow_source` is common to them.
 - `ahead`: fetches the next splits while one is read. `zarr`: Zarr groups. `zarr_chunks`: whether stored
   chunks change in a pass. `dask`: Dask collections.
-- `discovery`: finds files; `table_formats` refuses Delta, Iceberg and Hudi tables, `file_formats` says what
-  reads CSV, Feather and others.
+- `discovery`: finds files; `partitions`: the keys in the names of their folders. `table_formats` refuses
+  Delta, Iceberg and Hudi tables, `file_formats` says what reads CSV, Feather and others.
 - `roles`: which columns are features, target and weight. `identifiers`: warns of features named like one.
 - `filters`: which rows to read; `comparisons`: what is wrong with one. `views`: string views as plain
   strings. `batches`: batches cut into blocks.

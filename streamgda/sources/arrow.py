@@ -15,6 +15,7 @@ from streamgda.sources.base import Source
 from streamgda.sources.datasets import DatasetSource
 from streamgda.sources.identifiers import warn_of_identifiers
 from streamgda.sources.parquet import ParquetSource
+from streamgda.sources.partitions import DatasetFiles
 from streamgda.sources.roles import Roles, besides_index
 from streamgda.sources.streams import ReaderSource, Stream, StreamSource
 from streamgda.sources.tables import TableSource
@@ -84,7 +85,8 @@ def scan_arrow(
     if isinstance(data, ds.InMemoryDataset):
         data = data.to_table()  # which can be sent to another process
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
-        return ParquetSource(data, target, features, weight, None, missing, exclude=exclude)
+        files = DatasetFiles.of_dataset(data)
+        return ParquetSource(files, target, features, weight, None, missing, exclude=exclude)
     kind, data = _described(data)
     roles = Roles.choose(
         data.schema.names,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from streamgda.blocks.block import Block
 
@@ -22,6 +21,9 @@ ROWS_PER_TASK = 1 << 18
 _ELEMENTS_PER_TASK = 1 << 26  # of wide rows, in float64 512 MB: shorter tasks are shared better by threads
 
 T = TypeVar("T")
+
+Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""Applies a function to each element, in order, as `map` does; maybe in other processes."""
 
 
 class Split(ABC):
@@ -145,12 +147,17 @@ class Source(ABC):
         to compute is a Delayed that becomes a split.
         """
 
+    def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
+        """The same parts; where many files have to be opened for them, `each` does so."""
+        return self.splits()
+
 
 class PinnedSource(Source):
     """A source whose parts are those of its first read."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._parts: Sequence[Split | Delayed] | None = None
         self.feature_names = source.feature_names
 
     def __repr__(self) -> str:
@@ -171,10 +178,6 @@ class PinnedSource(Source):
         """Whether it can be read in this process only."""
         return self._source.is_local
 
-    @cached_property
-    def _parts(self) -> Sequence[Split | Delayed]:
-        return self._source.splits()
-
     def splits(self) -> Sequence[Split | Delayed]:
         """The parts that were there at the first call.
 
@@ -183,7 +186,13 @@ class PinnedSource(Source):
         ValueError
             If the source has changed since.
         """
-        if "_parts" in vars(self) and self._source.has_changed(self._parts):
+        return self.planned()
+
+    def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
+        """As `splits`; at the first call, `each` opens the files."""
+        if self._parts is None:
+            self._parts = self._source.planned(each)
+        elif self._source.has_changed(self._parts):
             raise ValueError(f"{self!r} has changed since the pass was planned; start the pass again")
         return self._parts
 
@@ -241,7 +250,7 @@ class FileSource(Source):
         """The digest of the footer of each of some files, as it is now; "" for one that cannot be opened."""
 
     @abstractmethod
-    def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
         """What is to be read of some of the files; of each the version that was listed, or an error."""
 
 
@@ -249,10 +258,11 @@ class ScorableSource(Source):
     """A source that `predict_dataset` can read."""
 
     @abstractmethod
-    def to_score(self, keep: Sequence[str]) -> tuple[Sequence[ScorableSplit], pa.Schema]:
+    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ScorableSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep beside the features.
 
-        The types hold the values of the whole source, whichever part they are of.
+        The types hold the values of the whole source, whichever part they are of. Where many files have to be
+        opened, `each` does so.
 
         Raises
         ------
@@ -266,26 +276,24 @@ class ScorableSource(Source):
 
 
 def group_into_tasks(
-    parts: Iterable[T],
+    parts: Sequence[T],
     n_rows: Callable[[T], int | None],
     n_features: int | None = None,
     rows_per_task: int | None = None,
-) -> Iterator[list[T]]:
+) -> Iterator[Sequence[T]]:
     """Consecutive parts that together are worth a task: up to `rows_per_task` rows, but at least one part.
 
     A part of unknown size is a task of its own. Where not given, it is `ROWS_PER_TASK`, and fewer of rows
     with so many features that these are over 512 MB.
     """
     most = rows_per_task or min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))
-    run: list[T] = []
-    rows = 0
-    for part in parts:
+    start = rows = 0
+    for i, part in enumerate(parts):
         known = n_rows(part)
         size = most if known is None else known
-        if run and rows + size > most:
-            yield run
-            run, rows = [], 0
-        run.append(part)
+        if i > start and rows + size > most:
+            yield parts[start:i]
+            start, rows = i, 0
         rows += size
-    if run:
-        yield run
+    if start < len(parts):
+        yield parts[start:]

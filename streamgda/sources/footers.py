@@ -1,27 +1,36 @@
-"""What is to be read of each file of a Parquet dataset, planned from its footer."""
+"""What is to be read of each file of a Parquet dataset, planned from its footer.
+
+Footers are decoded some files at a time, here or on the workers of a cluster. Of each file only its version,
+its row groups and their rows are kept; files with equal schemas share one.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 
-from streamgda.sources.base import group_into_tasks
-from streamgda.sources.errors import decoding, opening
+from streamgda.sources.base import Map, group_into_tasks
+from streamgda.sources.errors import decoding
 from streamgda.sources.filters import filtering
+from streamgda.sources.partitions import FORMAT, FirstFile, ListedFile, open_footer
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.sources.views import without_views
 from streamgda.storage.filesystems import is_local
-from streamgda.storage.footers import FooterCheck, digest_of_footer, read_tail
+from streamgda.storage.footers import check_footer, digest_of_footer
+from streamgda.storage.retries import noting_retries, warning_of_retries
 from streamgda.storage.versions import Version, current_version
+
+_FILES_OF_TASK = 128
 
 _READERS = 16  # an object store answers many requests in the time of one
 
@@ -29,14 +38,46 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class PlannedFile:
-    """The parts of a file to read, the columns and types that it stores, and the digest of its footer."""
+class PlannedFile(NamedTuple):
+    """The parts of a file to read, as `ParquetSplits` keeps them, its columns, and its footer's digest."""
 
     path: str
-    splits: list[RowGroups]
+    version: Version
+    runs: list[bytes]
     schema: pa.Schema
     footer: str
+
+
+@dataclass(frozen=True)
+class ParquetSplits(Sequence[RowGroups]):
+    """Runs of row groups of many files, in little memory: each is made a split when it is asked for.
+
+    Attributes
+    ----------
+    read_options : ReadOptions
+        What is read of each file.
+    parts : list of tuple
+        The path of a file, its version, its partition keys, and the numbers and rows of its row groups.
+    """
+
+    read_options: ReadOptions
+    parts: list[tuple[str, Version, Mapping[str, Any], bytes]]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, index: int) -> RowGroups: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ParquetSplits: ...
+
+    def __getitem__(self, index: int | slice) -> RowGroups | ParquetSplits:
+        if isinstance(index, slice):
+            return replace(self, parts=self.parts[index])
+        path, version, partition, run = self.parts[index]
+        groups, rows = np.frombuffer(run, np.int64).reshape(2, -1).tolist()
+        return RowGroups(self.read_options, path, version, dict(zip(groups, rows, strict=True)), partition)
 
 
 @dataclass(frozen=True)
@@ -45,56 +86,84 @@ class FilePlanner:
 
     Attributes
     ----------
-    dataset : pyarrow.dataset.FileSystemDataset
-        Its fragments are the files.
+    schema : pyarrow.Schema
+        Of the dataset, partition keys included.
     stored : pyarrow.Schema
         Of the first file that can be read.
+    first : FirstFile or None
+        That file; its footer is not read again while it is unchanged.
     read_options : ReadOptions
         What is read of each file.
     whole : bool
-        Whether all row groups of each file are of the dataset, though another reader may not know yet.
+        Whether all row groups of each file are of the dataset, and its files were found by us.
     """
 
-    dataset: ds.FileSystemDataset
+    schema: pa.Schema
     stored: pa.Schema
+    first: FirstFile | None
     read_options: ReadOptions
     whole: bool
 
-    def fragments(self) -> list[ds.ParquetFileFragment]:
-        """The files that the filter does not rule out by their partition keys."""
-        chosen = self.read_options.filter
-        return list(self.dataset.get_fragments(filter=None if chosen is None else chosen.expression))
-
-    def plan(
-        self, fragments: Iterable[ds.ParquetFileFragment], versions: Mapping[str, Version] | None = None
-    ) -> list[PlannedFile]:
+    def plan(self, files: Iterable[ListedFile], each: Map = map) -> Iterator[PlannedFile]:
         """Read the footers of some files, and plan what is to be read of each.
 
         Parameters
         ----------
-        fragments : iterable of pyarrow.dataset.ParquetFileFragment
+        files : iterable of ListedFile
             The files.
-        versions : mapping of str to Version, optional
-            The versions in which they are to be read, by path; the present ones by default.
+        each : callable, default=map
+            Applies a function to lists of files, in order; on the workers of a cluster, if it does so.
         """
-        known, check = versions or {}, FooterCheck()
-        return self._each(lambda file: self._plan(file, known.get(file.path), check), fragments)
+        files = list(files)
+        batches = [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
+        planner = self if each is map else replace(self, first=None)
+        schemas: list[pa.Schema] = []
+        retries: list[str] = []
+        for batch, (planned, found, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
+            shared = [schemas[_position(schema, schemas)] for schema in found]
+            retries += noted
+            for file, (version, runs, position, footer) in zip(batch, planned, strict=True):
+                yield PlannedFile(file.path, version, runs, shared[position], footer)
+        with warning_of_retries() as warned_of:
+            warned_of.extend(retries)
 
-    def footers(self, paths: Iterable[str]) -> list[str]:
+    def plan_batch(
+        self, files: Sequence[ListedFile]
+    ) -> tuple[list[tuple[Version, list[bytes], int, str]], list[pa.Schema], list[str]]:
+        """One task: plan some files.
+
+        Returns
+        -------
+        planned : list of tuple
+            Of each file its version, its runs of row groups, the position of its schema among `schemas`, and
+            the digest of its footer.
+        schemas : list of pyarrow.Schema
+            All that differ.
+        noted : list of str
+            The errors after which the storage was asked again.
+        """
+        schemas: list[pa.Schema] = []
+        planned = []
+        with noting_retries() as noted:
+            for version, runs, schema, footer in self._each(self._plan, files):
+                planned.append((version, runs, _position(schema, schemas), footer))
+        return planned, schemas, noted
+
+    def footers(self, paths: Sequence[str]) -> list[str]:
         """The digests of the footers that files have now; "" for one that cannot be opened."""
-        return self._each(self._footer, paths)
+        return list(self._each(self._digest, paths))
 
-    def _each(self, function: Callable[[T], R], files: Iterable[T]) -> list[R]:
+    def _each(self, function: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
         """Apply a function to each file: in threads, unless files are local; then these would only wait."""
-        if is_local(self.dataset.filesystem):
-            return list(map(function, files))
+        if is_local(self.read_options.filesystem):
+            return map(function, files)
+        contexts = [copy_context() for _ in files]  # in which retries are noted
         with ThreadPoolExecutor(_READERS) as readers:
-            return list(readers.map(function, files))
+            return list(readers.map(lambda context, file: context.run(function, file), contexts, files))
 
-    def _footer(self, path: str) -> str:
+    def _digest(self, path: str) -> str:
         try:
-            with self.dataset.filesystem.open_input_file(path) as file:
-                return digest_of_footer(read_tail(file))
+            return digest_of_footer(open_footer(self.read_options.filesystem, path)[0])
         except OSError:
             return ""
 
@@ -103,48 +172,50 @@ class FilePlanner:
         read = [f"{field.name}: {field.type}" for field in schema if field.name in self.read_options.columns]
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
-    def _plan(
-        self, known: ds.ParquetFileFragment, version: Version | None, check: FooterCheck
-    ) -> PlannedFile:
-        path = known.path
-        version = version or current_version(self.dataset.filesystem, path)
-        # A fragment keeps the footer that it once read; the file may have been rewritten since.
-        fragment, footer = opened_fragment(known, self.dataset.filesystem, check)
-        schema, metadata = fragment.physical_schema, fragment.metadata
-        partition = ds.get_partition_keys(fragment.partition_expression)
-        self._check(path, schema, partition)
-        groups = self._row_groups(path, self._limited(path, fragment, known))
+    def _plan(self, file: ListedFile) -> tuple[Version, list[bytes], pa.Schema, str]:
+        tail, version = self._footer(file.path)
+        with decoding(file.path):
+            fragment = FORMAT.make_fragment(pa.py_buffer(tail), partition_expression=file.expression)
+            schema, metadata = fragment.physical_schema, fragment.metadata
+            if version.size is not None:
+                check_footer(metadata, tail, version.size)
+        self._check(file.path, schema, ds.get_partition_keys(file.expression))
+        groups = self._row_groups(file, fragment)
         rows = {index: metadata.row_group(index).num_rows for index in groups}
-        splits = [
-            RowGroups(self.read_options, path, version, {i: rows[i] for i in run}, partition)
+        runs = [
+            np.array([run, [rows[i] for i in run]], np.int64).tobytes()
             for run in group_into_tasks(groups, rows.__getitem__)
         ]
-        return PlannedFile(path, splits, schema, footer)
+        return file.version or version, runs, schema, digest_of_footer(tail)
 
-    def _limited(
-        self, path: str, fragment: ds.ParquetFileFragment, known: ds.ParquetFileFragment
-    ) -> ds.ParquetFileFragment:
-        """The fragment with those row groups alone that a dataset made by others has of the file."""
-        if self.whole:
-            return fragment
-        wanted = [group.id for group in known.row_groups]
-        if wanted == list(range(known.metadata.num_row_groups)):
-            return fragment
-        if fragment.num_row_groups != known.metadata.num_row_groups:
-            raise ValueError(f"{path} has other row groups than when the dataset was made; make it again")
-        return fragment.subset(row_group_ids=wanted)
+    def _footer(self, path: str) -> tuple[bytes, Version]:
+        """The footer that a file has now."""
+        filesystem, first = self.read_options.filesystem, self.first
+        if first is not None and path == first.path and current_version(filesystem, path) == first.version:
+            return first.tail, first.version
+        return open_footer(filesystem, path)
 
-    def _row_groups(self, path: str, fragment: ds.ParquetFileFragment) -> list[int]:
-        """The row groups whose statistics do not rule out that the filter lets rows through."""
+    def _row_groups(self, file: ListedFile, fragment: ds.ParquetFileFragment) -> list[int]:
+        """The row groups whose statistics do not rule out that the filter lets rows through.
+
+        Of a dataset made by others, those alone that it has of the file.
+        """
         chosen = self.read_options.filter
+        if file.wanted is not None:
+            wanted, known = file.wanted
+            if wanted != list(range(known)) and fragment.num_row_groups != known:
+                raise ValueError(
+                    f"{file.path} has other row groups than when the dataset was made; make it again"
+                )
+            return wanted if wanted != list(range(known)) else list(range(fragment.num_row_groups))
         if (
             chosen is None
             or chosen.may_keep_nan
             or _has_views(fragment.physical_schema, chosen.columns.names)
         ):
-            return [group.id for group in fragment.row_groups]
-        with filtering(path):
-            kept = fragment.split_by_row_group(chosen.expression, schema=self.dataset.schema)
+            return list(range(fragment.num_row_groups))
+        with filtering(file.path):
+            kept = fragment.split_by_row_group(chosen.expression, schema=self.schema)
         return [group.id for part in kept for group in part.row_groups]
 
     def _check(self, path: str, schema: pa.Schema, partition: Mapping[str, Any]) -> None:
@@ -170,57 +241,20 @@ class FilePlanner:
         target = self.read_options.roles.target
         if target is None or target not in schema.names:
             return
-        kind, first = schema.field(target).type, self.dataset.schema.field(target).type
+        kind, first = schema.field(target).type, self.schema.field(target).type
         if pa.types.is_null(kind) or pa.types.is_null(first):
             return
         if label_kind(kind) != label_kind(first):
             raise ValueError(f"{path}: target {target!r} is {kind}, in the first file it is {first}")
 
 
-def first_readable(fragments: Iterable[ds.ParquetFileFragment]) -> tuple[str, pa.Schema]:
-    """The first file whose footer can be read, and the columns that it stores.
-
-    A pass reads all the footers, and names the files that are damaged.
-
-    Raises
-    ------
-    ValueError
-        If none can be read; of the first one.
-    """
-    damaged: ValueError | None = None
-    for fragment in fragments:
-        try:
-            with decoding(fragment.path):
-                return fragment.path, fragment.physical_schema
-        except ValueError as error:
-            damaged = damaged or error
-    raise damaged or ValueError("the dataset has no files")
-
-
-def opened_fragment(
-    known: ds.ParquetFileFragment, filesystem: pafs.FileSystem, check: FooterCheck
-) -> tuple[ds.ParquetFileFragment, str]:
-    """A fragment over the footer that a file has now, which has been read and checked.
-
-    Beside it, the digest of the footer.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or no Parquet file.
-    OSError
-        If the storage does not give it.
-    """
-    with opening(known.path):
-        file = filesystem.open_input_file(known.path)
-    with file, decoding(known.path):
-        tail = read_tail(file)
-        fragment = known.format.make_fragment(
-            pa.py_buffer(tail), partition_expression=known.partition_expression
-        )
-        fragment.ensure_complete_metadata()
-        check(tail)
-    return fragment, digest_of_footer(tail)
+def _position(schema: pa.Schema, known: list[pa.Schema]) -> int:
+    """The position of a schema among those that are known; it is put among them if it is not."""
+    for i, other in enumerate(known):
+        if other.equals(schema):
+            return i
+    known.append(schema.remove_metadata())
+    return len(known) - 1
 
 
 def _has_views(schema: pa.Schema, names: Iterable[str]) -> bool:

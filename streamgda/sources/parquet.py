@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -13,20 +13,18 @@ from os import PathLike
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import counted
-from streamgda.sources.base import FilePlan, FileSource, InputFile, ScorableSource
+from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
 from streamgda.sources.discovery import FoundFiles, find_files
-from streamgda.sources.errors import decoding
 from streamgda.sources.filters import Filter
-from streamgda.sources.footers import FilePlanner, first_readable, unified_types
+from streamgda.sources.footers import FilePlanner, ParquetSplits, PlannedFile, unified_types
 from streamgda.sources.identifiers import warn_of_identifiers
+from streamgda.sources.partitions import DatasetFiles, ListedFile
 from streamgda.sources.roles import Roles, besides_index, check_known
-from streamgda.sources.row_groups import ReadOptions, RowGroups
-from streamgda.sources.views import dataset_without_views
+from streamgda.sources.row_groups import ReadOptions
 from streamgda.storage.places import Place
 from streamgda.storage.versions import current_version, listing
 
@@ -101,52 +99,8 @@ def scan_parquet(
     """
     find = partial(find_files, path, filesystem)
     found = find()
-    return ParquetSource(_dataset(found), target, features, weight, filters, missing, found, find, exclude)
-
-
-def _dataset(found: FoundFiles) -> ds.FileSystemDataset:
-    """The files with the hive keys of their paths, except keys that are columns of the files too.
-
-    What a row says of itself counts for more than the name of a folder that the file happens to be in.
-    """
-    first, stored = first_readable(_FORMAT.make_fragment(path, found.filesystem) for path in found.paths)
-    options = ds.FileSystemFactoryOptions(partition_base_dir=found.folder)
-    options.partitioning_factory = ds.HivePartitioning.discover()
-    others = [path for path in found.paths if path != first]
-    named = [f"{found.folder}/{key}={_ANY_TEXT}/{_ANY_TEXT}" for key in _keys_without_values(found)]
-    with decoding(first):
-        factory = ds.FileSystemDatasetFactory(found.filesystem, [first, *others, *named], _FORMAT, options)
-        *_, keys = factory.inspect_schemas()
-        beside = pa.schema([key for key in keys if key.name not in stored.names])
-        return ds.dataset(
-            found.paths,
-            schema=pa.schema([*stored, *beside], stored.metadata),
-            format=_FORMAT,
-            partitioning=ds.HivePartitioning(beside),
-            filesystem=found.filesystem,
-            partition_base_dir=found.folder,
-        )
-
-
-def _keys_without_values(found: FoundFiles) -> set[str]:
-    """The hive keys that are null in all the paths. Arrow infers no type for them; they become text."""
-    if not any(_NULL in path for path in found.paths):
-        return set()
-    folders = {
-        name.partition("=")[::2]
-        for path in found.paths
-        for name in path.removeprefix(found.folder).split("/")[:-1]
-    }
-    return {key for key, value in folders if value == _NULL} - {
-        key for key, value in folders if value != _NULL
-    }
-
-
-_FORMAT = ds.ParquetFileFormat()
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-_ANY_TEXT = "text"
+    files = DatasetFiles.of_found(found)
+    return ParquetSource(files, target, features, weight, filters, missing, found, find, exclude)
 
 
 class ParquetSource(FileSource, ScorableSource):
@@ -162,7 +116,7 @@ class ParquetSource(FileSource, ScorableSource):
 
     def __init__(
         self,
-        dataset: ds.FileSystemDataset,
+        files: DatasetFiles,
         target: str | None,
         features: Sequence[str] | None,
         weight: str | None,
@@ -172,12 +126,11 @@ class ParquetSource(FileSource, ScorableSource):
         find: Callable[[], FoundFiles] | None = None,
         exclude: Sequence[str] = (),
     ) -> None:
-        dataset = dataset_without_views(dataset)
-        self._dataset, self._found, self._find = dataset, found, find
+        self._files, self._found, self._find = files, found, find
         self._folder = "" if found is None else found.folder
-        first, stored = first_readable(dataset.get_fragments())
+        first, stored = files.first.path, files.first.schema
         roles = Roles.choose(
-            dataset.schema.names,
+            files.schema.names,
             first,
             target=target,
             features=features,
@@ -188,14 +141,20 @@ class ParquetSource(FileSource, ScorableSource):
         )
         self.feature_names, self.target = roles.features, roles.target
         root = "" if found is None else found.root
-        chosen = Filter.of(filters, dataset.schema)
-        self._read_options = ReadOptions(dataset.filesystem, roles, chosen, root=root)
-        self._planner = FilePlanner(dataset, stored, self._read_options, whole=find is not None)
+        chosen = Filter.of(filters, files.schema)
+        self._read_options = ReadOptions(files.filesystem, roles, chosen, root=root)
+        self._planner = FilePlanner(
+            files.schema.remove_metadata(),
+            stored.remove_metadata(),
+            files.first,
+            self._read_options,
+            whole=find is not None,
+        )
         roles.check_types(stored, first)
         warn_of_identifiers(roles, stored, first, features, stacklevel=3)
 
     def __repr__(self) -> str:
-        files = self._dataset.files
+        files = self._files.paths
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         n_features = counted(len(self._read_options.roles.features), "feature")
         return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
@@ -205,27 +164,43 @@ class ParquetSource(FileSource, ScorableSource):
         """Whether rows in which features are missing are to be learnt."""
         return self._read_options.roles.missing == "keep"
 
-    def splits(self) -> list[RowGroups]:
+    def splits(self) -> ParquetSplits:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
-        return [split for file in self._planner.plan(self._planner.fragments()) for split in file.splits]
+        return self.planned()
 
-    def to_score(self, keep: Sequence[str]) -> tuple[list[RowGroups], pa.Schema]:
+    def planned(self, each: Map = map) -> ParquetSplits:
+        """The splits; `each` opens the files."""
+        return self._splits(self._planner.plan(self._chosen(), each))
+
+    def _chosen(self) -> list[ListedFile]:
+        """The files that the filter does not rule out by their keys."""
+        return list(self._files.listed(self._files.chosen(self._read_options.filter)))
+
+    def _splits(
+        self, planned: Iterable[PlannedFile], read_options: ReadOptions | None = None
+    ) -> ParquetSplits:
+        keys, place = self._files.keys, self._files.place
+        return ParquetSplits(
+            read_options or self._read_options,
+            [(file.path, file.version, keys[place(file.path)], run) for file in planned for run in file.runs],
+        )
+
+    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[ParquetSplits, pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
         for name in keep:
-            check_known(name, self._dataset.schema.names, self._dataset.files[0])
+            check_known(name, self._files.schema.names, self._files.paths[0])
         roles = replace(self._read_options.roles, target=None, weight=None, groups=None)
         read_options = replace(self._read_options, roles=roles, kept=tuple(keep))
         planner = replace(self._planner, read_options=read_options)
-        files = planner.plan(planner.fragments())
-        splits = [split for file in files for split in file.splits]
-        return splits, unified_types(keep, self._dataset.schema, files)
+        planned = list(planner.plan(self._chosen(), each))
+        return self._splits(planned, read_options), unified_types(keep, self._files.schema, planned)
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         roles, chosen = self._read_options.roles, self._read_options.filter
         found = None if self._find is None else self._find()
         fresh = type(self)(
-            self._dataset if found is None else _dataset(found),
+            self._files if found is None else DatasetFiles.of_found(found),
             roles.target,
             roles.features,
             roles.weight,
@@ -238,7 +213,7 @@ class ParquetSource(FileSource, ScorableSource):
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column, or partition key, that groups the rows."""
-        known, file = self._dataset.schema.names, self._dataset.files[0]
+        known, file = self._files.schema.names, self._files.paths[0]
         return self._with_roles(self._read_options.roles.with_groups(column, known, file))
 
     def with_features(self, names: Sequence[str]) -> Self:
@@ -267,21 +242,21 @@ class ParquetSource(FileSource, ScorableSource):
 
     def files(self) -> list[InputFile]:
         """The files that the filter does not rule out by their partition, as they are now, in order."""
-        fragments = self._planner.fragments()
-        filesystem = self._dataset.filesystem
+        paths, filesystem = self._files.chosen(self._read_options.filter), self._files.filesystem
         if self._folder:
             seen = listing(filesystem, self._folder)
-            fragments = [fragment for fragment in fragments if fragment.path in seen]
+            paths = [path for path in paths if path in seen]
         else:
-            seen = {fragment.path: current_version(filesystem, fragment.path) for fragment in fragments}
+            seen = {path: current_version(filesystem, path) for path in paths}
+        keys, place = self._files.keys, self._files.place
         return [
             InputFile(
-                path=fragment.path.removeprefix(self._folder).lstrip("/") if self._folder else fragment.path,
-                location=fragment.path,
-                version=seen[fragment.path],
-                partition=ds.get_partition_keys(fragment.partition_expression),
+                path=path.removeprefix(self._folder).lstrip("/") if self._folder else path,
+                location=path,
+                version=seen[path],
+                partition=keys[place(path)],
             )
-            for fragment in fragments
+            for path in paths
         ]
 
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
@@ -291,21 +266,20 @@ class ParquetSource(FileSource, ScorableSource):
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether one of the files lies in a folder, or one written there would be one from then on."""
         place = Place.of(filesystem, folder)
-        folders = {file.rpartition("/")[0] for file in self._dataset.files}
+        folders = {file.rpartition("/")[0] for file in self._files.paths}
         return self.includes(filesystem, f"{folder.rstrip('/')}/part-00000.parquet") or any(
-            Place.of(self._dataset.filesystem, other).is_within(place) for other in folders
+            Place.of(self._files.filesystem, other).is_within(place) for other in folders
         )
 
     def footers(self, files: Sequence[InputFile]) -> list[str]:
         """The digest of the footer of each file; no file is decoded."""
         return self._planner.footers([file.location for file in files])
 
-    def plans(self, files: Sequence[InputFile]) -> list[FilePlan]:
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""
-        known = {fragment.path: fragment for fragment in self._planner.fragments()}
         versions = {file.location: file.version for file in files}
-        planned = self._planner.plan([known[file.location] for file in files], versions)
+        planned = self._planner.plan(list(self._files.listed(versions, versions)), each)
         return [
-            FilePlan(file, plan.splits, self._planner.fingerprint(plan.schema), plan.footer)
+            FilePlan(file, self._splits([plan]), self._planner.fingerprint(plan.schema), plan.footer)
             for file, plan in zip(files, planned, strict=True)
         ]

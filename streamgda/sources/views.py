@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
     """A schema with the types in which columns of views are read."""
     return pa.schema([field.with_type(_without_view(field.type)) for field in schema], schema.metadata)
-
-
-def dataset_without_views(dataset: ds.FileSystemDataset) -> ds.FileSystemDataset:
-    """The same fragments with such a schema."""
-    schema = without_views(dataset.schema)
-    if schema.equals(dataset.schema):
-        return dataset
-    return ds.FileSystemDataset(list(dataset.get_fragments()), schema, dataset.format, dataset.filesystem)
 
 
 def batch_without_views(batch: pa.RecordBatch) -> pa.RecordBatch:

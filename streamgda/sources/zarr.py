@@ -21,7 +21,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing, without_missing
 from streamgda.blocks.places import Places
 from streamgda.sources.ahead import read_ahead
-from streamgda.sources.base import ROWS_PER_TASK, ScorableSource, ScorableSplit
+from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
 from streamgda.sources.zarr_chunks import (
     ChangedChunkError,
@@ -228,7 +228,7 @@ class ZarrSource(ScorableSource):
         grouped.arrays()
         return grouped
 
-    def to_score(self, keep: Sequence[str]) -> tuple[list[ZarrRows], pa.Schema]:
+    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[ZarrRows], pa.Schema]:
         """The same parts to read without labels, and the types of the arrays to keep, as Arrow has them."""
         unlabelled = replace(self, target=None, weight=None, groups=None, kept=tuple(keep))
         _, *arrays = unlabelled.arrays()

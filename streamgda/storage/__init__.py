@@ -22,10 +22,8 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     Plain values as JSON, and as hashes.
 `documents`
     The JSON document in the metadata of a file.
-`thrift`, `layouts`
-    Read Thrift's compact protocol; structs that are laid out alike, by a regular expression.
-`footers`, `column_chunks`, `limits`
-    Check the footer of a Parquet file, its column chunks, and what it would take in memory.
+`footers`, `limits`
+    Check the footer of a Parquet file, and what it would take in memory.
 `ranges`, `kept_footers`, `fetching`
     The byte ranges of a Parquet file that are needed; footers that were read lately; remote files, of which
     what is needed is fetched ahead.

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
-
-from streamgda.storage.footers import chunks
+import pyarrow.parquet as pq
 
 _LEAST_LIMIT = 1 << 26  # bytes that even the smallest file may take
 
@@ -19,34 +18,34 @@ _LARGEST_RATIO = 100  # of bytes in memory to bytes of the file
 _WIDEST_NUMBER = 8  # bytes
 
 
-def check_size(file: pa.NativeFile, schema: pa.Schema, n_rows: int, columns: Collection[str]) -> None:
+def check_size(parquet: pq.ParquetFile, n_bytes: int, columns: Collection[str]) -> None:
     """Check what some columns of a Parquet file would take in memory.
 
     Parameters
     ----------
-    file : pyarrow.NativeFile
+    parquet : pyarrow.parquet.ParquetFile
         The file.
-    schema : pyarrow.Schema
-        The types of its columns.
-    n_rows : int
-        How many rows it has.
+    n_bytes : int
+        How long it is.
     columns : collection of str
         The columns to read.
 
     Raises
     ------
     ValueError
-        If that is far more than their digits could take in the file, or the footer is damaged.
+        If that is far more than their digits could take in the file.
     """
-    size, n_bytes = sum(_sizes(file, schema, n_rows, columns)), file.size()
+    size = sum(_sizes(parquet, columns))
     if size > _LEAST_LIMIT + _LARGEST_RATIO * n_bytes:
         raise ValueError(f"its {n_bytes:,} bytes stand for {size:,}, which digits cannot")
 
 
-def _sizes(file: pa.NativeFile, schema: pa.Schema, n_rows: int, columns: Collection[str]) -> Iterator[int]:
-    for chunk in chunks(file):
-        if chunk.column in columns:
-            yield max(chunk.n_values * _WIDEST_NUMBER, chunk.n_bytes)
-    for field in schema:
+def _sizes(parquet: pq.ParquetFile, columns: Collection[str]) -> Iterator[int]:
+    metadata = parquet.metadata
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema.partition(".")[0] in columns:
+                yield max(chunk.num_values * _WIDEST_NUMBER, chunk.total_uncompressed_size)
+    for field in parquet.schema_arrow:
         if field.name in columns and pa.types.is_fixed_size_list(field.type):
-            yield n_rows * field.type.list_size * _WIDEST_NUMBER  # a null takes as much as a list
+            yield metadata.num_rows * field.type.list_size * _WIDEST_NUMBER  # a null takes as much as a list

@@ -22,6 +22,7 @@ from streamgda.storage.columns import Columns, to_arrow
 from streamgda.storage.digests import table_digest
 from streamgda.storage.documents import Metadata, decode, encode
 from streamgda.storage.filesystems import reaching, resolve
+from streamgda.storage.footers import check_footer, read_tail
 from streamgda.storage.limits import check_size
 from streamgda.storage.messages import one_line
 from streamgda.storage.paths import AnyFileSystem, Path
@@ -157,7 +158,8 @@ def read(
         parquet = _parquet_file(file)
         metadata = decode(parquet.metadata.metadata, name)
         try:
-            check_size(file, parquet.schema_arrow, parquet.metadata.num_rows, columns)
+            check_footer(parquet.metadata, read_tail(file), file.size())
+            check_size(parquet, file.size(), columns)
         except ValueError as error:
             raise ValueError(f"{name} is damaged: {error}") from error
         # Strings stay in a dictionary, so that many equal ones take no memory.

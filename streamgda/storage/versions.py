@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.storage.filesystems import fsspec_of
+from streamgda.storage.filesystems import fsspec_of, unwrapped
 from streamgda.storage.local import walk_files
 from streamgda.storage.places import local_path, moved
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Version:
     """A file's version: its size, and its ETag or, where the store lists none, its modification time.
 
@@ -63,8 +63,8 @@ def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
         }
     if behind is None:
         selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
-        found = filesystem.get_file_info(selector)
-        return {info.path: _version(info) for info in found if info.type == pafs.FileType.File}
+        found, in_seconds = filesystem.get_file_info(selector), _is_of_s3(filesystem)
+        return {info.path: _version(info, in_seconds) for info in found if info.type == pafs.FileType.File}
     behind.invalidate_cache()  # or it answers from an earlier listing
     return {name: version_of_info(info) for name, info in behind.find(folder, detail=True).items()}
 
@@ -93,10 +93,21 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
             raise FileNotFoundError(f"{name} is gone") from error
     if behind is not None:
         behind.invalidate_cache(name)  # or it answers from an earlier listing
+        try:
+            return version_of_info(behind.info(name))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{name} is gone") from error
     info = filesystem.get_file_info(name)
     if info.type == pafs.FileType.NotFound:
         raise FileNotFoundError(f"{name} is gone")
-    return _version(info) if behind is None else version_of_info(behind.info(name))
+    return _version(info, _is_of_s3(filesystem))
+
+
+def opened(filesystem: pafs.FileSystem, name: str) -> tuple[pa.NativeFile, Version]:
+    """A file, opened, and its version then; of S3 by the answer to the one request that opening it takes."""
+    seen = None if _is_of_s3(filesystem) else current_version(filesystem, name)
+    file = filesystem.open_input_file(name)
+    return file, seen or version_of_opened(file) or current_version(filesystem, name)
 
 
 def version_of_opened(file: pa.NativeFile) -> Version | None:
@@ -123,9 +134,16 @@ def _version_by_status(status: os.stat_result, behind: AbstractFileSystem | None
     return Version(status.st_size, status.st_mtime_ns if behind is None else _nanoseconds(status.st_mtime))
 
 
-def _version(info: pafs.FileInfo) -> Version:
-    return Version(info.size, info.mtime_ns)
+def _version(info: pafs.FileInfo, in_seconds: bool) -> Version:
+    """Of a file by pyarrow. Stores like S3 may list milliseconds, and tell whole seconds of a single file."""
+    return Version(info.size, info.mtime_ns // _SECOND * _SECOND if in_seconds else info.mtime_ns)
 
+
+def _is_of_s3(filesystem: pafs.FileSystem) -> bool:
+    return bool(unwrapped(filesystem, "")[0].type_name == "s3")
+
+
+_SECOND = 1_000_000_000  # nanoseconds
 
 _ETAGS = ("ETag", "etag", "md5Hash")
 

@@ -1,0 +1,190 @@
+"""The files of a Parquet dataset, with the hive keys in the names of their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+
+from streamgda.sources.discovery import FoundFiles
+from streamgda.sources.errors import decoding, opening
+from streamgda.sources.filters import Filter
+from streamgda.sources.views import without_views
+from streamgda.storage.filesystems import is_local
+from streamgda.storage.footers import read_footer
+from streamgda.storage.kept_footers import KEPT_FOOTERS
+from streamgda.storage.retries import retried
+from streamgda.storage.versions import Version
+
+FORMAT = ds.ParquetFileFormat()
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+class FirstFile(NamedTuple):
+    """The first file that can be read, the columns that it stores, its footer, and the version of that."""
+
+    path: str
+    schema: pa.Schema
+    tail: bytes
+    version: Version
+
+
+class ListedFile(NamedTuple):
+    """A file to plan.
+
+    `expression` says what the partition keys are. `version` is the one to read, None for the present one.
+    `wanted` are the row groups of the dataset among a number of them, where another has made it.
+    """
+
+    path: str
+    expression: ds.Expression
+    version: Version | None = None
+    wanted: tuple[list[int], int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetFiles:
+    """The files of a dataset, in order.
+
+    Attributes
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+        Where they are.
+    paths : sequence of str
+        Their paths.
+    first : FirstFile
+        The first one that can be read.
+    schema : pyarrow.Schema
+        The columns of the first file, and the keys that are no columns.
+    expressions : mapping of str to pyarrow.dataset.Expression
+        The keys, by folder; of a dataset that others have made, by path.
+    fragments : mapping of str to pyarrow.dataset.ParquetFileFragment
+        The files of such a dataset, by path.
+    """
+
+    filesystem: pafs.FileSystem
+    paths: Sequence[str]
+    first: FirstFile
+    schema: pa.Schema
+    expressions: Mapping[str, ds.Expression]
+    fragments: Mapping[str, ds.ParquetFileFragment]
+
+    @classmethod
+    def of_found(cls, found: FoundFiles) -> DatasetFiles:
+        """Found files, with the hive keys of their paths, except keys that are columns of the files too.
+
+        What a row says of itself counts for more than the name of a folder that the file happens to be in.
+        """
+        first = _first_readable(found.filesystem, found.paths)
+        folders = dict.fromkeys(map(_folder, found.paths))
+        inside = {folder: f"{folder.removeprefix(found.folder)}/file" for folder in folders}
+        keys = _types_of_keys(inside.values(), first.schema.names)
+        partitioning = ds.HivePartitioning(keys)
+        expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
+        schema = without_views(pa.schema([*first.schema, *keys]))
+        return cls(found.filesystem, found.paths, first, schema, expressions, {})
+
+    @classmethod
+    def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
+        """The files of a dataset that others have made."""
+        fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
+        expressions = {path: fragment.partition_expression for path, fragment in fragments.items()}
+        first = _first_readable(dataset.filesystem, fragments)
+        schema = without_views(dataset.schema)
+        return cls(dataset.filesystem, list(fragments), first, schema, expressions, fragments)
+
+    def chosen(self, chosen: Filter | None) -> Sequence[str]:
+        """The files that a filter does not rule out by their keys."""
+        if chosen is None:
+            return self.paths
+        places = list(self.expressions)
+        stand_ins = ds.FileSystemDataset.from_paths(
+            list(map(str, range(len(places)))),
+            schema=self.schema,
+            format=FORMAT,
+            filesystem=self.filesystem,
+            partitions=list(self.expressions.values()),
+        )
+        left = {places[int(part.path)] for part in stand_ins.get_fragments(filter=chosen.expression)}
+        return [path for path in self.paths if self.place(path) in left]
+
+    @cached_property
+    def keys(self) -> dict[str, dict[str, Any]]:
+        """The values of the keys by the places that `expressions` has."""
+        return {place: ds.get_partition_keys(found) for place, found in self.expressions.items()}
+
+    def listed(
+        self, paths: Iterable[str], versions: Mapping[str, Version] | None = None
+    ) -> Iterator[ListedFile]:
+        """Some of the files to plan, in the versions to read; the present ones by default."""
+        known = versions or {}
+        for path in paths:
+            fragment, wanted = self.fragments.get(path), None
+            if fragment is not None:
+                with decoding(path):
+                    wanted = [group.id for group in fragment.row_groups], fragment.metadata.num_row_groups
+            yield ListedFile(path, self.expressions[self.place(path)], known.get(path), wanted)
+
+    def place(self, path: str) -> str:
+        """What `expressions` calls the keys of a file by."""
+        return path if self.fragments else _folder(path)
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _types_of_keys(paths: Iterable[str], stored: Sequence[str]) -> pa.Schema:
+    """The hive keys that are no columns of the files: whole numbers where all values are, else text."""
+    values: dict[str, list[str]] = {}
+    for path in paths:
+        for part in path.split("/")[:-1]:
+            name, equals, value = part.partition("=")
+            if equals and (name := unquote(name)) not in stored:
+                values.setdefault(name, []).extend([] if value == _NULL else [unquote(value)])
+    return pa.schema([(name, _type_of(found)) for name, found in values.items()])
+
+
+def _type_of(values: list[str]) -> pa.DataType:
+    try:
+        pa.array(values, pa.string()).cast(pa.int32())
+    except pa.ArrowInvalid:
+        return pa.string()
+    return pa.int32() if values else pa.string()
+
+
+def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstFile:
+    """The first file whose footer can be read. A pass reads all the footers, and names the damaged files.
+
+    Raises
+    ------
+    ValueError
+        If none can be read; of the first one.
+    """
+    damaged: ValueError | None = None
+    for path in paths:
+        try:
+            tail, version = open_footer(filesystem, path)
+            with decoding(path):
+                schema = FORMAT.make_fragment(pa.py_buffer(tail)).physical_schema
+        except ValueError as error:
+            damaged = damaged or error
+        else:
+            return FirstFile(path, schema, tail, version)
+    raise damaged or ValueError("the dataset has no files")
+
+
+def open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
+    """The end of a file, and its version; asked for again if the storage fails for a moment."""
+    with opening(path):
+        tail, version = retried(lambda: read_footer(filesystem, path))
+    if not is_local(filesystem):
+        KEPT_FOOTERS.keep(filesystem, path, version, tail)
+    return tail, version
