@@ -142,6 +142,19 @@ def test_by_chance_alone_shares_and_shifts_vary_by_their_standard_errors():
         assert np.abs(scaled).max() < 5
 
 
+@pytest.mark.parametrize(("kind", "n"), [("full", 12), ("full", 40), ("tied", 9), ("diag", 8)])
+def test_the_divergence_of_few_rows_is_that_expected_by_chance(kind, n):
+    """On average, of two classes of a Gaussian with three features."""
+    y = [np.repeat([0, 1], 100), np.repeat([0, 1], n)]
+    found = [
+        of_class
+        for _ in range(400)
+        for of_class in drift(*(of(RNG.normal(size=(len(labels), 3)), kind, labels) for labels in y))
+    ]
+    expected = found[0].expected_divergence
+    assert np.mean([of_class.divergence for of_class in found]) == pytest.approx(expected, rel=0.15)
+
+
 def test_an_alarm_names_the_class_the_feature_and_how_far():
     def named(shift, n, names=("u", "v")):
         frame = pd.DataFrame(RNG.normal([0, shift], size=(n, 2)), columns=names)

@@ -123,6 +123,24 @@ def divergence(old: Gaussian, new: Gaussian) -> float:
     return float(sum((part**2).sum() for part in (changed, *moved))) / 2
 
 
+def expected_divergence(before: Statistics, after: Statistics, n: int, m: int) -> float:
+    """The divergence to be expected of n and m rows of a class, if all were drawn from one Gaussian.
+
+    Of a covariance S with ν degrees of freedom, from r rows, E S = (ν / r) Σ and E S⁻¹ = r / (ν − d − 1) Σ⁻¹
+    (the Wishart distribution and its inverse). Infinite where that does not exist.
+    """
+    kind, d = kind_named(before.covariance_type), before.n_features
+    d, features = (d, 1) if kind.has_products else (1, d)
+    rows = [one.n_rows if kind.is_pooled else of_class for one, of_class in ((before, n), (after, m))]
+    lost = [len(one.classes) if kind.is_pooled else 1 for one in (before, after)]
+    if min(rows[0] - lost[0], rows[1] - lost[1]) <= d + 1:
+        return np.inf
+    spread = [(r - k) / r for r, k in zip(rows, lost, strict=True)]
+    inverse = [r / (r - k - d - 1) for r, k in zip(rows, lost, strict=True)]
+    covariances = spread[0] * inverse[1] + spread[1] * inverse[0] - 2
+    return features * d / 2 * (covariances + (1 / n + 1 / m) * sum(inverse))
+
+
 def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
     """Whether the two vary in different directions, or their means differ in one in which neither varies."""
     varying = ~old.constant

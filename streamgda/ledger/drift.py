@@ -11,14 +11,14 @@ import numpy as np
 from scipy.special import kl_div
 
 from streamgda.blocks.wording import abridged, named
-from streamgda.ledger.divergence import Gaussians, divergence, shift
+from streamgda.ledger.divergence import Gaussians, divergence, expected_divergence, shift
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SURE = 3  # standard errors that a shift passes a limit by chance in one case of 700
+_SURE = 3  # times what chance gives on average
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class ClassDrift:
         Symmetric Kullback–Leibler divergence of the two Gaussians, KL(old ‖ new) + KL(new ‖ old), in nats;
         infinite where one of them is singular and the other is not, or is so in another direction. NaN if
         there are no new rows, or the moments are not determined.
+    expected_divergence : float
+        That of so many rows, if all were drawn from one Gaussian; infinite for too few of them.
     prior_before, prior : float
         Share of the class in the weight of the old and of the new rows.
     share_shift : float
@@ -51,6 +53,7 @@ class ClassDrift:
     rows: int
     shift: Array
     divergence: float
+    expected_divergence: float
     prior_before: float
     prior: float
     share_shift: float
@@ -94,8 +97,8 @@ class DriftReport:
         max_shift : float, optional
             How many standard deviations of the old rows a mean may shift, beyond three standard errors.
         max_divergence : float, optional
-            How large the divergence of a class may be that has more old and more new rows than there are
-            features. The covariance of fewer is singular.
+            How large the divergence of a class may be, beyond three times that which is expected of so few
+            rows.
         max_share_shift : float, optional
             How many standard errors the share of a class may move, up or down to nothing. Chance alone moves
             one of 16,000 shares by 4.
@@ -107,8 +110,8 @@ class DriftReport:
             name, (feature, moved) = f"class {named(drift.label)}", self._furthest(drift)
             if max_shift is not None and abs(moved) > max_shift + _SURE * drift.standard_error:
                 found.append(f"{name}: the mean of {feature} has shifted by {moved:.4g} standard deviations")
-            is_regular = min(drift.rows, drift.rows_before) > len(drift.shift)
-            if max_divergence is not None and is_regular and drift.divergence > max_divergence:
+            by_chance = _SURE * drift.expected_divergence
+            if max_divergence is not None and drift.divergence > max_divergence + by_chance:
                 found.append(f"{name}: the divergence is {drift.divergence:.4g}")
             if max_share_shift is not None and abs(drift.share_shift) > max_share_shift:
                 found.append(
@@ -229,6 +232,7 @@ class Baseline:
                 rows,
                 moved,
                 apart,
+                expected_divergence(before, after, int(count), rows) if rows else np.inf,
                 float(share_before),
                 share,
                 _share_shift(share_before, before.n_rows, share, after.n_rows),
