@@ -303,7 +303,7 @@ class TestLazyPolars(StreamContract):
 class TestDuckDB(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
-        relation = duckdb.connect().from_arrow(table)
+        relation = duckdb.from_arrow(table)
         return scan_arrow(relation, "y", **{**COLUMNS, **options})
 
 
