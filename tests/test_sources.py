@@ -39,8 +39,8 @@ from streamgda import (
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.accumulate import accumulate_folds
-from streamgda.sources.ahead import read_ahead
 from streamgda.sources.base import Source, Split
+from streamgda.sources.zarr_slabs import read_ahead
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
 
@@ -102,9 +102,9 @@ class SourceContract:
         assert accumulate(self.scan(table, tmp_path, rows_per_chunk=1)).allclose(in_memory(table), rtol=1e-12)
 
     def test_a_single_class(self, tmp_path):
-        table = rows().set_column(3, "y", pa.array(np.zeros(N, dtype=np.int64)))
+        table = rows().set_column(3, "y", pa.array(np.ones(N, dtype=np.int64)))
         state = accumulate(self.scan(table, tmp_path))
-        assert state.classes.tolist() == [0]
+        assert state.classes.tolist() == [1]
         assert state.allclose(in_memory(table), rtol=1e-12)
 
     def test_weights(self, tmp_path):
@@ -682,7 +682,7 @@ def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
 
 @pytest.mark.parametrize(("chunk", "label_chunk"), [(100, 77), (30, 1009), (7, 1), (100, 100)])
 def test_a_long_task_holds_few_chunks_and_reads_each_once(tmp_path, monkeypatch, chunk, label_chunk):
-    monkeypatch.setattr("streamgda.sources.zarr.READ_ELEMENTS", 2 * 150)
+    monkeypatch.setattr("streamgda.sources.zarr_slabs.READ_ELEMENTS", 2 * 150)
     write_zarr(rows(), tmp_path / "group", chunk, label_rows=label_chunk)
     store = NotingStore(zarr.storage.LocalStore(tmp_path / "group", read_only=True), tmp_path / "log")
     source = scan_zarr(store, weight="w")
@@ -1141,7 +1141,28 @@ def test_a_zarr_group_that_asks_for_more_than_the_memory_is_named(tmp_path, shap
     group.create_array("X", shape=shape, chunks=shape, dtype="f8")
     group.create_array("y", shape=shape[:1], chunks=shape[:1], dtype="i8")
     with pytest.raises(ValueError, match=rf"rows\.zarr: .*{message}"):
-        accumulate(scan_zarr(tmp_path / "rows.zarr"), "diag", scheduler="synchronous")
+        source = scan_zarr(tmp_path / "rows.zarr", unwritten_labels="fill")
+        accumulate(source, "diag", scheduler="synchronous")
+
+
+@pytest.mark.parametrize("layout", [{}, {"zarr_format": 2}])
+def test_a_chunk_of_labels_that_was_never_written_is_named(tmp_path, layout):
+    write_zarr(rows(), tmp_path / "rows.zarr", 100, **layout)
+    group = zarr.open_group(tmp_path / "rows.zarr")
+    group["y"][200:400] = 0  # Zarr removes what holds nothing but the fill value
+    labels = np.concatenate([LABELS["int"][:200], np.zeros(200, int), LABELS["int"][400:]])
+    filled = rows().set_column(3, "y", pa.array(labels))
+    key = "y/2" if layout else "y/c/2"
+    with pytest.raises(
+        ValueError, match=rf"rows\.zarr: chunk {key} of the labels was never .* would all be 0"
+    ):
+        accumulate(scan_zarr(tmp_path / "rows.zarr"))
+    source = scan_zarr(tmp_path / "rows.zarr", unwritten_labels="fill")
+    assert accumulate(source).allclose(in_memory(filled), rtol=1e-12)
+    group["X"][200:400] = 0.0  # features are what they are
+    assert accumulate(source).n_rows == N
+    with pytest.raises(ValueError, match="unwritten_labels must be 'raise' or 'fill'"):
+        scan_zarr(tmp_path / "rows.zarr", unwritten_labels="zero")
 
 
 def test_a_damaged_feather_file_is_named(tmp_path):
@@ -1246,13 +1267,14 @@ def test_a_column_that_changes_its_type_from_file_to_file_is_told_with_the_remed
 # ---------------------------------------------------------------------- read ahead
 
 
-def test_what_is_read_ahead_comes_in_order_and_an_error_at_its_turn():
-    def parts():
-        yield 1
-        yield 2
-        raise ValueError("the third is damaged")
+@pytest.mark.parametrize("n_ahead", [0, 1, 3])
+def test_what_is_read_ahead_comes_in_order_and_an_error_at_its_turn(n_ahead):
+    def read(place):
+        if place == 3:
+            raise ValueError("the third is damaged")
+        return place
 
-    ready = read_ahead(parts())
+    ready = read_ahead(read, [1, 2, 3, 4], n_ahead)
     assert [next(ready), next(ready)] == [1, 2]
     with pytest.raises(ValueError, match="the third is damaged"):
         next(ready)
@@ -1260,8 +1282,8 @@ def test_what_is_read_ahead_comes_in_order_and_an_error_at_its_turn():
 
 def test_no_thread_is_left_if_the_parts_read_ahead_are_not_all_taken():
     before = threading.active_count()
-    ready = read_ahead(itertools.count(1))
+    ready = read_ahead(int, itertools.count(1), 2)
     assert next(ready) == 1
-    assert threading.active_count() == before + 1
+    assert before < threading.active_count() <= before + 2
     ready.close()
     assert threading.active_count() == before

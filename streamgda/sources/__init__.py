@@ -8,8 +8,8 @@ collections (`scan_dask`).
 - `parquet`: plans a pass by `footers`; each task reads `row_groups`. `wide_groups`: row groups of many
   columns. `carried_strings`: columns kept beside predictions.
 - `arrow`: Arrow data, which are `tables`, `datasets` or `streams`; `arrow_source` is common to them.
-- `ahead`: fetches the next splits while one is read. `zarr`: Zarr groups. `zarr_chunks`: whether stored
-  chunks change in a pass. `dask`: Dask collections.
+- `ahead`: fetches the next splits while one is read. `zarr`: Zarr groups, read in `zarr_slabs`.
+  `zarr_chunks`: whether stored chunks change in a pass. `dask`: Dask collections.
 - `discovery`: finds files; `partitions`: the keys in the names of their folders. `table_formats` refuses
   Delta, Iceberg and Hudi tables, `file_formats` says what reads CSV, Feather and others.
 - `roles`: which columns are features, target and weight. `identifiers`: warns of features named like one.

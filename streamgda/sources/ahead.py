@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol, Self, TypeVar
 
 from streamgda.storage.fetching import Ahead
-
-T = TypeVar("T")
 
 
 class Begins(Protocol):
@@ -34,16 +31,3 @@ def begun(splits: Iterable[B]) -> Iterator[B]:
             if not waiting:
                 return
             yield waiting.popleft()
-
-
-def read_ahead(parts: Iterator[T]) -> Iterator[T]:
-    """Yield parts in order; a thread reads the next one meanwhile, so two are in memory.
-
-    What reading raises is raised here when it is the turn of the part.
-    """
-    with ThreadPoolExecutor(1) as reader:
-        following = reader.submit(next, parts, None)
-        while (part := following.result()) is not None:
-            following = reader.submit(next, parts, None)
-            yield part
-            del part

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,12 @@ import pyarrow.fs as pafs
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import Store
+from zarr.core.common import ZarrFormat
 from zarr.storage import StoreLike
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, check_missing, without_missing
 from streamgda.blocks.places import Places
-from streamgda.sources.ahead import read_ahead
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
 from streamgda.sources.zarr_chunks import (
@@ -28,16 +29,16 @@ from streamgda.sources.zarr_chunks import (
     Version,
     WatchedStore,
     ends_in_blosc,
+    is_near,
+    keys_of_metadata,
     keys_of_rows,
+    opened,
     place_of,
     stored_versions,
     with_absolute_path,
 )
+from streamgda.sources.zarr_slabs import rows_at_once, slabs
 from streamgda.storage.places import Place
-
-READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
-
-_MOST_AHEAD = 1 << 23  # elements of a slab, in float64 64 MB: longer ones are not read ahead
 
 _MOST_FEATURES = 1 << 27  # in float64, a row of them takes a gigabyte
 
@@ -57,6 +58,7 @@ def scan_zarr(
     features: str = "X",
     weight: str | None = None,
     missing: Missing = "raise",
+    unwritten_labels: Literal["raise", "fill"] = "raise",
 ) -> ZarrSource:
     """Describe a Zarr group, for `accumulate` and the estimators' `fit` to read.
 
@@ -82,6 +84,10 @@ def scan_zarr(
         error that names it, or left out and counted in the statistics' `n_dropped`. With "keep", rows in
         which features are NaN are kept, and `accumulate` returns `IncompleteStatistics`. A model with
         ``missing="marginal"`` learns from such rows in any case.
+    unwritten_labels : {"raise", "fill"}, default="raise"
+        What becomes of a chunk of labels that is not in the store: an error that names it, or all its rows
+        have the fill value of the array, as Zarr reads them. Where labels are sorted, "fill" may be right:
+        Zarr does not write chunks of just the fill value, unless it was told to by ``write_empty_chunks``.
 
     Returns
     -------
@@ -94,7 +100,8 @@ def scan_zarr(
     TypeError
         If an array is given, or is there, where the group that holds the arrays is needed.
     ValueError
-        If an array is missing or has a shape or type that cannot serve.
+        If an array is missing or has a shape or type that cannot serve. When rows are read, if a chunk of
+        labels was never written.
 
     Examples
     --------
@@ -109,16 +116,30 @@ def scan_zarr(
            [8.]])
     """
     check_missing(missing)
+    if unwritten_labels not in {"raise", "fill"}:
+        raise ValueError(f"unwritten_labels must be 'raise' or 'fill', not {unwritten_labels!r}")
     group = _group_of(store)
-    source = ZarrSource(with_absolute_path(group.store), group.path, features, target, weight, missing)
+    source = ZarrSource(
+        with_absolute_path(group.store),
+        group.path,
+        features,
+        target,
+        weight,
+        missing,
+        unwritten_labels=unwritten_labels,
+        zarr_format=group.metadata.zarr_format,
+    )
     source.arrays()
     return source
 
 
 def _group_of(store: Any) -> zarr.Group:
-    there = store if isinstance(store, zarr.Group | zarr.Array) else zarr.open(store, mode="r")
-    if isinstance(there, zarr.Group):
-        return there
+    if isinstance(store, zarr.Group):
+        return store
+    try:
+        return zarr.open_group(store, mode="r", use_consolidated=False)
+    except (FileNotFoundError, ValueError, TypeError):
+        there = store if isinstance(store, zarr.Array) else zarr.open(store, mode="r")
     raise TypeError(
         f"{there} is a Zarr array; give the group that holds the array of rows and that of labels, and their "
         "names within it as features and target"
@@ -143,6 +164,10 @@ class ZarrSource(ScorableSource):
         Arrays to be carried over beside predictions.
     groups : str or None
         An array that groups the rows, or names their folds.
+    unwritten_labels : {"raise", "fill"}
+        What becomes of chunks of labels that are not in the store.
+    zarr_format : {2, 3}
+        The format of the group.
     """
 
     store: Store
@@ -153,6 +178,8 @@ class ZarrSource(ScorableSource):
     missing: Missing
     kept: tuple[str, ...] = ()
     groups: str | None = None
+    unwritten_labels: Literal["raise", "fill"] = "raise"
+    zarr_format: ZarrFormat = 3
 
     def __repr__(self) -> str:
         return f"<Zarr {self.origin}: features {self.features!r}, target {self.target!r}>"
@@ -178,13 +205,19 @@ class ZarrSource(ScorableSource):
         named = (self.features, self.target, self.weight, self.groups)
         return (*(name for name in named if name is not None), *self.kept)
 
-    def arrays(self, store: Store | None = None) -> list[zarr.Array[Any]]:
+    def arrays(self) -> list[zarr.Array[Any]]:
         """The arrays as they are now, checked, in the order of `names`."""
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"{self.origin}: features, target and weight must be arrays of their own")
-        group = zarr.open_group(self.store if store is None else store, path=self.path, mode="r")
-        arrays = [self._array(group, name) for name in self.names]
+        try:
+            arrays = opened(self.store, self._paths, self.zarr_format)
+        except ValueError:
+            self._check_names()
+            raise
         for name, array in zip(self.names, arrays, strict=True):
+            role, kinds = self._role_of(name)
+            if array.dtype.kind not in kinds:
+                raise ValueError(f"{self.origin}: array {name!r} is {array.dtype} and cannot be {role}")
             if array.ndim != (2 if name == self.features else 1) or array.shape[0] != arrays[0].shape[0]:
                 both = {self.features: arrays[0].shape, name: array.shape}
                 found = ", ".join(f"{which!r} is {shape}" for which, shape in both.items())
@@ -202,15 +235,16 @@ class ZarrSource(ScorableSource):
             )
         return arrays
 
-    def _array(self, group: zarr.Group, name: str) -> zarr.Array[Any]:
-        array = group.get(name)
-        if not isinstance(array, zarr.Array):
-            known = ", ".join(sorted(repr(key) for key in group.array_keys()))
-            raise ValueError(f"{self.origin}: there is no array {name!r}; there are {known or 'none'}")
-        role, kinds = self._role_of(name)
-        if array.dtype.kind not in kinds:
-            raise ValueError(f"{self.origin}: array {name!r} is {array.dtype} and cannot be {role}")
-        return array
+    @property
+    def _paths(self) -> list[str]:
+        return [f"{self.path}/{name}".lstrip("/") for name in self.names]
+
+    def _check_names(self) -> None:
+        group = zarr.open_group(self.store, path=self.path, mode="r")
+        for name in self.names:
+            if not isinstance(group.get(name), zarr.Array):
+                known = ", ".join(sorted(repr(key) for key in group.array_keys()))
+                raise ValueError(f"{self.origin}: there is no array {name!r}; there are {known or 'none'}")
 
     def _role_of(self, name: str) -> tuple[str, str]:
         """What an array is, and the kinds of types that will do."""
@@ -221,6 +255,15 @@ class ZarrSource(ScorableSource):
         if name == self.groups:
             return "groups or folds", _LABELS
         return "the features" if name == self.features else "the weight", _NUMBERS
+
+    def _check_written(self, labels: zarr.Array[Any], stored: Container[str]) -> None:
+        key = next((key for key in keys_of_rows([labels], 0, labels.shape[0]) if key not in stored), None)
+        if key is not None:
+            raise ValueError(
+                f"{self.origin}: chunk {key} of the labels was never written, so its rows would all be "
+                f"{labels.fill_value}, the fill value; write it, or if they are, give "
+                "scan_zarr(unwritten_labels='fill')"
+            )
 
     def with_groups(self, column: str) -> ZarrSource:
         """The same source, which also reads an array (n_rows,) that groups the rows."""
@@ -248,12 +291,17 @@ class ZarrSource(ScorableSource):
         """Ranges of rows that begin where the chunks of all the arrays do."""
         arrays = self.arrays()
         n_rows = arrays[0].shape[0]
-        step = math.lcm(*(array.chunks[0] for array in arrays))
+        step = math.lcm(*map(rows_at_once, arrays))
         size = max(step, ROWS_PER_TASK // step * step)
         stored = stored_versions(self.store, self.path)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
         shapes = tuple(array.shape for array in arrays)
         blosc = tuple(f"{array.path}/" for array in arrays if ends_in_blosc(array))
+        keys = [keys_of_metadata(array) for array in arrays]
+        is_listed = all(first in stored for first, *_ in keys)
+        documents = {key: stored[key] for key in chain(*keys) if key in stored} if is_listed else {}
+        if is_listed and self.target is not None and self.unwritten_labels == "raise":
+            self._check_written(arrays[1], stored)
         return [
             ZarrRows(
                 self,
@@ -262,6 +310,7 @@ class ZarrSource(ScorableSource):
                 stop,
                 {key: stored[key] for key in keys_of_rows(arrays, start, stop) & stored.keys()},
                 blosc,
+                documents,
             )
             for start, stop in bounds
         ]
@@ -272,7 +321,9 @@ class ZarrRows(ScorableSplit):
     """A range of rows, and the stored chunks as they were when the pass was planned.
 
     Zarr reads a chunk that is not there as the fill value, so one that has vanished must be told from
-    one that was never written. On a local disk, one that was written anew is told by size and time.
+    one that was never written. On a local disk, one that was written anew is told by size and time, in
+    other stores by its size. The documents that describe the arrays are kept beside the chunks; there are
+    none where the store cannot list what it holds.
     """
 
     source: ZarrSource
@@ -281,6 +332,7 @@ class ZarrRows(ScorableSplit):
     stop: int
     stored: Mapping[str, Version | None]
     blosc: tuple[str, ...]
+    documents: Mapping[str, Version | None]
 
     @property
     def n_rows(self) -> int:
@@ -333,20 +385,15 @@ class ZarrRows(ScorableSplit):
             del rows, block
 
     def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """Slabs of consecutive rows of all the arrays, and where each starts.
-
-        The next slab is read while one is in use, unless chunks are so large that two slabs take much memory.
-        """
+        """Slabs of consecutive rows of all the arrays, and where each starts."""
         arrays = self._arrays()
-        n_rows, n_features = arrays[0].chunks[0], arrays[0].shape[1]
-        size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
         with self._naming_damage():
-            slabs = zip(*(_slabs_of(array, self.start, self.stop, size) for array in arrays), strict=True)
-            ready = read_ahead(slabs) if size * n_features <= _MOST_AHEAD else slabs
-            yield from zip(range(self.start, self.stop, size), ready, strict=True)
+            yield from slabs(arrays, self.start, self.stop, near=is_near(self.source.store))
 
     def _arrays(self) -> list[zarr.Array[Any]]:
-        arrays = self.source.arrays(WatchedStore(self.source.store, self.stored, self.blosc))
+        source = self.source
+        store = WatchedStore(source.store, self.stored, self.documents, self.blosc)
+        arrays = opened(store, source._paths, source.zarr_format)
         if tuple(array.shape for array in arrays) != self.shapes:
             raise ValueError(
                 f"{self.source.origin} has changed since the pass was planned; start the pass again"
@@ -384,17 +431,3 @@ def _known_to_arrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind in _TIMES and dtype.name.partition("[")[2] not in {"s]", "ms]", "us]", "ns]"}:
         return np.dtype("M8[D]") if dtype == "M8[D]" else np.dtype(f"{dtype.kind}8[s]")
     return dtype.newbyteorder("=")
-
-
-def _slabs_of(array: zarr.Array[Any], start: int, stop: int, size: int) -> Iterator[NDArray[Any]]:
-    """Slabs of `size` rows. A chunk is read once, and what it has beyond a slab is kept for the next."""
-    chunk = array.chunks[0]
-    held, read = np.asarray(array[start:start]), start
-    for first in range(start, stop, size):
-        last = min(first + size, stop)
-        if last > read:
-            end = min(-(-last // chunk) * chunk, stop)
-            more = np.asarray(array[read:end])
-            held, read = (np.concatenate([held, more]) if len(held) else more), end
-        yield held[: last - first]
-        held = held[last - first :].copy()  # a view would keep the slab

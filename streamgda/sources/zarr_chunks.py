@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
 import zarr
 from zarr.abc.buffer import Buffer, BufferPrototype
-from zarr.abc.store import ByteRequest, Store
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.api.asynchronous import open_array
+from zarr.core.common import ZarrFormat
 from zarr.core.sync import collect_aiterator, sync  # private: the only way into the loop of a store
-from zarr.storage import FsspecStore, LocalStore, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.blocks.wording import counted
 from streamgda.storage.places import Place
@@ -24,9 +26,9 @@ Version = tuple[int | None, int | str]
 """Of a stored chunk: its size, and its ETag or modification time."""
 
 
-def keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> AbstractSet[str]:
-    """The keys of the stored objects (chunks, or shards of them) that hold these rows."""
-    return {key for array in arrays for key in _keys_of_array(array, start, stop)}
+def keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> KeysView[str]:
+    """The keys of the stored objects (chunks, or shards of them) that hold these rows, in order."""
+    return dict.fromkeys(key for array in arrays for key in _keys_of_array(array, start, stop)).keys()
 
 
 def _keys_of_array(array: zarr.Array[Any], start: int, stop: int) -> Iterator[str]:
@@ -35,6 +37,23 @@ def _keys_of_array(array: zarr.Array[Any], start: int, stop: int) -> Iterator[st
     rows = first[start // objects[0] : -(-stop // objects[0])]
     for coordinates in itertools.product(rows, *others):
         yield f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"
+
+
+def keys_of_metadata(array: zarr.Array[Any]) -> tuple[str, ...]:
+    """The keys of the documents that describe an array; the first is always there."""
+    names = ("zarr.json",) if array.metadata.zarr_format == 3 else (".zarray", ".zattrs")
+    return tuple(f"{array.path}/{name}" for name in names)
+
+
+def opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list[zarr.Array[Any]]:
+    """The arrays at some paths, whose metadata is asked for at once."""
+
+    async def open_all() -> list[zarr.AsyncArray[Any]]:
+        return await asyncio.gather(
+            *(open_array(store=store, path=path, mode="r", zarr_format=zarr_format) for path in paths)
+        )
+
+    return [zarr.Array(array) for array in sync(open_all())]
 
 
 def stored_versions(store: Store, path: str) -> dict[str, Version | None]:
@@ -61,38 +80,84 @@ class ChangedChunkError(ValueError):
 
 
 class WatchedStore(WrapperStore[Store]):
-    """A store in which none of the chunks that were seen may have vanished or changed.
+    """A store in which none of the objects that were seen may have vanished or changed.
+
+    An object is one request: its size is known, so a filesystem need not ask for it first. The end of a
+    shard, which is its index, is asked for once. If the documents that describe the arrays were seen, all
+    objects were, and others are not asked for.
 
     Blosc reads on behind the end of a chunk that lost some bytes, so their number is compared with the one
     in the chunk's header, in the arrays whose paths are given.
     """
 
-    def __init__(self, store: Store, seen: Mapping[str, Version | None], blosc: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        chunks: Mapping[str, Version | None],
+        documents: Mapping[str, Version | None],
+        blosc: tuple[str, ...],
+    ) -> None:
         super().__init__(store)
-        self._seen = seen
+        self._chunks = chunks
+        self._documents = documents
         self._blosc = blosc
+        self._seen = {**chunks, **documents}
+        self._ends: dict[str, asyncio.Future[Buffer | None]] = {}
         self._folder = _local_folder(store)
 
     def _with_store(self, store: Store) -> WatchedStore:
-        return WatchedStore(store, self._seen, self._blosc)
+        return WatchedStore(store, self._chunks, self._documents, self._blosc)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Read an object, and check that it is there and the one that was planned for."""
-        found = await self._store.get(key, prototype, byte_range)
-        if found is None and key in self._seen:
-            raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
-        if found is not None and not len(found):  # an empty shard would be read as fill values
+        if self._documents and key not in self._seen:
+            return None
+        if isinstance(byte_range, SuffixByteRequest):
+            if key not in self._ends:
+                self._ends[key] = asyncio.ensure_future(self._read(key, prototype, byte_range))
+            return await self._ends[key]
+        return await self._read(key, prototype, byte_range)
+
+    async def _read(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
+    ) -> Buffer | None:
+        size = (self._seen.get(key) or (None,))[0] if self._folder is None else None
+        found = await self._store.get(key, prototype, _with_known_size(byte_range, size))
+        if found is None:
+            if key in self._seen:
+                raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
+            return None
+        if size and byte_range is None and len(found) != size:
+            raise self._changed(key)
+        if not len(found):  # an empty shard would be read as fill values
             raise ValueError(f"{self._store}/{key} is empty")
-        if found is not None and key in self._seen and key.startswith(self._blosc):
+        if key in self._chunks and key.startswith(self._blosc):
             size = int.from_bytes(found[12:16].to_bytes(), "little")
             if byte_range is None and len(found) < size:
                 raise ValueError(f"{self._store}/{key} has {counted(len(found), 'byte')} of {size:,}")
         planned = None if self._folder is None else self._seen.get(key)
         if planned is not None and planned != _version_of(self._folder, key):
-            raise ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
+            raise self._changed(key)
         return found
+
+    def _changed(self, key: str) -> ChangedChunkError:
+        return ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
+
+
+def _with_known_size(asked: ByteRequest | None, size: int | None) -> ByteRequest | None:
+    """The same bytes, and one more where all are asked for, as a range, which is one request everywhere."""
+    if size and asked is None:
+        return RangeByteRequest(0, size + 1)
+    if size and isinstance(asked, SuffixByteRequest):
+        return RangeByteRequest(max(size - asked.suffix, 0), size)
+    return asked
+
+
+def is_near(store: Store) -> bool:
+    """Whether a store is on this machine, where requests take no time."""
+    return isinstance(_unwrapped(store), LocalStore | MemoryStore)
 
 
 def with_absolute_path(store: Store) -> Store:
