@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, code_dtype
 from streamgda.estimators.scores import RowScores
+from streamgda.scoring.decisions import Decision
 from streamgda.scoring.inference import Model, pieces_of, score_piece
 from streamgda.scoring.outputs.base import Field
 
@@ -42,17 +43,12 @@ def _number(name: str) -> Callable[[Labels], Field]:
     return lambda classes: Field(name, (name,), pa.float64())
 
 
-def _predicted_label(classes: Labels) -> Field:
-    return Field("predicted_label", ("predicted_label",), pa.array(classes).type)
-
-
 def _number_for_each_class(classes: Labels) -> Field:
     names = tuple(f"probability_{label}" for label in classes)
     return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
 
 
-COLUMNS: dict[ColumnName, Column] = {
-    "label": Column(_predicted_label, lambda scores: scores.codes, holds_labels=True),
+_COLUMNS: dict[ColumnName, Column] = {
     "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
     "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
     "distance": Column(_number("distance"), lambda scores: scores.distance),
@@ -65,9 +61,13 @@ class PredictionColumns:
 
     model: Model
     columns: tuple[ColumnName, ...]
+    decision: Decision
+    top: int
 
     @classmethod
-    def checked(cls, model: Model, columns: Sequence[ColumnName]) -> PredictionColumns:
+    def checked(
+        cls, model: Model, columns: Sequence[ColumnName], decision: Decision, top: int
+    ) -> PredictionColumns:
         """The columns of these names, without repetitions.
 
         Raises
@@ -75,14 +75,18 @@ class PredictionColumns:
         ValueError
             If a name is unknown, or there is none.
         """
-        if isinstance(columns, str) or not columns or not set(columns) <= set(COLUMNS):
-            raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
-        return cls(model, tuple(dict.fromkeys(columns)))
+        known = get_args(ColumnName)
+        if isinstance(columns, str) or not columns or not set(columns) <= set(known):
+            raise ValueError(f"columns must be some of {', '.join(map(repr, known))}; got {columns!r}")
+        n_classes = len(model.statistics_.classes)
+        if not 1 <= top <= n_classes or (top > 1 and "label" not in columns):
+            raise ValueError(f"top is a number of labels, from 1 to {n_classes}, in columns; got {top!r}")
+        return cls(model, tuple(dict.fromkeys(columns)), decision, top)
 
     @property
     def fields(self) -> list[Field]:
         """Their names and types."""
-        return [COLUMNS[column].field(self.model.statistics_.classes) for column in self.columns]
+        return [field for _, field in self._entries]
 
     @property
     def names(self) -> list[str]:
@@ -118,7 +122,22 @@ class PredictionColumns:
 
     @property
     def _entries(self) -> list[tuple[Column, Field]]:
-        return list(zip(map(COLUMNS.__getitem__, self.columns), self.fields, strict=True))
+        classes = self.model.statistics_.classes
+        kinds = [
+            kind
+            for name in self.columns
+            for kind in (map(self._label, range(self.top)) if name == "label" else [_COLUMNS[name]])
+        ]
+        return [(kind, kind.field(classes)) for kind in kinds]
+
+    def _label(self, rank: int) -> Column:
+        """The column of the labels of a rank, counted from 0."""
+        name = f"predicted_label_{rank + 1}" if rank else "predicted_label"
+        return Column(
+            lambda classes: Field(name, (name,), pa.array(classes).type),
+            lambda scores: self.decision.ranked(scores.posterior_scores, self.top)[:, rank],
+            holds_labels=True,
+        )
 
     def _empty(self, column: Column, field: Field, n_rows: int) -> NDArray[Any]:
         dtype = code_dtype(len(self.model.statistics_.classes)) if column.holds_labels else np.float64

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamgda.blocks.arrays import array_blocks, check_in_memory
 from streamgda.blocks.block import Block
@@ -18,6 +19,7 @@ from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import scheduler_for
+from streamgda.scoring.decisions import Decision
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (
     Model,
@@ -40,6 +42,8 @@ def evaluate(
     y: Any = None,
     sample_weight: Any = None,
     *,
+    threshold: float | None = None,
+    costs: ArrayLike | None = None,
     scheduler: Any = None,
     progress: Progress = False,
 ) -> Evaluation:
@@ -59,6 +63,9 @@ def evaluate(
         Labels; for a dask DataFrame also the name of its column of labels. Not given with a source.
     sample_weight : array-like of shape (n_rows,), dask array or Series, optional
         Repetitions of each row, whole or fractional. Not given with a source.
+    threshold, costs : optional
+        How classes are predicted, as for `predict_dataset`. The mean cost is
+        ``(evaluation.confusion_matrix * costs).sum() / evaluation.weight``.
     scheduler : optional
         The scheduler, as for `accumulate`.
     progress : bool, default=False
@@ -89,16 +96,17 @@ def evaluate(
            [1, 2]])
     """
     check_model(model)
+    decision = Decision.checked(model, threshold, costs)
     if isinstance(source, Source) or is_dask(source):
         source = matched(model, as_source(source, y, sample_weight, features=features_of(model)))
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.splits(), n_rows_of))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
-        plan = Plan(groups, evaluate_splits, model)
+        plan = Plan(groups, evaluate_splits, (model, decision))
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
-        evaluation = _evaluate_blocks(model, _blocks_of(model, source, y, sample_weight))
+        evaluation = _evaluate_blocks(model, _blocks_of(model, source, y, sample_weight), decision)
     _check_labels(model, evaluation)
     return evaluation
 
@@ -191,7 +199,7 @@ def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator
         X, y, *weights = batch
         weight = weights[0] if weights else None
         if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and len(model.statistics_.classes) > 1:
-            yield _evaluate_blocks(model, _blocks_of(model, X, y, weight))
+            yield _evaluate_blocks(model, _blocks_of(model, X, y, weight), Decision())
         model.partial_fit(X, y, sample_weight=weight)
 
 
@@ -215,22 +223,23 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 # ---------------------------------------------------------------------- tasks
 
 
-def evaluate_splits(splits: Iterable[Split], model: Model) -> Evaluation:
+def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, Decision]) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
     with single_blas_thread:
-        return _evaluate_blocks(model, (block for split in begun(splits) for block in split.blocks()))
+        model, decision = shared
+        blocks = (block for split in begun(splits) for block in split.blocks())
+        return _evaluate_blocks(model, blocks, decision)
 
 
-def _evaluate_blocks(model: Model, blocks: Iterable[Block]) -> Evaluation:
+def _evaluate_blocks(model: Model, blocks: Iterable[Block], decision: Decision) -> Evaluation:
     evaluation = Evaluation()
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
         for piece in pieces_of(model, block):
             scores = _posterior_scores(model, block, piece)
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
-            evaluation.add_coded(
-                block.classes, block.codes[piece], scores, model.statistics_.classes, weights
-            )
+            known, predicted = model.statistics_.classes, decision.ranked(scores)[:, 0]
+            evaluation.add_coded(block.classes, block.codes[piece], scores, known, weights, predicted)
     return evaluation
 
 

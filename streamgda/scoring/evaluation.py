@@ -121,21 +121,32 @@ class Evaluation(Measures, Savable):
         return self
 
     def add_coded(
-        self, seen: Labels, codes: Codes, scores: Array, known: Labels, weights: Array | None
+        self,
+        seen: Labels,
+        codes: Codes,
+        scores: Array,
+        known: Labels,
+        weights: Array | None,
+        predicted: NDArray[np.intp] | None = None,
     ) -> None:
-        """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`."""
+        """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`.
+
+        They are predicted as `known[predicted]`, or as the likeliest class.
+        """
         classes = labels.union(self.classes, labels.union(known, seen))
         self._reindex(classes)
         if not len(codes):
             return
         truth = np.searchsorted(classes, seen)[codes]
-        scores = _with_unknown(scores, np.searchsorted(classes, known), len(classes))
+        here = np.searchsorted(classes, known)
+        found = here[scores.argmax(axis=1) if predicted is None else predicted]
+        scores = _with_unknown(scores, here, len(classes))
         weight = np.ones(len(codes)) if weights is None else weights
         probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
         self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
-        np.add.at(self._confusion, (truth, scores.argmax(axis=1)), weight)
+        np.add.at(self._confusion, (truth, found), weight)
         for k, scored in enumerate(self._scores):
             scored.add(log_odds[:, k], truth == k, weight)
         self._add_probabilities(probabilities, truth, weight)

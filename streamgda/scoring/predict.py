@@ -11,6 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from streamgda.blocks.block import Block
 from streamgda.estimators.priors import in_pairs
@@ -20,6 +21,7 @@ from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.scoring.columns import ColumnName, PredictionColumns
+from streamgda.scoring.decisions import Decision
 from streamgda.scoring.inference import Model, check_model, features_of, matched
 from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
@@ -44,6 +46,9 @@ def predict_dataset(
     *,
     columns: Sequence[ColumnName] = ...,
     keep: Sequence[str] = ...,
+    top: int = ...,
+    threshold: float | None = ...,
+    costs: ArrayLike | None = ...,
     filesystem: AnyFileSystem | None = ...,
     scheduler: Scheduler = ...,
     progress: Progress = ...,
@@ -58,6 +63,9 @@ def predict_dataset(
     *,
     columns: Sequence[ColumnName] = ...,
     keep: Sequence[str] = ...,
+    top: int = ...,
+    threshold: float | None = ...,
+    costs: ArrayLike | None = ...,
 ) -> Any: ...
 
 
@@ -68,6 +76,9 @@ def predict_dataset(
     *,
     columns: Sequence[ColumnName] = ("label", "probabilities"),
     keep: Sequence[str] = (),
+    top: int = 1,
+    threshold: float | None = None,
+    costs: ArrayLike | None = None,
     filesystem: AnyFileSystem | None = None,
     scheduler: Scheduler = None,
     progress: Progress = False,
@@ -108,12 +119,20 @@ def predict_dataset(
         - "probabilities": p(k | x) of each class k, as `probability_k`; in Zarr, as one array
           `probabilities` of shape (n_rows, n_classes), whose attribute `classes` names its columns;
         - "log_density": ln p(x) under the mixture of the classes, as `log_density`;
-        - "distance": the Mahalanobis distance from the mean of the predicted class, as `distance`.
+        - "distance": the Mahalanobis distance from the mean of the likeliest class, as `distance`.
     keep : sequence of str, optional
         Columns of the input, partition keys, or one-dimensional Zarr arrays to copy to the output. Zarr holds
         no decimals and no lists, and nulls only as NaN in floats and NaT in times; times with a zone are
         written in UTC. Its chunks have up to 65,536 rows however long strings are; long ones are better kept
         in Parquet.
+    top : int, default=1
+        How many labels there are of each row, the best first: `predicted_label`, `predicted_label_2`, ….
+    threshold : float, optional
+        Of two classes, predict the second one where its probability is at least this, as scikit-learn's
+        `FixedThresholdClassifier` does.
+    costs : array-like of shape (n_classes, n_classes), optional
+        What it costs to predict a class (columns) for a row of a class (rows), in the order of `classes_`:
+        the class of the least expected cost is predicted.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `out` is; found from `out` where not given.
     scheduler : optional
@@ -155,7 +174,7 @@ def predict_dataset(
     ((4, 2), ['a', 'b'])
     """
     check_model(model)
-    predicted = PredictionColumns.checked(model, columns)
+    predicted = PredictionColumns.checked(model, columns, Decision.checked(model, threshold, costs), top)
     kept = tuple(dict.fromkeys(keep))
     _check_kept(predicted, kept)
     if is_dask(source):
@@ -174,7 +193,10 @@ def predict_dataset(
             f"{os.fspath(out)} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
-    parts = output.parts(splits, [_FORMAT, _fingerprint(model), predicted.columns, kept])
+    decided = (
+        [] if top == 1 and threshold is None and costs is None else [top, threshold, predicted.decision.costs]
+    )
+    parts = output.parts(splits, [_FORMAT, _fingerprint(model), predicted.columns, kept, *decided])
     with _naming(output), output.locked():
         return _write_missing(output, parts, predicted, scheduler, progress)
 

@@ -1,0 +1,102 @@
+"""Thresholds, costs and the best labels, beside scikit-learn's thresholds and the definition."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import FixedThresholdClassifier
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, evaluate, predict_dataset, scan_parquet
+
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, 2000)
+FRAME = pd.DataFrame(RNG.normal(size=(2000, 3)) + 0.7 * np.eye(3)[Y], columns=list("uvw"))
+KINDS = np.array(["ant", "bee", "cow"])
+COSTS = np.array([[0.0, 1.0, 20.0], [3.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    FRAME.assign(kind=KINDS[Y]).to_parquet(path, row_group_size=700)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model():
+    return LinearDiscriminantAnalysis().fit(FRAME, KINDS[Y])
+
+
+def test_the_best_labels_are_in_the_order_of_their_probabilities(path, model, tmp_path):
+    source = scan_parquet(path, "kind")
+    predict_dataset(model, source, tmp_path / "scored", columns=["label", "distance"], top=3)
+    found = pq.read_table(tmp_path / "scored").to_pandas()
+    names = ["predicted_label", "predicted_label_2", "predicted_label_3"]
+    assert list(found) == [*names, "distance"]
+    expected = model.classes_[np.argsort(-model.predict_proba(FRAME), axis=1)]
+    assert (found[names].to_numpy() == expected).all()
+    assert (found["predicted_label"] == model.predict(FRAME)).all()
+    assert predict_dataset(model, source, tmp_path / "scored", columns=["label"], top=2).n_found == 0
+    assert predict_dataset(model, source, tmp_path / "scored", columns=["label"], top=2).n_found == 1
+    assert predict_dataset(model, source, tmp_path / "scored", columns=["label"]).n_found == 0
+    predict_dataset(model, source, tmp_path / "scored.zarr", columns=["label"], top=2)
+    group = zarr.open_group(tmp_path / "scored.zarr", mode="r")
+    assert (group["predicted_label_2"][:] == expected[:, 1]).all()
+    lazy = predict_dataset(model, dd.from_pandas(FRAME, npartitions=3), columns=["label"], top=2)
+    assert (lazy.compute()["predicted_label_2"] == expected[:, 1]).all()
+
+
+def test_a_threshold_decides_as_scikit_learns(path, tmp_path):
+    kinds = np.where(Y == 0, "ant", "bee")
+    two = GaussianNB().fit(FRAME, kinds)
+    theirs = two.predict_proba(FRAME)[:, 1]
+    for threshold in (0.0, 0.2, float(theirs[17]), 0.9, 1.0):
+        expected = FixedThresholdClassifier(FrozenEstimator(two), threshold=threshold).fit(FRAME, kinds)
+        expected = expected.predict(FRAME)
+        evaluation = evaluate(two, FRAME, kinds, threshold=threshold)
+        assert evaluation.accuracy == pytest.approx((expected == kinds).mean())
+        predict_dataset(two, path, tmp_path / "scored", columns=["label"], threshold=threshold)
+        assert (pq.read_table(tmp_path / "scored")["predicted_label"].to_numpy() == expected).all()
+
+
+def test_costs_are_least_where_they_decide(path, model, tmp_path):
+    evaluations = [evaluate(model, scan_parquet(path, "kind"), costs=costs) for costs in (COSTS, None)]
+    paid, unaware = (float((found.confusion_matrix * COSTS).sum() / found.weight) for found in evaluations)
+    assert paid < 0.8 * unaware
+    assert evaluations[0].log_loss == evaluations[1].log_loss  # probabilities are as they were
+    predict_dataset(model, path, tmp_path / "scored", columns=["label"], costs=COSTS, keep=["kind"])
+    table = pq.read_table(tmp_path / "scored").to_pandas()
+    cheapest = (model.predict_proba(FRAME) @ COSTS).argmin(axis=1)
+    assert (table["predicted_label"] == model.classes_[cheapest]).all()
+    agrees = (table["predicted_label"] == table["kind"]).mean()
+    assert evaluations[0].accuracy == pytest.approx(agrees)
+
+
+def test_a_class_that_the_model_does_not_know_is_never_predicted(model):
+    evaluation = evaluate(model, FRAME, np.where(Y == 2, "aardvark", KINDS[Y]), costs=COSTS)
+    assert evaluation.confusion_matrix[:, 0].sum() == 0
+    assert evaluation.classes.tolist() == ["aardvark", "ant", "bee", "cow"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 0.5}, "of the second of two classes.*got 0.5 for 3 classes"),
+        ({"costs": np.eye(2)}, r"shape \(3, 3\); got \(2, 2\)"),
+        ({"costs": np.full((3, 3), np.nan)}, "costs has a row for each true class"),
+    ],
+)
+def test_decisions_that_the_model_cannot_make_are_refused(path, model, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(model, FRAME, KINDS[Y], **options)
+    with pytest.raises(ValueError, match=message):
+        predict_dataset(model, path, tmp_path / "scored", **options)
+
+
+def test_top_is_a_number_of_labels(path, model, tmp_path):
+    for top, columns in ((4, ["label"]), (0, ["label"]), (2, ["distance"])):
+        with pytest.raises(ValueError, match=f"top is a number of labels, from 1 to 3, .*got {top}"):
+            predict_dataset(model, path, tmp_path / "scored", columns=columns, top=top)
