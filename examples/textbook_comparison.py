@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
     )
     figure, axes = plt.subplot_mosaic(PANELS, figsize=(12, 7.5), layout="constrained")
     print(f"{'':<12} accuracy  log loss  ROC area  average precision")
-    for (name, (estimator, covariance)), colour in zip(MODELS.items(), ["g", "r", "purple"], strict=True):
+    for (name, (estimator, covariance)), colour in zip(MODELS.items(), ["g", "r", "tab:blue"], strict=True):
         model = estimator().fit(X_train, y_train)
         DecisionRegionsDisplay.from_estimator(model, X_test, y_test, **RANGES, ax=axes[name])
         axes[name].set_title(f"{name}: {covariance}")
@@ -54,8 +54,8 @@ def main(folder: Path) -> None:
         print(
             f"{name:<12} {evaluation.accuracy:8.1%} {evaluation.log_loss:9.3f} {area:9.3f} {precision:18.3f}"
         )
-    axes["roc"].set(title="malignant against benign", xlim=(0, 0.5), ylim=(0.7, 1.005), aspect="auto")
-    axes["pr"].set(title="malignant against benign", xlim=(0.5, 1), ylim=(0.5, 1.005), aspect="auto")
+    axes["roc"].set(title="malignant against benign", aspect="auto")
+    axes["pr"].set(title="malignant against benign", aspect="auto")
     figure.savefig(folder / "textbook_comparison.png", dpi=90)
 
 

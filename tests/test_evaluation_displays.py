@@ -164,7 +164,7 @@ def test_a_long_legend_stands_beside_the_axes(display):
         assert (legend.x0 >= axes.x1) == (n_classes == 26)
         assert legend.x1 <= drawn.figure_.bbox.x1
         assert axes.width > 0.4 * drawn.figure_.bbox.width
-    assert [text.split(" (")[0] for text in legend_of(drawn) if "class" in text] == [
+    assert [text.split(" (")[0] for text in legend_of(drawn) if "class 0" in text] == [
         f"class {k:03}" for k in range(26)
     ]
     assert len({(line.get_color(), line.get_linestyle()) for line in drawn.line_}) == 26
@@ -224,3 +224,21 @@ def test_a_display_is_drawn_where_it_is_told_to(display):
     assert drawn.ax_ is right
     assert drawn.figure_ is figure
     assert isinstance(drawn, display)
+
+
+def test_the_calibration_of_many_classes_is_summed_up_in_one_curve():
+    evaluation = judged(12)
+    drawn = CalibrationDisplay.from_evaluation(evaluation)
+    summary = drawn.ax_.get_lines()[-1]
+    assert summary.get_label() == "All classes"
+    assert summary.get_linewidth() > 2 * max(line.get_linewidth() for line in drawn.line_)
+    np.testing.assert_allclose(summary.get_data(), evaluation.mean_calibration_curve()[::-1])
+    y = np.arange(3600) % 12  # the rows of `judged`, asked of each class whether they are of it
+    scores = np.where(y[:, None] == np.arange(12), 2.0, 0.0)
+    scores[::50] = 0.0
+    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    truth = (y[:, None] == np.arange(12)).ravel()
+    expected = calibration.calibration_curve(truth, probabilities.ravel(), n_bins=10)
+    np.testing.assert_allclose(evaluation.mean_calibration_curve(), expected)
+    few = CalibrationDisplay.from_evaluation(judged(7)).ax_.get_lines()
+    assert "All classes" not in [line.get_label() for line in few]

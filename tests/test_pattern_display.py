@@ -61,3 +61,20 @@ def test_the_command_line_learns_incomplete_rows_and_shows_their_patterns(holes,
     assert sum(sum(entry["counts"]) for entry in patterns) == 300
     run("update", out, data, "--target", "y", "--missing", "marginal")
     assert streamgda.load(out).statistics_.n_rows == 600
+
+
+def test_the_legend_says_what_is_dark_and_what_is_light():
+    nan = float("nan")
+    state = IncompleteStatistics().update([[1.0, 2.0], [3.0, nan]], ["a", "b"])
+    display = MissingPatternsDisplay.from_statistics(state)
+    legend = display.ax_.get_legend()
+    shown = {
+        text.get_text(): patch.get_facecolor()
+        for text, patch in zip(legend.get_texts(), legend.get_patches(), strict=True)
+    }
+    pixels = display.image_.to_rgba(display.image_.get_array())
+    observed = state.patterns().observed
+    by_meaning = {"observed": pixels[observed][0], "missing": pixels[~observed][0]}
+    assert shown.keys() == by_meaning.keys()
+    for meaning, colour in shown.items():
+        np.testing.assert_allclose(colour, by_meaning[meaning])

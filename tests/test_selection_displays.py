@@ -1,5 +1,7 @@
 """Pictures of searches and learning curves: what they draw is what was computed."""
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -143,3 +145,17 @@ def test_a_search_is_fitted_before_it_is_drawn():
         ValidationCurveDisplay.from_search(
             StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [0.1]}), "shrinkage"
         )
+
+
+def test_each_value_that_was_tried_has_a_marker_and_a_tick_that_overprints_no_other():
+    values = [1e-6, 1e-5, 1e-3, 0.1, 0.3, 0.3001, 0.9]
+    display = ValidationCurveDisplay.from_search(searched({"shrinkage": values}), "shrinkage")
+    display.figure_.draw_without_rendering()
+    (line,) = display.lines_
+    assert line.get_marker() == "o"
+    assert line.get_xdata().tolist() == values
+    labels = display.ax_.get_xticklabels()
+    assert [label.get_text() for label in labels] == ["1e-06", "1e-05", "0.001", "0.1", "0.3", "0.9"]
+    places = [label.get_window_extent() for label in labels]
+    assert all(one.x1 <= other.x0 for one, other in itertools.pairwise(places))
+    assert not display.ax_.xaxis.get_minorticklocs().size

@@ -72,10 +72,11 @@ def axes(ax: Axes | None, n_entries: int = 0, size: float = 4.8) -> Axes:
 
 def colours(n_classes: int) -> Array:
     """A colour for each class: (n_classes, 4)."""
-    from matplotlib import colormaps
+    from matplotlib import color_sequences, colormaps
+    from matplotlib.colors import to_rgba_array
 
     if n_classes <= FEW:
-        return np.asarray(colormaps["tab10"](range(n_classes)))
+        return to_rgba_array(color_sequences["petroff10"][:n_classes])  # told apart without green and red
     if n_classes <= 20:
         return np.asarray(colormaps["tab20"](range(n_classes)))
     return np.asarray(colormaps["turbo"](np.linspace(0, 1, n_classes)))

@@ -124,6 +124,8 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
     ) -> Self:
         """Draw, for each predicted probability of a class, the share of rows that are of the class.
 
+        Of more than ten classes the curves are thin, and a thick one is that of all classes together.
+
         Parameters
         ----------
         evaluation : Evaluation
@@ -152,6 +154,10 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
                 prob_true, prob_pred, names, _styles(evaluation, positions), strict=True
             )
         ]
+        if len(drawn) > FEW:
+            for one in drawn:
+                one.line_.set(marker="", linewidth=0.8)
+            ax.plot(*evaluation.mean_calibration_curve()[::-1], "ks-", linewidth=2, label="All classes")
         ax.set(xlabel="Mean predicted probability", ylabel="Fraction of positives")
         draw_legend(ax)
         if len(drawn) == 1:

@@ -84,6 +84,7 @@ class MissingPatternsDisplay:
     def plot(self, *, max_patterns: int = _MOST_PATTERNS, ax: Axes | None = None) -> Self:
         """Draw the patterns on `ax` or on a new figure; as `from_statistics`."""
         from matplotlib.colors import ListedColormap
+        from matplotlib.patches import Patch
 
         self.ax_ = ax = axes(ax)
         self.figure_ = ax.figure
@@ -98,6 +99,9 @@ class MissingPatternsDisplay:
         ax.set_yticks(np.arange(len(observed) + 1) - 0.5, minor=True)
         ax.grid(which="minor", color=_LIGHT, linewidth=1)
         ax.tick_params(which="minor", length=0)
+        meanings = {"observed": _DARK, "missing": _LIGHT}
+        patches = [Patch(facecolor=c, edgecolor=_DARK, label=meaning) for meaning, c in meanings.items()]
+        ax.legend(handles=patches, fontsize="small", ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
         return self
 
     def _label_patterns(self, ax: Any, n_shown: int) -> None:

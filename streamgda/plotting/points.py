@@ -1,4 +1,4 @@
-"""Curves of one value, which are a point with the spread of the folds as its bar."""
+"""Curves with a marker at each value; of one value, a point with the spread of the folds as its bar."""
 
 from __future__ import annotations
 
@@ -30,13 +30,33 @@ def draw_curve(display: Any, draw: Callable[..., Any], x: str, ax: Any, options:
     """
     whole = {name: getattr(display, name) for name in (x, *_SCORES)}
     if len(whole[x]) > 1:
-        draw(ax, **options)
+        draw(ax, **_marking_values(options))
+        _tick_at(display.ax_, np.unique(whole[x]))
         return
     try:
         vars(display).update({name: _and_nothing(values) for name, values in whole.items()})
         draw(ax, **_as_point(options))
     finally:
         vars(display).update(whole)
+
+
+def _tick_at(ax: Any, values: Array) -> None:
+    """Put a tick at each value that was tried, but for those that would overprint the one before."""
+    places = ax.transData.transform(np.column_stack([values, np.zeros(len(values))]))[:, 0]
+    room = 0.2 * ax.figure.dpi  # upright digits, and a gap
+    kept: list[int] = []
+    for i, place in enumerate(places):
+        if not kept or place - places[kept[-1]] >= room:
+            kept.append(i)
+    ax.set_xticks(values[kept], [f"{value:g}" for value in values[kept]], rotation=90)
+    ax.minorticks_off()
+
+
+def _marking_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in which each value that was tried has a marker on its curve."""
+    if options.get("std_display_style", "fill_between") == "errorbar":
+        return {**options, "errorbar_kw": {"marker": "o", **(options.get("errorbar_kw") or {})}}
+    return {**options, "line_kw": {"marker": "o", "markersize": 4, **(options.get("line_kw") or {})}}
 
 
 def _and_nothing(values: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -43,12 +43,19 @@ def _number(name: str) -> Callable[[Labels], Field]:
     return lambda classes: Field(name, (name,), pa.float64())
 
 
+def _label_field(name: str, classes: Labels) -> Field:
+    return Field(name, (name,), pa.array(classes).type)
+
+
 def _number_for_each_class(classes: Labels) -> Field:
     names = tuple(f"probability_{label}" for label in classes)
     return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
 
 
-_COLUMNS: dict[ColumnName, Column] = {
+COLUMNS: dict[str, Column] = {
+    "label": Column(
+        lambda classes: _label_field("predicted_label", classes), lambda scores: scores.codes, True
+    ),
     "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
     "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
     "distance": Column(_number("distance"), lambda scores: scores.distance),
@@ -75,9 +82,8 @@ class PredictionColumns:
         ValueError
             If a name is unknown, or there is none.
         """
-        known = get_args(ColumnName)
-        if isinstance(columns, str) or not columns or not set(columns) <= set(known):
-            raise ValueError(f"columns must be some of {', '.join(map(repr, known))}; got {columns!r}")
+        if isinstance(columns, str) or not columns or not set(columns) <= set(COLUMNS):
+            raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
         n_classes = len(model.statistics_.classes)
         if not 1 <= top <= n_classes or (top > 1 and "label" not in columns):
             raise ValueError(f"top is a number of labels, from 1 to {n_classes}, in columns; got {top!r}")
@@ -126,7 +132,7 @@ class PredictionColumns:
         kinds = [
             kind
             for name in self.columns
-            for kind in (map(self._label, range(self.top)) if name == "label" else [_COLUMNS[name]])
+            for kind in (map(self._label, range(self.top)) if name == "label" else [COLUMNS[name]])
         ]
         return [(kind, kind.field(classes)) for kind in kinds]
 
@@ -134,7 +140,7 @@ class PredictionColumns:
         """The column of the labels of a rank, counted from 0."""
         name = f"predicted_label_{rank + 1}" if rank else "predicted_label"
         return Column(
-            lambda classes: Field(name, (name,), pa.array(classes).type),
+            lambda classes: _label_field(name, classes),
             lambda scores: self.decision.ranked(scores.posterior_scores, self.top)[:, rank],
             holds_labels=True,
         )

@@ -191,9 +191,11 @@ class Measures:
         KeyError
             If there is no such class.
         """
-        sums = self._calibration[self._position(label)]
-        used = sums[WEIGHT] > 0
-        return sums[MEMBERS, used] / sums[WEIGHT, used], sums[PROBABILITY, used] / sums[WEIGHT, used]
+        return _calibration_curve(self._calibration[self._position(label)])
+
+    def mean_calibration_curve(self) -> tuple[Array, Array]:
+        """The calibration curve of all classes together, each of them a question to every row."""
+        return _calibration_curve(self._calibration.sum(axis=0))
 
     def _histogram(self, label: Any) -> ScoreHistogram:
         return self._scores[self._position(label)]
@@ -247,6 +249,11 @@ class Measures:
                 *([f"... and {counted(more, 'more class')}"] if more > 0 else []),
             ]
         )
+
+
+def _calibration_curve(sums: Array) -> tuple[Array, Array]:
+    used = sums[WEIGHT] > 0
+    return sums[MEMBERS, used] / sums[WEIGHT, used], sums[PROBABILITY, used] / sums[WEIGHT, used]
 
 
 def digits_held(error: float) -> int:
