@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from sklearn import discriminant_analysis, naive_bayes
@@ -21,6 +22,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    scan_arrow,
 )
 from streamgda.estimators.classifier import score_rows
 
@@ -458,3 +460,25 @@ def test_joint_probabilities_are_scikit_learns(priors):
     ours, theirs = (model(priors=priors).fit(X, y) for model in (GaussianNB, PEERS[GaussianNB]))
     expected = theirs.predict_joint_log_proba(X)
     np.testing.assert_allclose(ours.predict_joint_log_proba(X), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda source: make_pipeline(StandardScaler(), GaussianNB()).fit(source),
+        lambda source: GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9]}).fit(source),
+        lambda source: cross_validate(GaussianNB(), source),
+        lambda source: CalibratedClassifierCV(GaussianNB()).fit(source, [0, 1, 2] * 10),
+        lambda source: naive_bayes.GaussianNB().fit(source, [0, 1]),
+        lambda source: StandardScaler().fit(source),
+    ],
+)
+def test_a_source_given_to_scikit_learns_own_is_answered_with_what_takes_it(use):
+    table = pa.table({"u": np.arange(30.0), "y": np.arange(30) % 3})
+    source = scan_arrow(table, "y")
+    with pytest.raises(
+        TypeError,
+        match=r"Table: 1 feature.* is a source, and rows in memory .* the fit of .* StatisticsSearchCV",
+    ):
+        use(source)
+    assert make_pipeline(GaussianNB()).fit(source).predict(pd.DataFrame({"u": [1.0]})) in range(3)

@@ -234,7 +234,7 @@ def _write_missing(
 
 
 def _as_scorable(model: Model, source: Any) -> ScorableSource:
-    if hasattr(source, "__array__"):
+    if hasattr(source, "__array__") and not isinstance(source, Source):
         raise TypeError(
             f"a dataset is needed, got {type(source).__name__}: of rows in memory, the model's predict and "
             "predict_proba are the predictions"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeAlias, TypeVar
 
 from streamgda.blocks.block import Block
 
@@ -150,6 +150,14 @@ class Source(ABC):
     def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
         """The same parts; where many files have to be opened for them, `each` does so."""
         return self.splits()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Never:
+        """Refuse to be an array, as scikit-learn's own estimators and searches would have it."""
+        raise TypeError(
+            f"{self!r} is a source, and rows in memory are needed here, as by scikit-learn's own classes. "
+            "Sources are read by accumulate and by the fit of streamgda's estimators, which need no scaler. "
+            "In place of GridSearchCV and cross_val_score there are StatisticsSearchCV and cross_validate"
+        )
 
 
 class PinnedSource(Source):
