@@ -28,7 +28,7 @@ MODELS = {
 }
 FEATURES = ["mean radius", "mean concave points"]
 RANGES = {"xlim": (4, 28), "ylim": (-0.02, 0.2)}
-ZOOMED = {"plot_chance_level": False}
+NO_CHANCE = {"plot_chance_level": False}
 PANELS = [[name for name in MODELS for _ in range(2)], ["roc"] * 3 + ["pr"] * 3]
 
 
@@ -41,16 +41,18 @@ def main(folder: Path) -> None:
     )
     figure, axes = plt.subplot_mosaic(PANELS, figsize=(12, 7.5), layout="constrained")
     print(f"{'':<12} accuracy  log loss  ROC area  average precision")
-    for (name, (estimator, covariance)), colour in zip(MODELS.items(), ["g", "r", "tab:blue"], strict=True):
+    for (name, (estimator, covariance)), colour in zip(
+        MODELS.items(), ["black", "tab:orange", "tab:blue"], strict=True
+    ):
         model = estimator().fit(X_train, y_train)
         DecisionRegionsDisplay.from_estimator(model, X_test, y_test, **RANGES, ax=axes[name])
         axes[name].set_title(f"{name}: {covariance}")
         evaluation = evaluate(model, X_test, y_test)
         area, precision = evaluation.roc_auc[1], evaluation.average_precision[1]
         line = {"color": colour, "label": f"{name} (area {area:.3f})"}
-        RocCurveDisplay.from_evaluation(evaluation, ax=axes["roc"], curve_kwargs=line, **ZOOMED)
+        RocCurveDisplay.from_evaluation(evaluation, ax=axes["roc"], curve_kwargs=line, **NO_CHANCE)
         line = {"color": colour, "label": f"{name} (average precision {precision:.3f})"}
-        PrecisionRecallDisplay.from_evaluation(evaluation, ax=axes["pr"], curve_kwargs=line, **ZOOMED)
+        PrecisionRecallDisplay.from_evaluation(evaluation, ax=axes["pr"], curve_kwargs=line, **NO_CHANCE)
         print(
             f"{name:<12} {evaluation.accuracy:8.1%} {evaluation.log_loss:9.3f} {area:9.3f} {precision:18.3f}"
         )
