@@ -284,6 +284,7 @@ def test_the_public_names_are_there():
         "WindowedStatistics",
         "accumulate",
         "cross_validate",
+        "drift",
         "evaluate",
         "learning_curve",
         "load",
