@@ -1,15 +1,22 @@
 """Planning a Parquet dataset: what it asks of the storage, what it keeps, and where footers are read."""
 
+import os
 import pickle
+import shutil
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from distributed import Client, LocalCluster
 
-from streamgda import scan_parquet
+from streamgda import StatisticsLedger, accumulate, scan_parquet
+from streamgda.passes.compute import opening_on
 from streamgda.sources.base import group_into_tasks
+from tests.logged_filesystem import note
 
 N_FILES = 300
 
@@ -51,3 +58,69 @@ def test_splits_are_a_sequence_that_is_cut_and_pickled_like_a_list(folder):
     assert list(pickle.loads(pickle.dumps(runs[1]))) == list(splits)[5:10]
     with pytest.raises(IndexError):
         splits[N_FILES]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+class Noting(pafs.FileSystemHandler):
+    """The local filesystem, which notes which process opens each file."""
+
+    def __init__(self, log):
+        self.log, self._local = str(log), pafs.LocalFileSystem()
+
+    def open_input_file(self, path):
+        note(self.log, f"{os.getpid()}\t{path}")
+        return self._local.open_input_file(path)
+
+    def get_type_name(self):
+        return "noting"
+
+    def normalize_path(self, path):
+        return path
+
+    def get_file_info(self, paths):
+        return self._local.get_file_info(paths)
+
+    def get_file_info_selector(self, selector):
+        return self._local.get_file_info(selector)
+
+    def _refuse(self, *args):
+        raise OSError("this filesystem is for reading")
+
+    open_input_stream = open_output_stream = open_append_stream = create_dir = delete_dir = _refuse
+    delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
+
+
+def test_footers_of_many_files_are_read_on_the_workers_of_a_cluster(folder, tmp_path, client):
+    log = tmp_path / "log"
+    filesystem = pafs.PyFileSystem(Noting(log))
+    source = scan_parquet(str(folder), "y", filters=[("day", "=", 1)], filesystem=filesystem)
+    log.unlink()
+    planned = list(source.planned(opening_on(client)))
+    opened = Counter(line.split("\t")[1] for line in log.read_text().splitlines())
+    assert opened == dict.fromkeys((split.path for split in planned), 1)
+    assert f"{os.getpid()}\t" not in log.read_text()
+    assert planned == list(source.splits())
+    assert accumulate(source, scheduler=client) == accumulate(source, scheduler="synchronous")
+
+
+@pytest.mark.parametrize("how", ["pass", "refresh"])
+def test_what_is_wrong_with_a_file_is_said_by_name_before_the_pass_on_a_cluster(
+    folder, tmp_path, client, how
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    pq.write_table(table(7).drop_columns(["x3"]), copy / "day=1" / "0207.parquet")
+    source = scan_parquet(copy, "y")
+    with pytest.raises(ValueError, match=r"0207\.parquet: there is no column 'x3', which other files"):
+        if how == "pass":
+            accumulate(source, scheduler=client)
+        else:
+            StatisticsLedger(tmp_path / "ledger").refresh(source, scheduler=client)

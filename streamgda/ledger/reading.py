@@ -11,11 +11,11 @@ from streamgda.ledger.entries import EntryFolder
 from streamgda.ledger.manifest import FileRecord
 from streamgda.ledger.states import State
 from streamgda.passes.accumulate import accumulate_splits
-from streamgda.passes.compute import compute_plans
+from streamgda.passes.compute import compute_plans, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
-from streamgda.sources.base import FilePlan, FileSource, InputFile, Split, group_into_tasks
+from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.storage.retries import retried
 
 OnError = Literal["raise", "skip"]
@@ -45,7 +45,7 @@ def read_files(
     """
     scheduler = scheduler_for(source, scheduler)
     names = {file.path: name for name, file in files.items()}
-    plans, skipped = plan_files(source, list(files.values()), on_error)
+    plans, skipped = plan_files(source, list(files.values()), on_error, opening_on(scheduler))
     if not plans:
         return [], skipped
     keeping = [_plan_of_file(source, plan, names[plan.file.path], entries, empty, on_error) for plan in plans]
@@ -55,14 +55,14 @@ def read_files(
 
 
 def plan_files(
-    source: FileSource, files: Sequence[InputFile], on_error: OnError
+    source: FileSource, files: Sequence[InputFile], on_error: OnError, each: Map = map
 ) -> tuple[list[FilePlan], list[Skipped]]:
     """What is to be read of each file, and the files whose footers cannot be read.
 
     Those are found by halving the list.
     """
     try:
-        return source.plans(files) if files else [], []
+        return source.plans(files, each) if files else [], []
     except (ValueError, OSError) as error:
         if on_error == "raise":
             raise
@@ -70,7 +70,7 @@ def plan_files(
             return [], [Skipped(files[0].path, str(error))]
     middle = len(files) // 2
     (first, unread), (second, others) = (
-        plan_files(source, half, on_error) for half in (files[:middle], files[middle:])
+        plan_files(source, half, on_error, each) for half in (files[:middle], files[middle:])
     )
     return first + second, unread + others
 

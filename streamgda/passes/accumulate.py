@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.checkpoint import Checkpoint
-from streamgda.passes.compute import compute_plan
+from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.plan import Plan, State, n_rows_of
 from streamgda.passes.progress import Progress
@@ -238,7 +238,8 @@ def read_into(
     _check_source(source)
     scheduler = scheduler_for(source, scheduler)
     kept = checkpoint if checkpoint and checkpoint.kind == type(empty).__name__ else None
-    groups = list(group_into_tasks(source.splits(), n_rows_of, source.n_features, rows_per_task))
+    splits = source.planned(opening_on(scheduler))
+    groups = list(group_into_tasks(splits, n_rows_of, source.n_features, rows_per_task))
     if not groups:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"

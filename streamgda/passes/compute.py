@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamgda.passes.blas import single_blas_thread
@@ -17,6 +18,7 @@ from streamgda.passes.graph import Graph, Outcome
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Listener, Progress, telling
 from streamgda.passes.schedulers import Scheduler, client_of
+from streamgda.sources.base import Map
 from streamgda.storage.messages import one_line
 from streamgda.storage.retries import warning_of_retries
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 SECONDS_WITHOUT_WORKERS = 10
+
+_LISTS_FOR_WORKERS, _LISTS_AT_A_TIME = 2, 256  # of files to plan
 
 _BYTES_OF_GROUP = 1 << 14  # in a graph, at most
 
@@ -151,6 +155,35 @@ def _check_versions(client: Client) -> None:
                 f"{name} of the cluster has streamgda {other}, and this process {ours}: install the same "
                 "version on all machines"
             )
+
+
+def opening_on(scheduler: Scheduler) -> Map:
+    """What opens the files of a source to plan a pass: the workers of a cluster, if there are many files.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        What `dask.compute` takes.
+    """
+    client = client_of(scheduler)
+    return map if client is None else partial(_map_there, client)
+
+
+def _map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[Any]) -> Iterator[Any]:
+    """Apply a function to lists on the workers of a cluster; only some of the results wait here."""
+    if len(lists) < _LISTS_FOR_WORKERS:
+        yield from map(function, lists)
+        return
+    _check_versions(client)
+    for start in range(0, len(lists), _LISTS_AT_A_TIME):
+        with _warning_without_workers(client), _saying_what_was_lost():
+            futures = client.map(function, lists[start : start + _LISTS_AT_A_TIME], pure=False)
+            try:
+                found = client.gather(futures)
+            finally:
+                for future in futures:
+                    future.release()
+        yield from found
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from streamgda.estimators.rows import check_rows
 from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.compute import compute_plan
+from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import scheduler_for
@@ -100,7 +100,7 @@ def evaluate(
     if isinstance(source, Source) or is_dask(source):
         source = matched(model, as_source(source, y, sample_weight, features=features_of(model)))
         scheduler = scheduler_for(source, scheduler)
-        groups = list(group_into_tasks(source.splits(), n_rows_of))
+        groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
         plan = Plan(groups, evaluate_splits, (model, decision))

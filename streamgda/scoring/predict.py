@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from streamgda.blocks.block import Block
 from streamgda.estimators.priors import in_pairs
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.compute import compute_plan
+from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
@@ -184,7 +184,7 @@ def predict_dataset(
         raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
     source = matched(model, _as_scorable(model, source))
     scheduler = scheduler_for(source, scheduler)
-    splits, types = source.to_score(kept)
+    splits, types = source.to_score(kept, opening_on(scheduler))
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
     output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *predicted.fields])

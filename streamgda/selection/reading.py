@@ -16,7 +16,7 @@ from streamgda.estimators.classifier import score_finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.compute import compute_plan
+from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
@@ -140,9 +140,10 @@ def score_held_out(
     source: Source, models: ModelsByFold, scheduler: Scheduler, progress: Progress
 ) -> HeldOutScores:
     """Read a source once, and score each row by the models of its fold."""
-    groups = list(group_into_tasks(source.splits(), n_rows_of))
+    scheduler = scheduler_for(source, scheduler)
+    groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
     plan = Plan(groups, score_splits, models)
-    scores: HeldOutScores = compute_plan(plan, scheduler_for(source, scheduler), progress)
+    scores: HeldOutScores = compute_plan(plan, scheduler, progress)
     return scores
 
 
