@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from sklearn import discriminant_analysis, naive_bayes
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.inspection import DecisionBoundaryDisplay
+from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.utils import get_tags
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
@@ -235,6 +238,27 @@ def test_naive_bayes_has_log_odds_and_they_are_calibrated():
         ).max()
         > 0.01
     )
+
+
+def test_decision_boundaries_of_naive_bayes_show_log_odds_unless_probabilities_are_asked_for():
+    X, y = rows()
+    X, y = X[y < 2, :2], y[y < 2]
+    model = GaussianNB().fit(X, y)
+    shown, grid = {}, {"grid_resolution": 5, "plot_method": "contour"}
+    for method in ("auto", "predict_proba"):
+        shown[method] = DecisionBoundaryDisplay.from_estimator(model, X, response_method=method, **grid)
+    theirs = DecisionBoundaryDisplay.from_estimator(naive_bayes.GaussianNB().fit(X, y), X, **grid)
+    np.testing.assert_allclose(shown["predict_proba"].response, theirs.response, rtol=1e-9)
+    log_odds = model.decision_function(np.column_stack([theirs.xx0.ravel(), theirs.xx1.ravel()]))
+    np.testing.assert_allclose(shown["auto"].response.ravel(), log_odds, rtol=1e-12)
+
+
+def test_tags_and_base_classes():
+    for model, peer in PEERS.items():
+        assert not get_tags(model()).array_api_support
+        assert get_tags(peer()).array_api_support == (peer is not PEERS[QuadraticDiscriminantAnalysis])
+    assert issubclass(LDA, LinearClassifierMixin)
+    assert not issubclass(LinearDiscriminantAnalysis, LinearClassifierMixin)
 
 
 def test_weights_in_place_of_priors_give_scikit_learns_covariance():
