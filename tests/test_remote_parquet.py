@@ -100,8 +100,16 @@ def test_a_file_takes_a_request_for_its_footer_and_one_for_twelve_megabytes(stor
     counts = counts_of_reading(store, source)
     size = (folder / "rows/long/1.parquet").stat().st_size
     assert counts["GET"] <= 2 + size // (12 << 20)
-    assert counts["HEAD"] <= 4  # the version before and after; fsspec asks twice
+    assert counts["HEAD"] <= 2  # the version before and after
     assert counts["bytes_sent"] <= size
+
+
+@LIBRARIES
+def test_a_pass_reads_the_footer_of_a_file_once(store, library):
+    filesystem = library(store)
+    store.reset()
+    accumulate(scan_parquet("rows/long", "y", filesystem=filesystem))
+    assert store.counts()["GET"] <= 2
 
 
 @LIBRARIES

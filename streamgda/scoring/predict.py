@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from os import PathLike
 from typing import Any, overload
 
@@ -29,13 +30,15 @@ from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.scoring.outputs.pieces import pieces
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.ahead import begun
-from streamgda.sources.base import ScorableSource, Source
+from streamgda.sources.base import ScorableSource, Source, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
 from streamgda.storage.digests import digest
 from streamgda.storage.paths import AnyFileSystem, Path
 
 _FORMAT = 1
+
+_ROWS_PER_TASK = 1 << 14  # of small remote parts, so that a task fetches several at once
 
 
 @overload
@@ -222,7 +225,9 @@ def _write_missing(
     """Write the parts that are not finished, and complete the output."""
     finished = output.prepare(parts)
     written = list(finished.values())
-    groups = [[part] for part in parts if part.name not in finished]
+    missing = [part for part in parts if part.name not in finished]
+    most = _ROWS_PER_TASK if any(part.is_remote for part in missing) else 1
+    groups = list(group_into_tasks(missing, attrgetter("n_rows"), rows_per_task=most))
     if groups:
         plan = Plan(groups, write_parts, (columns, output))
         written.append(compute_plan(plan, scheduler, progress))

@@ -49,6 +49,11 @@ class Split(ABC):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether `begun` has something to fetch."""
+        return False
+
     def begun(self, ahead: Ahead) -> Self:
         """The same part, of which what `ahead` allows is being fetched; itself where nothing is to be."""
         return self

@@ -116,10 +116,15 @@ class RowGroups(ScorableSplit):
             yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
             del batch
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the file is remote."""
+        return not is_local(self.read_options.filesystem)
+
     def begun(self, ahead: Ahead) -> RowGroups:
         """The same row groups, which are being fetched if they are remote."""
         filesystem = self.read_options.filesystem
-        if is_local(filesystem):
+        if not self.is_remote:
             return self
         return replace(self, remote=ahead.begin(filesystem, self.path, self.version, self._needs))
 

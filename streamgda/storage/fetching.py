@@ -25,7 +25,7 @@ from streamgda.storage.filesystems import fsspec_of
 from streamgda.storage.kept_footers import KEPT_FOOTERS
 from streamgda.storage.messages import one_line
 from streamgda.storage.ranges import STEP, Range, requests_for
-from streamgda.storage.versions import Version, check_unchanged, version_of_opened
+from streamgda.storage.versions import Version, check_unchanged, opened
 
 _THREADS = 25  # as many connections as Arrow's client of S3 keeps
 
@@ -296,8 +296,8 @@ def _opened(
     """A function that returns a range of a file, by one request; and the size of the file."""
     behind = fsspec_of(filesystem)
     if behind is None:
-        file = filesystem.open_input_file(path)
-        check_unchanged(filesystem, path, version, version_of_opened(file))
+        file, present = opened(filesystem, path)
+        check_unchanged(filesystem, path, version, present)
         return lambda start, stop: file.get_stream(start, stop - start).read_buffer(stop - start), file.size()
     check_unchanged(filesystem, path, version)
     size = behind.size(path) if version.size is None else version.size

@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import fsspec_of, is_local
+from streamgda.storage.kept_footers import KEPT_FOOTERS
 from streamgda.storage.versions import Version, current_version, opened
 
 _TAIL = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
@@ -33,10 +34,14 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]
     if behind is None or is_local(filesystem):
         file, version = opened(filesystem, path)
         with file:
-            return read_tail(file), version
-    version = current_version(filesystem, path)
-    size = version.size if version.size is not None else int(behind.size(path))
-    return _tail(lambda n, at: behind.cat_file(path, start=at, end=at + n), size), version
+            tail = read_tail(file)
+    else:
+        version = current_version(filesystem, path)
+        size = version.size if version.size is not None else int(behind.size(path))
+        tail = _tail(lambda n, at: behind.cat_file(path, start=at, end=at + n), size)
+    if not is_local(filesystem):
+        KEPT_FOOTERS.keep(filesystem, path, version, tail)
+    return tail, version
 
 
 def read_tail(file: pa.NativeFile) -> bytes:

@@ -84,6 +84,11 @@ class Part(Split):
         """Read the rows, in order."""
         return self.split.blocks()
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the rows are fetched from a remote storage."""
+        return self.split.is_remote
+
     def begun(self, ahead: Ahead) -> Self:
         """The same part, of which what `ahead` allows is being fetched."""
         return replace(self, split=self.split.begun(ahead))
