@@ -97,12 +97,12 @@ def _finish(
 def _serve(contender: Contender, connection: Connection) -> None:
     run = contender.prepare(*contender.arguments)
     Path("/proc/self/clear_refs").write_text("5")  # the most ever held is counted from here: see proc(5)
-    at_start = _memory("VmRSS")
+    at_start = memory("VmRSS")
     _run_once(run)
     connection.send("ready")
     while connection.recv() == "run":
         connection.send(_run_once(run))
-    connection.send(_memory("VmHWM") - at_start)
+    connection.send(memory("VmHWM") - at_start)
     getattr(run, "close", lambda: None)()
 
 
@@ -113,7 +113,7 @@ def _run_once(run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _memory(field: str) -> float:
+def memory(field: str) -> float:
     """Memory of this process in MB: VmRSS, what it holds, or VmHWM, the most it has held."""
     status = Path("/proc/self/status").read_text()
     match = re.search(rf"{field}:\s+(\d+) kB", status)

@@ -109,11 +109,16 @@ class ObjectStore:
         return [tuple(request) for request in self._ask("requests")]
 
     def _ask(self, what: str, settings: Any = None) -> Any:
-        connection = http.client.HTTPConnection(urlsplit(self.endpoint).netloc)
-        connection.request("POST", _CONTROL + what, json.dumps(settings))
-        answer = json.load(connection.getresponse())
-        connection.close()
-        return answer
+        return ask(self.endpoint, what, settings)
+
+
+def ask(endpoint: str, what: str, settings: Any = None) -> Any:
+    """Do what the methods of `ObjectStore` of these names do, from any process: "set", "reset", "counts"."""
+    connection = http.client.HTTPConnection(urlsplit(endpoint).netloc)
+    connection.request("POST", _CONTROL + what, json.dumps(settings))
+    answer = json.load(connection.getresponse())
+    connection.close()
+    return answer
 
 
 class Server(ThreadingHTTPServer):
