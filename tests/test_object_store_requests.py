@@ -1,13 +1,18 @@
-"""How many requests a pass over an object store takes, and what becomes of it where the store fails."""
+"""How many requests Zarr and predictions take in an object store, and passes over a store that fails."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 import s3fs
 import zarr
 
-from bench.object_store_stub import ObjectStore
-from streamgda import ClassStatistics, accumulate, scan_zarr
+from bench.object_store_stub import CREDENTIALS, ObjectStore
+from streamgda import ClassStatistics, GaussianNB, accumulate, predict_dataset, scan_parquet, scan_zarr
+from streamgda.scoring.outputs import zarr as zarr_output
 from streamgda.sources import zarr_slabs
+from streamgda.storage import retries
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(4000, 4)), RNG.integers(1, 4, size=4000)
@@ -79,3 +84,83 @@ def test_a_chunk_that_is_longer_or_shorter_than_planned_is_an_error(store, tmp_p
     group["X"][:400] = 1.0
     with pytest.raises(ValueError, match="X/c/0/0 has changed since the pass was planned"):
         list(split.blocks())
+
+
+def write_files(folder, n_files):
+    """Files of 500 rows each."""
+    folder.mkdir(parents=True)
+    for i in range(n_files):
+        rows = slice(500 * i, 500 * (i + 1))
+        table = pa.table({**{f"x{j}": X[rows, j] for j in range(4)}, "y": Y[rows]})
+        pq.write_table(table, folder / f"{i}.parquet")
+
+
+def arrow(store):
+    return pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
+
+
+def fsspec(store):
+    return s3fs.S3FileSystem(skip_instance_cache=True)
+
+
+WRITES = ("PUT", "UPLOAD", "PART", "COMPLETE", "COPY", "DELETE")
+
+
+@pytest.mark.parametrize(
+    ("make", "out", "writes", "looks"),
+    [
+        (arrow, "rows/out", 6, 1),  # begin, send, complete, rename by copying and deleting, and a marker
+        (fsspec, "rows/out", 3, 8),
+        (fsspec, "rows/out.zarr", 3, 6),  # the chunks of two arrays, and that they are finished
+    ],
+)
+def test_each_further_part_of_predictions_takes_few_requests(
+    store, tmp_path, monkeypatch, make, out, writes, looks
+):
+    monkeypatch.setattr(zarr_output, "_MOST_ROWS_OF_CHUNK", 512)
+    for n_files in (2, 6):
+        write_files(tmp_path / "rows" / f"data{n_files}", n_files)
+    filesystem, counts = make(store), {}
+    for n_files in (2, 6):
+        source = scan_parquet(f"rows/data{n_files}", "y", filesystem=filesystem)
+        model = GaussianNB().fit(source)
+        store.reset()
+        predict_dataset(model, source, f"{out}{n_files}", filesystem=filesystem, scheduler="synchronous")
+        counts[n_files] = [
+            request
+            for request in store.requests()
+            if request[1].startswith((out, "rows/")) and "data" not in request[1]
+        ]
+
+    def number(n_files, operations):
+        return sum(request[0] in operations for request in counts[n_files])
+
+    assert number(6, WRITES) - number(2, WRITES) <= 4 * writes
+    assert number(6, ["HEAD", "LIST"]) - number(2, ["HEAD", "LIST"]) <= 4 * looks
+
+
+FAULTS = {
+    "503 on every fourth": {"fail_every": 4},
+    "every fifth body ends early": {"truncate_every": 5},
+    "every seventh is never answered": {"stall_every": 7, "stall": 0.2},
+    "all fail for a while": {"fail_every": 1, "most_faults": 3},
+}
+
+
+@pytest.mark.filterwarnings("ignore:storage failed:UserWarning")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("how", ["pyarrow", "s3fs", "zarr"])
+def test_a_pass_over_a_failing_store_gives_the_same_bits(store, tmp_path, monkeypatch, how, fault):
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    if how == "zarr":
+        write_group(tmp_path / "rows" / "group", "v3")
+        source = scan_zarr("s3://rows/group")
+    else:
+        write_files(tmp_path / "rows" / "data", 8)
+        filesystem = arrow(store) if how == "pyarrow" else fsspec(store)
+        source = scan_parquet("rows/data", "y", filesystem=filesystem)
+    expected = accumulate(source)
+    store.reset()
+    store.set(**FAULTS[fault], only="GET")
+    assert accumulate(source) == expected
+    assert store.counts()["faults"] > 0
