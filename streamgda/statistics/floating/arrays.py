@@ -9,7 +9,7 @@ times the deviation; and a mean does not stand still after 10^16 rows have gone 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -107,6 +107,20 @@ class MomentArrays:
     def equals(self, other: MomentArrays) -> bool:
         """Whether the two are the same to the last bit."""
         return all(map(np.array_equal, self.arrays, other.arrays))
+
+    # ------------------------------------------------------------------ pickles
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Each product of two features once, as states travel between processes."""
+        third, fourth = self.fourth.arrays if self.fourth else (None, None)
+        packed = None if fourth is None else self.kind.packed(fourth)
+        return {**vars(self), "scatter": self.kind.packed(self.scatter), "fourth": (third, packed)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        unpacked, shape = state["kind"].unpacked, state["means"].shape
+        third, fourth = state["fourth"]
+        moments = None if fourth is None else FourthMoments(third, unpacked(fourth, *shape))
+        vars(self).update(state, scatter=unpacked(state["scatter"], *shape), fourth=moments)
 
     # ------------------------------------------------------------------ by class
 
