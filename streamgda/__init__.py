@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
+    from streamgda.passes.progress import PassProgress
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
     from streamgda.scoring.predict import predict_dataset
@@ -52,6 +53,7 @@ __all__ = [
     "HashedKFold",
     "IncompleteStatistics",
     "LinearDiscriminantAnalysis",
+    "PassProgress",
     "QuadraticDiscriminantAnalysis",
     "StatisticsLedger",
     "StatisticsSearchCV",
@@ -87,6 +89,7 @@ _HOME_OF = {
     "StatisticsLedger": "streamgda.ledger.ledger",
     "StatisticsSearchCV": "streamgda.selection.search",
     "WindowedStatistics": "streamgda.statistics.window",
+    "PassProgress": "streamgda.passes.progress",
     "accumulate": "streamgda.passes.accumulate",
     "cross_validate": "streamgda.selection.validation",
     "drift": "streamgda.ledger.drift",

@@ -278,6 +278,7 @@ def test_the_public_names_are_there():
         "HashedKFold",
         "IncompleteStatistics",
         "LinearDiscriminantAnalysis",
+        "PassProgress",
         "QuadraticDiscriminantAnalysis",
         "StatisticsLedger",
         "StatisticsSearchCV",

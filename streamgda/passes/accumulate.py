@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.passes.blas import single_blas_thread
-from streamgda.passes.checkpoint import Checkpoint
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.plan import Plan, State, n_rows_of
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamgda.blocks.block import Block
+    from streamgda.passes.checkpoint import Checkpoint
 
 
 def accumulate(
@@ -143,7 +143,7 @@ def accumulate(
         progress=progress,
         rows_per_task=rows_per_task,
         retries=retries,
-        checkpoint=None if checkpoint is None else Checkpoint.at(checkpoint, source, empty),
+        checkpoint=None if checkpoint is None else _kept_at(checkpoint, source, empty),
     )
     if isinstance(empty, IncompleteStatistics) and many:
         steps = Steps(max_reads, em_tol)
@@ -252,6 +252,12 @@ def read_into(
             f"({state.n_dropped} dropped, the others filtered out or of weight zero)"
         )
     return state
+
+
+def _kept_at(path: Path, source: Source, empty: Statistics) -> Checkpoint:
+    from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
+
+    return Checkpoint.at(path, source, empty)
 
 
 def _check_source(source: object) -> None:

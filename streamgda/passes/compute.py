@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from streamgda.passes.blas import single_blas_thread
@@ -144,17 +145,23 @@ def _followed(graph: Graph, root: Hashable, client: Client, listener: Listener) 
 
 
 def _check_versions(client: Client) -> None:
-    """Raise RuntimeError if the cluster has another version of this library than this process."""
-    found: Any = client.get_versions(packages=["streamgda"])
-    ours = found["client"]["packages"]["streamgda"]
-    theirs = {"the scheduler": found["scheduler"], **found["workers"]}
-    for name, held in theirs.items():
-        other = held["packages"].get("streamgda")
-        if None not in (ours, other) and other != ours:  # of a copy that is not installed nothing is known
-            raise RuntimeError(
-                f"{name} of the cluster has streamgda {other}, and this process {ours}: install the same "
-                "version on all machines"
-            )
+    """Raise RuntimeError if a worker lacks this library, or has another version of it.
+
+    A worker that cannot import what it is sent drops its connection, and the pass would wait for ever.
+    """
+    ours = import_module("streamgda").__version__
+    asked = "__import__('streamgda').__version__"
+    for worker, version in client.run(eval, asked, on_error="return").items():
+        if isinstance(version, ImportError):
+            held = f"cannot import streamgda ({one_line(version)})"
+        elif isinstance(version, str) and version != ours:
+            held = f"has streamgda {version}"
+        else:  # or the worker has just gone
+            continue
+        raise RuntimeError(
+            f"worker {worker} of the cluster {held}: install streamgda {ours}, the version of this "
+            "process, on all machines of the cluster"
+        )
 
 
 def opening_on(scheduler: Scheduler) -> Map:
@@ -207,7 +214,7 @@ def _warning_without_workers(client: Client) -> Iterator[None]:
 
 @contextmanager
 def _saying_what_was_lost() -> Iterator[None]:
-    """Raise RuntimeError for a pass whose cluster lost workers or its scheduler, or lacks this library."""
+    """Raise RuntimeError for a pass whose cluster lost workers or its scheduler."""
     from distributed import KilledWorker
 
     try:
@@ -221,13 +228,6 @@ def _saying_what_was_lost() -> Iterator[None]:
         raise RuntimeError(
             "the pass was cancelled, as when the scheduler of the cluster ends or cannot be reached. Start "
             f"it again with a new client. {one_line(error)}"
-        ) from error
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "streamgda":
-            raise
-        raise RuntimeError(
-            "a worker or the scheduler of the cluster cannot import streamgda: install it on all machines of "
-            f"the cluster, in the version of this process. {one_line(error)}"
         ) from error
 
 

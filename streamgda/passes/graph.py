@@ -13,12 +13,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import add, iadd
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.passes.checkpoint import Checkpoint
 from streamgda.passes.plan import Amount, Plan
 from streamgda.sources.base import Split
 from streamgda.storage.retries import noting_retries, retried
+
+if TYPE_CHECKING:
+    from streamgda.passes.checkpoint import Checkpoint
 
 T = TypeVar("T")
 Groups = Sequence[Sequence[Any]]
@@ -29,7 +31,7 @@ FAN_IN = 8
 
 IN_SEQUENCE = 1 << 12  # groups; where there are more, a task of a cluster reads eight of them
 
-_EACH = 1 << 9  # tasks that read; where there are more, merges of their states are followed
+FOLLOWED = 1 << 9  # tasks that read; where there are more, merges of their states are followed
 
 
 @dataclass
@@ -92,7 +94,7 @@ class Graph:
 
     def followed(self) -> dict[Hashable, Amount]:
         """The tasks that tell how far a pass is: those that read, or, where these are many, merge."""
-        return self.merging if len(self.reading) > _EACH else self.reading
+        return self.merging if len(self.reading) > FOLLOWED else self.reading
 
     @property
     def amount(self) -> Amount:

@@ -68,7 +68,7 @@ def evaluate(
         ``(evaluation.confusion_matrix * costs).sum() / evaluation.weight``.
     scheduler : optional
         The scheduler, as for `accumulate`.
-    progress : bool, default=False
+    progress : bool or callable, default=False
         Whether to show rows done, rows per second and the time left.
 
     Returns

@@ -140,7 +140,7 @@ def predict_dataset(
         Where `out` is; found from `out` where not given.
     scheduler : optional
         What `dask.compute` takes, as in `accumulate`.
-    progress : bool, default=False
+    progress : bool or callable, default=False
         Show rows done, rows per second and the time left.
 
     Returns

@@ -94,7 +94,9 @@ class RowGroups(ScorableSplit):
         """The file and its version, the row groups, and what is read of them, as plain values."""
         filtered = None if self.read_options.filter is None else self.read_options.filter.identity
         rows = [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
-        return [*rows, self.read_options.roles.features, self.read_options.roles.missing]
+        roles = self.read_options.roles
+        labels = [] if roles.target is None else [roles.target, roles.weight]
+        return [*rows, roles.features, roles.missing, *labels]
 
     @property
     def keeps_all_rows(self) -> bool:

@@ -373,7 +373,8 @@ class ZarrRows(ScorableSplit):
         """
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
         rows = [self.source.origin, self.start, self.stop, versions]
-        return [*rows, self.source.names, self.source.missing]
+        labels = [] if self.source.target is None else [self.source.target, self.source.weight]
+        return [*rows, self.source.names, self.source.missing, *labels]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""

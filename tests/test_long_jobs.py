@@ -1,0 +1,365 @@
+"""A pass of hours: fewer tasks with the same bits, retries, a checkpoint, progress and a log."""
+
+import logging
+import operator
+import pickle
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client, LocalCluster
+
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    StatisticsLedger,
+    accumulate,
+    evaluate,
+    load,
+    predict_dataset,
+    scan_arrow,
+    scan_parquet,
+)
+from streamgda.passes import graph
+from streamgda.passes.accumulate import accumulate_splits
+from streamgda.storage import retries
+from tests.logged_filesystem import NotingHandler, note
+
+N_FILES = 70  # the states of eight and of 64 groups, and some left over
+ROWS = 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    for i in range(N_FILES):
+        y = rng.integers(0, 3, ROWS)
+        table = pa.table({"a": rng.normal(size=ROWS) + y, "b": rng.normal(size=ROWS) * 1e3, "y": y})
+        pq.write_table(table, folder / f"{i:02}.parquet")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+
+
+EACH = {"rows_per_task": 1}  # a group for each file
+
+
+def tree_of(states):
+    """Eight states merged in order, then eight of those, and so on."""
+    while len(states) > 1:
+        states = [reduce(operator.add, states[i : i + 8]) for i in range(0, len(states), 8)]
+    return states[0]
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    splits = scan_parquet(folder, "y").splits()
+    assert len(splits) == N_FILES
+    return tree_of([accumulate_splits([split], ClassStatistics()) for split in splits])
+
+
+# ---------------------------------------------------------------------- fewer tasks, the same bits
+
+
+@pytest.mark.parametrize("in_sequence", [graph.IN_SEQUENCE, 10])
+def test_tasks_that_read_or_merge_eight_states_give_the_bits_of_the_tree(
+    folder, expected, client, monkeypatch, in_sequence
+):
+    monkeypatch.setattr(graph, "IN_SEQUENCE", in_sequence)
+    source = scan_parquet(folder, "y")
+    for scheduler in ("synchronous", "threads", client):
+        assert accumulate(source, scheduler=scheduler, **EACH) == expected
+    assert accumulate(source, rows_per_task=100 * ROWS).allclose(expected)
+
+
+def test_a_cluster_has_a_task_for_eight_merges_and_beyond_some_thousands_for_eight_groups(monkeypatch):
+    def n_tasks(n_groups):
+        made = graph.Graph(on_cluster=True)
+        made.add_plans([graph.Plan([[k] for k in range(n_groups)], accumulate_splits, ClassStatistics())])
+        return len(made.tasks)
+
+    assert n_tasks(64) == 1 + 64 + 8 + 1
+    assert n_tasks(8**5) == 1 + sum(8**k for k in range(5))
+
+
+@pytest.mark.parametrize("fourth", [False, True])
+def test_a_state_travels_as_half_of_its_squares_and_arrives_with_all_bits(fourth):
+    rng = np.random.default_rng(0)
+    state = ClassStatistics(fourth_moments=fourth)
+    for _ in range(3):
+        state.update(rng.normal(size=(500, 60)) * 1e3, rng.integers(0, 4, 500), rng.random(500))
+    sent = pickle.dumps(state)
+    assert len(sent) < (0.85 if fourth else 0.6) * state.nbytes  # third moments are not symmetric
+    arrived = pickle.loads(sent)
+    for kept, came in zip(state._moments.arrays, arrived._moments.arrays, strict=True):
+        assert kept.tobytes() == came.tobytes()
+    assert arrived.update([[0.0] * 60], [1]) == state.update([[0.0] * 60], [1])
+
+
+# ---------------------------------------------------------------------- progress and log
+
+
+@pytest.mark.parametrize("follow_each", [512, 10])
+def test_a_function_is_told_how_far_a_pass_is(folder, client, monkeypatch, follow_each):
+    monkeypatch.setattr(graph, "FOLLOWED", follow_each)
+    for scheduler in ("synchronous", "threads", client):
+        told = []
+        accumulate(scan_parquet(folder, "y"), scheduler=scheduler, progress=told.append, **EACH)
+        assert [one.rows for one in told] == sorted({one.rows for one in told})
+        assert {(one.total_rows, one.total_tasks) for one in told} == {(N_FILES * ROWS, N_FILES)}
+        last = told[-1]
+        assert (last.rows, last.tasks) == (N_FILES * ROWS, N_FILES)
+        assert last.seconds > 0
+        assert len(told) == (N_FILES if follow_each > N_FILES else 9)
+
+
+def test_rows_of_unknown_number_are_told_at_the_end(folder, client):
+    stream = ds.dataset(folder).scanner().to_reader()
+    told = []
+    accumulate(scan_arrow(stream, "y"), progress=told.append)
+    assert [(one.rows, one.total_rows) for one in told] == [
+        (0, None),
+        (N_FILES * ROWS, N_FILES * ROWS),
+    ]
+
+
+def test_a_plan_of_one_task_is_followed_on_a_cluster(folder, client, capsys):
+    """Its only part is its root too, which went as soon as it was counted."""
+    for _ in range(5):
+        state = accumulate(scan_parquet(folder / "00.parquet", "y"), scheduler=client, progress=True)
+        assert state.n_rows == ROWS
+    assert "12.0/12.0" in capsys.readouterr().err
+
+
+def test_the_log_has_a_line_when_a_pass_is_planned_begun_and_done(folder, caplog):
+    with caplog.at_level(logging.INFO, "streamgda"):
+        accumulate(scan_parquet(folder, "y"), scheduler="threads", **EACH)
+    planned, begun, done = caplog.messages
+    assert planned.startswith("pass planned: 70 groups of 840 rows")
+    assert begun == "pass begun on threads"
+    assert done.startswith("pass done in ")
+
+
+# ---------------------------------------------------------------------- retries
+
+
+class Flaky(NotingHandler):
+    """Refuses the second opening of some files, which is that of the task that reads them."""
+
+    def __init__(self, log, names, error=OSError):
+        super().__init__(log)
+        self.names, self.error = names, error
+
+    def open_input_file(self, path):
+        name = Path(path).name
+        note(f"{self.log}.opened", name)
+        if name in self.names and self.opened().count(name) == 2:
+            raise self.error(16, "the storage is busy", path)
+        return super().open_input_file(path)
+
+    def opened(self):
+        return Path(f"{self.log}.opened").read_text().splitlines()
+
+
+def flaky(folder, tmp_path, names, error=OSError):
+    handler = Flaky(tmp_path / "log", names, error)
+    return scan_parquet(folder, "y", filesystem=pafs.PyFileSystem(handler)), handler
+
+
+REFUSED = ["03.parquet", "40.parquet"]
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "cluster"])
+def test_a_refusal_of_storage_costs_a_retry_and_no_row_is_read_twice(
+    folder, expected, tmp_path, client, scheduler
+):
+    source, _ = flaky(folder, tmp_path, REFUSED)
+    where = client if scheduler == "cluster" else scheduler
+    with pytest.warns(UserWarning, match="storage failed 2 times and was asked again; .*busy"):
+        assert accumulate(source, scheduler=where, **EACH) == expected
+
+
+def test_without_retries_the_error_is_raised(folder, tmp_path):
+    source, _ = flaky(folder, tmp_path, REFUSED)
+    with pytest.raises(OSError, match="busy"):
+        accumulate(source, retries=0, scheduler="synchronous")
+
+
+def test_evaluation_prediction_and_ledger_try_again_and_count_each_row_once(folder, tmp_path):
+    model = GaussianNB().fit(scan_parquet(folder, "y"))
+    (tmp_path / "1").mkdir()
+    with pytest.warns(UserWarning, match="storage failed"):
+        assert evaluate(model, flaky(folder, tmp_path / "1", REFUSED)[0]).n_rows == N_FILES * ROWS
+    (tmp_path / "2").mkdir()
+    source, _ = flaky(folder, tmp_path / "2", REFUSED)
+    with pytest.warns(UserWarning, match="storage failed"):
+        summary = predict_dataset(model, source, tmp_path / "out", keep=["b"])
+    assert summary.n_rows == N_FILES * ROWS
+    written, rows = pq.read_table(tmp_path / "out"), pq.read_table(folder)
+    assert written["b"].to_pylist() == rows["b"].to_pylist()
+    for on_error in ("raise", "skip"):
+        (tmp_path / on_error).mkdir()
+        source, _ = flaky(folder, tmp_path / on_error, REFUSED)
+        ledger = StatisticsLedger(str(tmp_path / on_error / "ledger"), "diag")
+        with pytest.warns(UserWarning, match="storage failed"):
+            report = ledger.refresh(source, on_error=on_error)
+        assert ledger.statistics().n_rows == N_FILES * ROWS, report
+
+
+def test_a_stream_is_not_read_again():
+    def batches():
+        yield pa.record_batch({"x": [1.0], "y": [0]})
+        raise OSError(16, "the storage is busy")
+
+    schema = pa.schema({"x": pa.float64(), "y": pa.int64()})
+    stream = pa.RecordBatchReader.from_batches(schema, batches())
+    with pytest.raises((OSError, ValueError), match="busy"):
+        accumulate(scan_arrow(stream, "y"))
+
+
+# ---------------------------------------------------------------------- checkpoint
+
+
+def ended_at(folder, tmp_path, name, **options):
+    """A pass that ends with an error when it reads a file."""
+    source, handler = flaky(folder, tmp_path, [name], PermissionError)
+    with pytest.raises(PermissionError):
+        accumulate(source, scheduler="synchronous", **EACH, **options)
+    return source, handler
+
+
+def test_a_pass_that_is_started_again_reads_what_is_missing(folder, expected, tmp_path):
+    kept = tmp_path / "kept"
+    source, handler = ended_at(folder, tmp_path, "60.parquet", checkpoint=kept)
+    assert len(list(kept.iterdir())) == 7  # of eight files each, before that of the 61st
+    before = len(handler.opened())
+    told = []
+    assert accumulate(source, checkpoint=kept, progress=told.append, **EACH) == expected
+    assert len(handler.opened()) <= before + N_FILES + 14  # the footers, and what is missing
+    assert told[-1].rows == N_FILES * ROWS
+    before = len(handler.opened())
+    assert accumulate(source, checkpoint=kept, **EACH) == expected
+    assert len(handler.opened()) <= before + N_FILES
+    assert sum(load(path).n_rows for path in kept.iterdir()) == N_FILES * ROWS
+
+
+def test_a_cluster_keeps_states_and_takes_them_up(folder, expected, tmp_path, client, monkeypatch):
+    source = scan_parquet(folder, "y")
+    kept = tmp_path / "kept"
+    monkeypatch.setattr(graph, "IN_SEQUENCE", 10)
+    assert accumulate(source, scheduler=client, checkpoint=kept, **EACH) == expected
+    assert len(list(kept.iterdir())) == 2  # of 64 groups, and of the last six
+    next(kept.iterdir()).unlink()
+    assert accumulate(source, scheduler=client, checkpoint=kept, **EACH) == expected
+
+
+def test_a_checkpoint_is_of_the_versions_the_columns_and_the_kind(folder, tmp_path):
+    for path in sorted(folder.iterdir())[:9]:
+        pq.write_table(pq.read_table(path), tmp_path / path.name)
+    kept = tmp_path / "_kept"
+
+    def total(*args, target="y", **options):
+        source = scan_parquet(tmp_path / "*.parquet", target, features=["a"])
+        assert accumulate(source, *args, checkpoint=kept, **EACH, **options) == accumulate(
+            source, *args, **EACH, **options
+        )
+        return len(list(kept.iterdir()))
+
+    assert total() == 2
+    assert total("diag") == 4
+    assert total(fourth_moments=True) == 6
+    assert total(exact=True) == 8
+    table = pq.read_table(tmp_path / "00.parquet")
+    pq.write_table(pa.concat_tables([table, table]), tmp_path / "00.parquet")
+    assert total() == 9
+    renamed = {"target": "z"}
+    for path in tmp_path.glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.append_column("z", table["y"]), path)
+    assert (total(), total(**renamed)) == (11, 13)
+
+
+def test_what_cannot_be_a_checkpoint_is_said(folder, tmp_path):
+    with pytest.raises(TypeError, match="checkpoint= needs files that have versions"):
+        accumulate(scan_arrow(pq.read_table(folder), "y"), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="lies in the folder of the dataset"):
+        accumulate(scan_parquet(folder, "y"), checkpoint=folder)
+    source, kept = scan_parquet(folder, "y"), tmp_path / "kept"
+    accumulate(source, checkpoint=kept, **EACH)
+    torn = next(kept.iterdir())
+    torn.write_bytes(torn.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=f"{torn.name} is .*; delete the file, and start the pass again"):
+        accumulate(source, checkpoint=kept, **EACH)
+
+
+# ---------------------------------------------------------------------- clusters that change
+
+
+WORKER = """
+import sys
+{before}
+from distributed.cli.dask_worker import main
+sys.argv = ["dask-worker", {address!r}, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
+main()
+"""
+
+LACKING = "sys.modules['streamgda'] = None"
+
+OLDER = "import streamgda; streamgda.__version__ = '0.0.1'"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (LACKING, "worker tcp.* cannot import streamgda .*: install streamgda"),
+        (OLDER, "worker tcp.* has streamgda 0.0.1: install streamgda 0.1.0, the version of this process"),
+    ],
+)
+def test_a_worker_without_this_library_or_with_another_version_is_one_clear_error(folder, before, said):
+    cluster = LocalCluster(n_workers=0, processes=False, dashboard_address=":0", protocol="tcp://")
+    with cluster, Client(cluster) as client:
+        script = WORKER.format(before=before, address=cluster.scheduler_address)
+        worker = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+        try:
+            client.wait_for_workers(1, timeout=60)
+            with pytest.raises(RuntimeError, match=said):
+                accumulate(scan_parquet(folder, "y"), scheduler=client)
+        finally:
+            worker.terminate()
+            worker.wait()
+
+
+@pytest.mark.slow
+def test_workers_that_come_and_go_change_no_bit(folder, expected, tmp_path):
+    slow = pafs.PyFileSystem(NotingHandler(tmp_path / "log", delay=0.05))
+    source = scan_parquet(folder, "y", filesystem=slow)
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+        passing = background.submit(accumulate, source, scheduler=client, **EACH)
+        for n_workers in (2, 1, 2):
+            time.sleep(1)
+            cluster.scale(n_workers)
+        assert passing.result(timeout=60) == expected
+
+
+def test_two_clients_of_a_cluster_pass_at_once(folder, expected, client):
+    source = scan_parquet(folder, "y")
+    with Client(client.scheduler.address, set_as_default=False) as other, ThreadPoolExecutor(2) as pool:
+        passing = [
+            pool.submit(accumulate, source, scheduler=one, progress=lambda told: None, **EACH)
+            for one in (client, other)
+        ]
+        assert [one.result(timeout=60) == expected for one in passing] == [True, True]
