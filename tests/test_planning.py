@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
+from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import StatisticsLedger, accumulate, scan_parquet
 from streamgda.passes.compute import opening_on
 from streamgda.sources.base import group_into_tasks
@@ -124,3 +125,15 @@ def test_what_is_wrong_with_a_file_is_said_by_name_before_the_pass_on_a_cluster(
             accumulate(source, scheduler=client)
         else:
             StatisticsLedger(tmp_path / "ledger").refresh(source, scheduler=client)
+
+
+def test_a_ledger_follows_a_store_that_lists_milliseconds_and_tells_seconds_of_one_file(tmp_path):
+    (tmp_path / "rows").mkdir()
+    pq.write_table(table(0), tmp_path / "rows" / "0.parquet")
+    os.utime(tmp_path / "rows" / "0.parquet", ns=(1_700_000_000_123_000_000,) * 2)
+    with ObjectStore(tmp_path) as store:
+        filesystem = pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
+        ledger = StatisticsLedger(tmp_path / "ledger")
+        source = scan_parquet("rows", "y", filesystem=filesystem)
+        assert ledger.refresh(source).added == ("0.parquet",)
+        assert ledger.refresh(source).reused == ("0.parquet",)
