@@ -33,7 +33,7 @@ from streamgda.sources.row_groups import RowGroups
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
-N_ROWS, N_FEATURES = 400_000, 5
+N_ROWS, N_FEATURES, N_FILES = 400_000, 5, 7
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def folder(rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pass")
     columns = {f"x{j}": X[:, j] for j in range(N_FEATURES)}
     table = pa.table({**columns, "unused": X[:, 0], "y": y})
-    for i in range(7):
-        start, stop = N_ROWS * i * i // 49, N_ROWS * (i + 1) * (i + 1) // 49
+    for i in range(N_FILES):
+        start, stop = N_ROWS * i * i // N_FILES**2, N_ROWS * (i + 1) * (i + 1) // N_FILES**2
         part = table.slice(start, stop - start)
         pq.write_table(part, folder / f"{i}.parquet", row_group_size=30_000, use_dictionary=False)
     return folder
@@ -143,13 +143,12 @@ def test_a_worker_killed_in_the_middle_changes_nothing(folder, tmp_path, progres
     """SIGKILL while tasks run and results wait on the worker: the same bits, no row twice or lost."""
     expected = accumulate(source(folder), scheduler="synchronous")
     log = tmp_path / "reads"
-    slow = source(folder, filesystem=pafs.PyFileSystem(NotingHandler(log, delay=0.2)))
+    slow = source(folder, filesystem=pafs.PyFileSystem(NotingHandler(log, delay=0.5)))
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
         victim = client.run(os.getpid).popitem()[1]
-        planned = len(log.read_text().splitlines())
         passing = background.submit(accumulate, slow, scheduler=client, progress=progress)
-        while len(log.read_text().splitlines()) < planned + 40:
+        while len(log.read_text().splitlines()) < N_FILES + 3 and not passing.done():  # behind the footers
             time.sleep(0.01)
         assert not passing.done()
         os.kill(victim, signal.SIGKILL)

@@ -281,8 +281,7 @@ class Evaluation(Measures, Savable):
         >>> path = f"{tempfile.mkdtemp()}/monday.parquet"
         >>> monday.save(path)
         >>> Evaluation.load(path) + monday
-        4 rows, 2 classes
-        ...
+        Evaluation(classes=2, rows=4, accuracy=1)
         """
         return cls._read(path, filesystem)
 

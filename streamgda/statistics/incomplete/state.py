@@ -71,11 +71,12 @@ class IncompleteStatistics(LikeliestMoments):
     --------
     >>> from streamgda import IncompleteStatistics
     >>> nan = float("nan")
-    >>> state = IncompleteStatistics().update([[1.0, 2.0], [3.0, 5.0], [5.0, nan]], ["a", "a", "a"])
+    >>> X = [[1.0, 2.0], [3.0, 5.0], [2.0, 4.0], [5.0, nan]]
+    >>> state = IncompleteStatistics().update(X, ["a"] * 4)
     >>> state
-    IncompleteStatistics(covariance_type='full', classes=1, features=2, rows=3, patterns=2)
+    IncompleteStatistics(covariance_type='full', classes=1, features=2, rows=4, patterns=2)
     >>> state.means.round(3)
-    array([[3., 5.]])
+    array([[2.75 , 4.792]])
     """
 
     keeps_patterns = True
