@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tracemalloc
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from streamgda import (
     ExactClassStatistics,
     GaussianDiscriminantAnalysis,
     GaussianNB,
+    IncompleteStatistics,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     StatisticsLedger,
@@ -597,12 +599,44 @@ def test_foreign_files_are_refused(path):
 
 
 @pytest.mark.parametrize("covariance_type", KINDS)
-@pytest.mark.parametrize("kind", [ClassStatistics, ExactClassStatistics])
-def test_a_lie_about_the_number_of_features_asks_for_no_memory(path, kind, covariance_type):
-    kind(covariance_type).update(X, Y).save(path)
-    rewrite(path, {"n_features": 10**15})
-    with pytest.raises(ValueError, match="damaged"):
+@pytest.mark.parametrize("kind", [ClassStatistics, ExactClassStatistics, IncompleteStatistics])
+@pytest.mark.parametrize("names", [None, ["u", "v", "w"]])
+@pytest.mark.parametrize("n_rows", [0, 20, 60])
+def test_a_lie_about_the_number_of_features_asks_for_no_memory(path, kind, covariance_type, names, n_rows):
+    state = kind(covariance_type, feature_names=names)
+    (state.update(np.rint(X[:n_rows]), Y[:n_rows]) if n_rows else state).save(path)
+    for n_features in (20_000_000, 18_000, 10**15):
+        if (n_features, covariance_type, n_rows, names) == (18_000, "diag", 0, None):
+            continue  # there may be such a state, and it takes no memory
+        rewrite(path, {"n_features": n_features})
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="state.parquet is damaged or not consistent") as caught:
+            load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2_000_000
+        assert "\n" not in str(caught.value)
+
+
+def test_a_compressed_mean_of_many_zeros_asks_for_no_scatter(path):
+    ClassStatistics("tied").update(X, np.zeros(60, int)).save(path)
+    rewrite(path, {"n_features": 18_000}, mean=[[0.0] * 18_000], mean_tail=[[0.0] * 18_000])
+    with pytest.raises(ValueError, match="hold 36,009 numbers, too few for 18,000 features"):
         load(path)
+
+
+@pytest.mark.parametrize("covariance_type", KINDS)
+def test_wide_states_are_believed(path, covariance_type):
+    """Of which a file holds little: no rows but names, or small patterns among many features."""
+    wide = np.full((4, 3000), np.nan)
+    wide[:, 7], wide[:, 2999] = [1, 2, 4, 3], [1, 3, 2, 5]
+    for state in (
+        ClassStatistics(covariance_type, feature_names=[f"x{i}" for i in range(3000)]),
+        IncompleteStatistics(covariance_type).update(wide, [0, 1, 0, 1]),
+        ClassStatistics(covariance_type).update(np.nan_to_num(wide), [0, 0, 0, 0]),
+    ):
+        state.save(path)
+        assert load(path) == state
 
 
 @pytest.mark.parametrize(

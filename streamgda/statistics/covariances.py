@@ -67,6 +67,10 @@ class CovarianceKind(ABC):
     def pairs(self, n_features: int) -> Pairs:
         """The features i ≥ j of each product that is kept, sorted: two arrays of shape (n_pairs,)."""
 
+    def n_pairs(self, n_features: int) -> int:
+        """How many products are kept, counted without making their pairs where that is possible."""
+        return len(self.pairs(n_features)[0])
+
     @abstractmethod
     def products(self, rows: Array, bounds: Bounds) -> Array:
         """The scatter of centred rows (d, n), where class k holds rows bounds[k]:bounds[k + 1]."""
@@ -217,6 +221,9 @@ class Full(CovarianceKind):
     def pairs(self, n_features: int) -> Pairs:
         return _lower_triangle(n_features)
 
+    def n_pairs(self, n_features: int) -> int:
+        return n_features * (n_features + 1) // 2
+
     def products(self, rows: Array, bounds: Bounds) -> Array:
         scatter = self.zeros(len(bounds) - 1, len(rows))
         for k, (start, stop) in enumerate(pairwise(bounds)):
@@ -255,6 +262,9 @@ class Tied(CovarianceKind):
     def pairs(self, n_features: int) -> Pairs:
         return _lower_triangle(n_features)
 
+    def n_pairs(self, n_features: int) -> int:
+        return n_features * (n_features + 1) // 2
+
     def products(self, rows: Array, bounds: Bounds) -> Array:
         return rows @ rows.T
 
@@ -282,6 +292,9 @@ class Diagonal(CovarianceKind):
 
     def pairs(self, n_features: int) -> Pairs:
         return np.arange(n_features), np.arange(n_features)
+
+    def n_pairs(self, n_features: int) -> int:
+        return n_features
 
     def products(self, rows: Array, bounds: Bounds) -> Array:
         n_classes = len(bounds) - 1

@@ -61,7 +61,7 @@ def positions_of_pairs(kind: CovarianceKind, features: Indices, n_features: int)
 
 def check_products(kind: CovarianceKind, n_features: int) -> None:
     """Raise ValueError unless the products of all pairs of features are kept."""
-    if len(kind.pairs(n_features)[0]) < n_features * (n_features + 1) // 2:
+    if kind.n_pairs(n_features) < n_features * (n_features + 1) // 2:
         raise ValueError(
             f"a linear map needs the covariances of features, which covariance type {kind.name!r} does not "
             "keep; accumulate with covariance_type='full' or 'tied'"

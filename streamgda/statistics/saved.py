@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pyarrow as pa
 
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.state import IncompleteStatistics
-from streamgda.storage.columns import from_arrow
+from streamgda.statistics.validation import as_count, as_feature_names, check_feature_names
+from streamgda.storage.columns import Columns, from_arrow
 from streamgda.storage.documents import Metadata
 
 KINDS: dict[str, type[ClassStatistics | ExactClassStatistics | IncompleteStatistics]] = {
@@ -51,10 +55,34 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
         )
     try:
         n_patterns = len(metadata["patterns"]) if kind.keeps_patterns else None
-        return kind.from_columns(from_arrow(table, n_patterns), metadata)
+        columns = from_arrow(table, n_patterns)
+        _check_features(columns, metadata, in_patterns=bool(n_patterns))
+        return kind.from_columns(columns, metadata)
     except KeyError as error:
         raise ValueError(f"{path} is damaged: its metadata has no {error}") from error
     except MemoryError as error:
         raise ValueError(f"{path} is damaged or too large for the memory: {error}") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
+
+
+_MOST_UNSEEN = 1 << 23  # numbers of a scatter of which the columns of a file hold less
+
+
+def _check_features(columns: Columns, metadata: Metadata, *, in_patterns: bool) -> None:
+    """Check that a file holds something of as many features as it claims, before there is memory for them.
+
+    A pattern names each feature. Without rows only names can tell how many there are.
+    """
+    n_features = as_count(metadata["n_features"], "n_features")
+    names = as_feature_names(metadata["feature_names"])
+    n_classes = len(columns.get("label", ()))
+    if in_patterns:
+        return
+    if names is not None and not n_classes:
+        check_feature_names(tuple(names), n_features)
+        return
+    n_held = sum(values.size for values in columns.values())
+    n_needed = math.prod(kind_named(metadata["covariance_type"]).shape(max(1, n_classes), n_features))
+    if n_needed > max(_MOST_UNSEEN, 2 * n_held):  # of a symmetric matrix, half is held
+        raise ValueError(f"its columns hold {n_held:,} numbers, too few for {n_features:,} features")

@@ -39,7 +39,7 @@ class Sums:
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
         """The sums of no rows."""
-        products = ExactArray.zeros(kind.n_packed(n_classes), len(kind.pairs(n_features)[0]))
+        products = ExactArray.zeros(kind.n_packed(n_classes), kind.n_pairs(n_features))
         return cls(kind, ExactArray.zeros(n_classes), ExactArray.zeros(n_classes, n_features), products)
 
     def zeros_like(self, n_classes: int, n_features: int) -> Self:

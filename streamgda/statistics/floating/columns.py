@@ -73,7 +73,7 @@ def _shapes(
     kind: CovarianceKind, n_classes: int, n_features: int, *, has_fourth: bool
 ) -> dict[str, tuple[int, ...]]:
     """The shapes of the columns that must be there, beside the labels."""
-    n_pairs = len(kind.pairs(n_features)[0])
+    n_pairs = kind.n_pairs(n_features)
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("count", "weight"), (n_classes,))
     shapes |= dict.fromkeys(("mean", "mean_tail"), (n_classes, n_features))
     shapes[_scatter_column(kind)] = (kind.n_packed(n_classes), n_pairs)
