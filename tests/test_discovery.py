@@ -128,7 +128,6 @@ def test_links_are_followed_and_what_they_lead_to_goes_by_its_own_name(tmp_path,
     (tmp_path / "rows" / "day=2").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "rows" / "a").symlink_to("day=1")
     (tmp_path / "rows" / "day=1" / "0.parquet").symlink_to("1.parquet")
-    (tmp_path / "rows" / "gone.parquet").symlink_to("nosuch.parquet")
     assert names(on, tmp_path / "rows", path) == ["day=1/1.parquet", "day=2/2.parquet"]
     filesystem, base = on(tmp_path / "rows")
     source = scan_parquet(
@@ -139,6 +138,41 @@ def test_links_are_followed_and_what_they_lead_to_goes_by_its_own_name(tmp_path,
     )
     assert accumulate(source).classes.tolist() == [1, 2]
     assert len(source.files()) == 2
+
+
+@pytest.mark.parametrize("on", LINKING)
+@pytest.mark.parametrize("path", ["", "**/*", "*"])
+@pytest.mark.parametrize("link", ["gone.parquet", "day=2"])
+def test_a_link_to_nothing_is_an_error_that_names_it(tmp_path, on, path, link):
+    write(tmp_path / "rows" / "day=1" / "1.parquet")
+    (tmp_path / "rows" / ".lock").symlink_to("nosuch")
+    (tmp_path / "rows" / link).symlink_to("nosuch")
+    filesystem, base = on(tmp_path / "rows")
+    where = f"{base}/{path}".strip("/") if not base else f"{base}/{path}"
+    with pytest.raises(FileNotFoundError, match=f"{link} is (gone, or what it links to|a link to nothing)"):
+        accumulate(scan_parquet(where, "y", features=["u"], filesystem=filesystem))
+
+
+def test_a_ledger_unlearns_nothing_when_a_link_leads_to_nothing(tmp_path):
+    write(tmp_path / "rows" / "1.parquet")
+    write(tmp_path / "elsewhere" / "2.parquet")
+    (tmp_path / "rows" / "2.parquet").symlink_to(tmp_path / "elsewhere" / "2.parquet")
+    source = scan_parquet(tmp_path / "rows", "y", features=["u"])
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(source)
+    before = ledger.statistics()
+    (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
+    with pytest.raises(FileNotFoundError, match="2.parquet is gone, or what it links to"):
+        ledger.refresh(source)
+    assert ledger.statistics() == before
+
+
+@pytest.mark.parametrize("on", FILESYSTEMS)
+def test_a_file_in_a_list_that_is_not_there_is_named(tree, on):
+    filesystem, base = on(tree)
+    paths = [f"{base}/a.parquet".lstrip("/") if not base else f"{base}/a.parquet", "nosuch.parquet"]
+    with pytest.raises(FileNotFoundError, match="there is no file or folder .*nosuch.parquet"):
+        scan_parquet(paths, "y", filesystem=filesystem)
 
 
 # ---------------------------------------------------------------------- files listed more than once

@@ -8,12 +8,13 @@
 - A list stands for the files of its entries.
 
 Symbolic links are followed. In a folder or pattern, a file to which several paths lead is found once; in
-a list, that is an error.
+a list, that is an error. A link to nothing is an error too, for rows may be missing.
 """
 
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -173,6 +174,7 @@ class Folder(Location):
         """The Parquet files at any depth that are not hidden."""
         listed = listing(filesystem, self.path)
         files = sorted(file for file in listed if self.matches(file))
+        _check_links(filesystem, (file for file in listed if not _is_hidden(moved(file, self.path, ""))))
         if not files:
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in _SUFFIXES)}"
@@ -247,6 +249,10 @@ class Pattern(Location):
         found = ArrowFSWrapper(there).find(root, maxdepth=depth, withdirs=True, detail=True)
         types = {moved(path, root, self.root): info["type"] for path, info in found.items()}
         listed = {path: kind == "file" for path, kind in types.items()}
+        if place is not None:  # Arrow leaves links to nothing out
+            matching = pathlib.Path(place).glob(moved(self.pattern, self.root, "").strip("/"))
+            gone = (path.as_posix() for path in matching if not path.exists())
+            listed |= {moved(path, place, self.root): True for path in gone}
         for path, kind in types.items():
             if kind == "directory" and self._regex.match(path):
                 listed |= dict.fromkeys(listing(filesystem, path), True)
@@ -261,6 +267,16 @@ class Pattern(Location):
             if place not in chosen or place.path == moved(file, self.root, root.path):
                 chosen[place] = file
         return sorted(chosen.values())
+
+
+def _check_links(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+    """Raise FileNotFoundError where a link leads to nothing that may have been a folder of Parquet files."""
+    for path in paths:
+        place = None if path.endswith(_SUFFIXES) else local_path(filesystem, path)  # files fail when read
+        if place is not None and not pathlib.Path(place).exists():
+            raise FileNotFoundError(
+                f"{path} is a link to nothing, so rows may be missing; restore what it led to, or delete it"
+            )
 
 
 def _is_hidden(path: str, spelled_out: str = "") -> bool:

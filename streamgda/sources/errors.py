@@ -31,7 +31,7 @@ def opening(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} is gone") from error
+        raise FileNotFoundError(f"{path} is gone, or what it links to") from error
     except OSError as error:
         add_place(error, path)
         raise

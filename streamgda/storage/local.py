@@ -12,7 +12,8 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield each file in a folder, at any depth, once: its path, with "/" in it, and its status.
 
     A file or folder to which several paths lead goes by the one without a link in it, if there is one within
-    the folder. Links to nothing are left out. A folder that is not there has no files.
+    the folder. A link to nothing is listed as a file, which cannot be read. A folder that is not there has no
+    files.
     """
     seen: set[str] = set()
     folders, links = deque([folder]), deque[str]()
@@ -26,13 +27,13 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
             yield path, Path(real).stat()
         for entry in _entries(real):
             inside = f"{path.rstrip('/')}/{entry.name}"
-            if entry.is_symlink():
+            if entry.is_symlink() and Path(entry.path).exists():
                 links.append(inside)
             elif entry.is_dir():
                 folders.append(inside)
-            elif entry.is_file():
+            elif entry.is_file() or entry.is_symlink():
                 seen.add(entry.path)
-                yield inside, entry.stat()
+                yield inside, entry.stat(follow_symlinks=False)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -90,7 +90,7 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
         try:
             return _version_by_status(Path(place).stat(), behind)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{name} is gone") from error
+            raise FileNotFoundError(f"{name} is gone, or what it links to") from error
     if behind is not None:
         behind.invalidate_cache(name)  # or it answers from an earlier listing
         try:
