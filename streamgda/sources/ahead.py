@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from streamgda.storage.fetching import Ahead
+if TYPE_CHECKING:
+    from streamgda.storage.fetching import Ahead
 
 
 class Begins(Protocol):
@@ -24,6 +25,8 @@ _MOST_BEGUN = 16  # splits, whose footers are read; their data take no more than
 
 def begun(splits: Iterable[B]) -> Iterator[B]:
     """Yield splits in order; what the next ones need of a remote storage is fetched meanwhile."""
+    from streamgda.storage.fetching import Ahead  # and with it pyarrow, where it is used
+
     remaining, waiting = iter(splits), deque[B]()
     with Ahead() as ahead:
         while True:

@@ -16,9 +16,7 @@ from streamgda.sources.discovery import FoundFiles
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter
 from streamgda.sources.views import without_views
-from streamgda.storage.filesystems import is_local
 from streamgda.storage.footers import read_footer
-from streamgda.storage.kept_footers import KEPT_FOOTERS
 from streamgda.storage.retries import retried
 from streamgda.storage.versions import Version
 
@@ -184,7 +182,4 @@ def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstF
 def open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
     """The end of a file, and its version; asked for again if the storage fails for a moment."""
     with opening(path):
-        tail, version = retried(lambda: read_footer(filesystem, path))
-    if not is_local(filesystem):
-        KEPT_FOOTERS.keep(filesystem, path, version, tail)
-    return tail, version
+        return retried(lambda: read_footer(filesystem, path))

@@ -85,9 +85,12 @@ class RowGroups(ScorableSplit):
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
-        for batch, row_name in self.batches():
-            yield from blocks_of_batch(batch, self.read_options.roles, self.path, row_name, self.partition)
-            del batch  # or it would be held while the next one is decoded
+        with self._opened() as stored:
+            for batch, row_name in self._batches(stored):
+                yield from blocks_of_batch(
+                    batch, self.read_options.roles, self.path, row_name, self.partition
+                )
+                del batch  # or it would be held while the next one is decoded
 
     @property
     def identity(self) -> list[Any]:
@@ -114,9 +117,10 @@ class RowGroups(ScorableSplit):
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the features, each row group once, and the columns kept beside them."""
         roles, kept = self.read_options.roles, self.read_options.kept
-        for batch, row_name in self.batches():
-            yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
-            del batch
+        with self._opened() as stored:
+            for batch, row_name in self._batches(stored):
+                yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
+                del batch
 
     @property
     def is_remote(self) -> bool:
@@ -130,26 +134,25 @@ class RowGroups(ScorableSplit):
             return self
         return replace(self, remote=ahead.begin(filesystem, self.path, self.version, self._needs))
 
-    def batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+    def _batches(self, stored: RemoteParquet | _LocalParquet) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
-        with self._opened() as stored:
-            with decoding(self.path):
-                metadata = stored.metadata
-                parquet = pq.ParquetFile(
-                    stored.file,
-                    metadata=metadata,
-                    read_dictionary=self._strings(metadata),
-                    buffer_size=0 if stored.is_read_whole else read_buffer(len(self._stored)),
-                    pre_buffer=False,
-                    page_checksum_verification=True,
-                )
-            before = _RowsBefore(metadata)
-            for run in self._runs():
-                name = self.path.removeprefix(self.read_options.root).lstrip("/")
-                places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
-                size = rows_at_a_time(metadata, run, self.read_options.kept)
-                yield from self._batches_of_run(parquet, run, places, size)
-            stored.check_unchanged()
+        with decoding(self.path):
+            metadata = stored.metadata
+            parquet = pq.ParquetFile(
+                stored.file,
+                metadata=metadata,
+                read_dictionary=self._strings(metadata),
+                buffer_size=0 if stored.is_read_whole else read_buffer(len(self._stored)),
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+        before = _RowsBefore(metadata)
+        for run in self._runs():
+            name = self.path.removeprefix(self.read_options.root).lstrip("/")
+            places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
+            size = rows_at_a_time(metadata, run, self.read_options.kept)
+            yield from self._batches_of_run(parquet, run, places, size)
+        stored.check_unchanged()
 
     def _opened(self) -> RemoteParquet | _LocalParquet:
         filesystem = self.read_options.filesystem

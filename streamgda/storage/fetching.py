@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import RLock
@@ -115,8 +115,11 @@ class RemoteParquet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self.close()
+        if isinstance(error, ValueError | OSError):  # maybe since these are bytes of another version
+            with suppress(OSError):
+                self._check()
 
     def close(self) -> None:
         """Ask for nothing more, and forget what was fetched."""
@@ -158,15 +161,17 @@ class RemoteParquet:
     # ---------------------------------------------------------------------- in the threads of the pool
 
     def _open(self) -> pq.FileMetaData:
-        with _storing():
-            self._bytes, self._size = _opened(self._filesystem, self._path, self._version)
         place = self._filesystem, self._path, self._version
-        if (kept := KEPT_FOOTERS.get(*place)) is None:
+        kept = KEPT_FOOTERS.get(*place)
+        with _storing():
+            file = kept.file if kept else _opened(*place)
+            self._bytes, self._size = _ranges(*place, file)
+        if kept is None:
             tail, n_footer = self._tail()
-            KEPT_FOOTERS.keep(*place, tail[-n_footer:].to_pybytes())
+            KEPT_FOOTERS.keep(*place, tail[-n_footer:].to_pybytes(), file)
         else:
             tail = pa.py_buffer(b"")
-        metadata = pq.read_metadata(pa.BufferReader(kept or tail))
+        metadata = pq.read_metadata(pa.BufferReader(kept.tail if kept else tail))
         self._begin(self._plan(metadata), tail)
         return metadata
 
@@ -290,24 +295,31 @@ def _pool() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads
 
 
-def _opened(
-    filesystem: pafs.FileSystem, path: str, version: Version
+def _opened(filesystem: pafs.FileSystem, path: str, version: Version) -> pa.NativeFile | None:
+    """A file of this version, opened; None of fsspec's, whose ranges are asked for by their path."""
+    if fsspec_of(filesystem) is not None:
+        check_unchanged(filesystem, path, version)
+        return None
+    file, present = opened(filesystem, path)
+    check_unchanged(filesystem, path, version, present)
+    return file
+
+
+def _ranges(
+    filesystem: pafs.FileSystem, path: str, version: Version, file: pa.NativeFile | None
 ) -> tuple[Callable[[int, int], pa.Buffer], int]:
     """A function that returns a range of a file, by one request; and the size of the file."""
-    behind = fsspec_of(filesystem)
-    if behind is None:
-        file, present = opened(filesystem, path)
-        check_unchanged(filesystem, path, version, present)
+    if file is not None:
         return lambda start, stop: file.get_stream(start, stop - start).read_buffer(stop - start), file.size()
-    check_unchanged(filesystem, path, version)
+    behind: Any = fsspec_of(filesystem)
     size = behind.size(path) if version.size is None else version.size
     if behind.async_impl:
         return lambda start, stop: pa.py_buffer(behind.cat_file(path, start=start, end=stop)), size
 
     def read(start: int, stop: int) -> pa.Buffer:
-        with behind.open(path, "rb", cache_type="none") as file:
-            file.seek(start)
-            return pa.py_buffer(file.read(stop - start))
+        with behind.open(path, "rb", cache_type="none") as content:
+            content.seek(start)
+            return pa.py_buffer(content.read(stop - start))
 
     return read, size
 

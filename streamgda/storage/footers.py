@@ -30,17 +30,19 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]
 
     In an object store that takes two requests: one for the version, one for the bytes.
     """
-    behind = fsspec_of(filesystem)
-    if behind is None or is_local(filesystem):
+    behind, file = fsspec_of(filesystem), None
+    if is_local(filesystem):
         file, version = opened(filesystem, path)
         with file:
-            tail = read_tail(file)
+            return read_tail(file), version
+    if behind is None:
+        file, version = opened(filesystem, path)
+        tail = read_tail(file)
     else:
         version = current_version(filesystem, path)
         size = version.size if version.size is not None else int(behind.size(path))
         tail = _tail(lambda n, at: behind.cat_file(path, start=at, end=at + n), size)
-    if not is_local(filesystem):
-        KEPT_FOOTERS.keep(filesystem, path, version, tail)
+    KEPT_FOOTERS.keep(filesystem, path, version, tail, file)
     return tail, version
 
 
