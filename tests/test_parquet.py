@@ -28,6 +28,8 @@ from streamgda import (
     scan_arrow,
     scan_parquet,
 )
+from streamgda.storage import footers
+from streamgda.storage.kept_footers import KeptFooters
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -574,8 +576,9 @@ class PlainKms(encryption.KmsClient):
 )
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_a_file_that_the_storage_does_not_give_is_named_and_not_called_damaged(
-    folder, tmp_path, failure, message, scheduler
+    folder, tmp_path, monkeypatch, failure, message, scheduler
 ):
+    monkeypatch.setattr(footers, "KEPT_FOOTERS", KeptFooters(0))  # or the file would be open still
     filesystem = pafs.PyFileSystem(RefusingHandler(tmp_path / "log", "c.parquet", failure))
     split = scan_parquet(folder, "y", filesystem=filesystem).splits()[-1]
     assert split.path.endswith("c.parquet")
@@ -851,19 +854,24 @@ def test_what_a_dictionary_has_beyond_the_labels_of_rows_does_not_matter(diction
         accumulate(scan_arrow(pa.table({"u": [0.0, 1.0], "y": bad}), "y"))
 
 
+def batches_of(split):
+    with split._opened() as stored:
+        return list(split._batches(stored))
+
+
 def test_small_row_groups_are_read_together_and_their_rows_named_apart(tmp_path):
     table = pa.table({"x": np.arange(12.0), "y": [0, 1] * 6, "z": np.arange(12)})
     path = tmp_path / "1.parquet"
     pq.write_table(table, path, row_group_size=2)
     (split,) = scan_parquet(path, "y", features=["x"]).splits()
-    batches = list(split.batches())
+    batches = batches_of(split)
     assert [batch.num_rows for batch, _ in batches] == [12]
     _, places = batches[0]
     assert places(7) == f"{path}, row group 3, row 1"
     apart = scan_parquet(
         path, "y", features=["x"], filters=(pc.field("z") < 3) | (pc.field("z") > 6)
     ).splits()
-    found = [(batch["x"].to_pylist(), places) for batch, places in apart[0].batches()]
+    found = [(batch["x"].to_pylist(), places) for batch, places in batches_of(apart[0])]
     assert [values for values, _ in found] == [[0, 1, 2], [7, 8, 9, 10, 11]]
     assert found[1][1](0) == f"{path}, row group 3, row 1"
     assert found[1][1].numbers(5).tolist() == [7, 8, 9, 10, 11]

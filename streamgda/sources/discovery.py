@@ -18,6 +18,7 @@ import pathlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -25,7 +26,7 @@ from os import PathLike
 import pyarrow.fs as pafs
 
 from streamgda.sources.table_formats import check_no_table_format, marks_above
-from streamgda.storage.filesystems import resolve
+from streamgda.storage.filesystems import is_object_store, resolve
 from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.places import Place, local_path, moved
 from streamgda.storage.versions import listing
@@ -92,6 +93,10 @@ def find_files(path: Path | Sequence[Path], filesystem: AnyFileSystem | None = N
 
 def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
     filesystem, name = resolve(path, filesystem)
+    if is_object_store(filesystem) and not (name.endswith(_SUFFIXES) or _WILDCARD.search(name)):
+        folder = Folder(name)
+        with suppress(OSError):  # the answer that lists a folder tells that it is there
+            return FoundFiles(filesystem, folder.files(filesystem), (folder,))
     location = _location(filesystem, name)
     if location is None:
         raise FileNotFoundError(f"there is no file or folder {os.fspath(path)}")

@@ -32,7 +32,7 @@ from streamgda.storage.versions import Version, current_version
 
 _FILES_OF_TASK = 128
 
-_READERS = 16  # an object store answers many requests in the time of one
+_READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import RLock
@@ -118,8 +118,12 @@ class RemoteParquet:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self.close()
         if isinstance(error, ValueError | OSError):  # maybe since these are bytes of another version
-            with suppress(OSError):
+            try:
                 self._check()
+            except FileNotFoundError:
+                raise
+            except OSError:  # the first error tells more
+                pass
 
     def close(self) -> None:
         """Ask for nothing more, and forget what was fetched."""
