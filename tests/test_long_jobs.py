@@ -121,6 +121,11 @@ def test_a_function_is_told_how_far_a_pass_is(folder, client, monkeypatch, follo
         assert {(one.total_rows, one.total_tasks) for one in told} == {(N_FILES * ROWS, N_FILES)}
         last = told[-1]
         assert (last.rows, last.tasks) == (N_FILES * ROWS, N_FILES)
+        footers = [pq.read_metadata(path) for path in folder.glob("*.parquet")]
+        stored = (
+            footer.row_group(i).total_byte_size for footer in footers for i in range(footer.num_row_groups)
+        )
+        assert last.bytes == sum(stored)
         assert last.seconds > 0
         assert len(told) == (N_FILES if follow_each > N_FILES else 9)
 
@@ -147,7 +152,7 @@ def test_the_log_has_a_line_when_a_pass_is_planned_begun_and_done(folder, caplog
     with caplog.at_level(logging.INFO, "streamgda"):
         accumulate(scan_parquet(folder, "y"), scheduler="threads", **EACH)
     planned, begun, done = caplog.messages
-    assert planned.startswith("pass planned: 70 groups of 840 rows")
+    assert planned == "pass planned: 840 rows in 70 tasks"
     assert begun == "pass begun on threads"
     assert done.startswith("pass done in ")
 

@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from streamgda.blocks.wording import counted
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.graph import Graph, Outcome
 from streamgda.passes.plan import Plan
@@ -60,8 +61,8 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
     client, begun = client_of(scheduler), time.monotonic()
     graph = Graph(on_cluster=client is not None)
     root, amount = graph.add_plans(plans), graph.amount
-    rows = "rows of unknown number" if amount.rows is None else f"{amount.rows:,} rows"
-    _log.info("pass planned: %d groups of %s, %d tasks", amount.tasks, rows, len(graph.tasks))
+    rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
+    _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
     with (
         single_blas_thread,
         warning_of_retries() as noted,

@@ -68,7 +68,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much a task reads: rows and stored bytes, where they are known, in so many groups of splits."""
+    """How much a task reads: rows and bytes, where they are known, in so many groups of splits."""
 
     rows: int | None = 0
     bytes: int | None = 0

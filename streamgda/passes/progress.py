@@ -24,7 +24,8 @@ class PassProgress:
     tasks, total_tasks : int
         The groups of rows that are done, and all of them.
     bytes : int or None
-        The stored bytes of the columns of the rows read so far; None where they are not known.
+        The bytes of the row groups of Parquet read so far, in all columns and before compression, as the
+        footers say; None of other sources.
     seconds : float
         Since the pass began.
 

@@ -42,7 +42,7 @@ class Split(ABC):
 
     @property
     def n_bytes(self) -> int | None:
-        """How many stored bytes there are to read, where that is known."""
+        """How many bytes the rows have in all columns, where the storage says so."""
         return None
 
     @abstractmethod

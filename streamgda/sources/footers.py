@@ -57,7 +57,8 @@ class ParquetSplits(Sequence[RowGroups]):
     read_options : ReadOptions
         What is read of each file.
     parts : list of tuple
-        The path of a file, its version, its partition keys, and the numbers and rows of its row groups.
+        The path of a file, its version, its partition keys, and the numbers, rows and bytes of its row
+        groups.
     """
 
     read_options: ReadOptions
@@ -76,8 +77,9 @@ class ParquetSplits(Sequence[RowGroups]):
         if isinstance(index, slice):
             return replace(self, parts=self.parts[index])
         path, version, partition, run = self.parts[index]
-        groups, rows = np.frombuffer(run, np.int64).reshape(2, -1).tolist()
-        return RowGroups(self.read_options, path, version, dict(zip(groups, rows, strict=True)), partition)
+        groups, rows, n_bytes = np.frombuffer(run, np.int64).reshape(3, -1).tolist()
+        rows_of_group = dict(zip(groups, rows, strict=True))
+        return RowGroups(self.read_options, path, version, rows_of_group, partition, n_bytes=sum(n_bytes))
 
 
 @dataclass(frozen=True)
@@ -181,10 +183,11 @@ class FilePlanner:
                 check_footer(metadata, tail, version.size)
         self._check(file.path, schema, ds.get_partition_keys(file.expression))
         groups = self._row_groups(file, fragment)
-        rows = {index: metadata.row_group(index).num_rows for index in groups}
+        found = {index: metadata.row_group(index) for index in groups}
+        sizes = {index: (index, group.num_rows, group.total_byte_size) for index, group in found.items()}
         runs = [
-            np.array([run, [rows[i] for i in run]], np.int64).tobytes()
-            for run in group_into_tasks(groups, rows.__getitem__)
+            np.array([sizes[i] for i in run], np.int64).T.tobytes()
+            for run in group_into_tasks(groups, lambda index: sizes[index][1])
         ]
         return file.version or version, runs, schema, digest_of_footer(tail)
 
