@@ -86,7 +86,8 @@ def test_a_class_that_the_model_does_not_know_is_never_predicted(model):
     [
         ({"threshold": 0.5}, "of the second of two classes.*got 0.5 for 3 classes"),
         ({"costs": np.eye(2)}, r"shape \(3, 3\); got \(2, 2\)"),
-        ({"costs": np.full((3, 3), np.nan)}, "costs has a row for each true class"),
+        ({"costs": np.full((3, 3), np.nan)}, "NaN or infinite"),
+        ({"threshold": 0.5, "costs": COSTS}, "give one of them"),
     ],
 )
 def test_decisions_that_the_model_cannot_make_are_refused(path, model, tmp_path, options, message):
@@ -97,6 +98,13 @@ def test_decisions_that_the_model_cannot_make_are_refused(path, model, tmp_path,
 
 
 def test_top_is_a_number_of_labels(path, model, tmp_path):
-    for top, columns in ((4, ["label"]), (0, ["label"]), (2, ["distance"])):
-        with pytest.raises(ValueError, match=f"top is a number of labels, from 1 to 3, .*got {top}"):
-            predict_dataset(model, path, tmp_path / "scored", columns=columns, top=top)
+    for top in (4, 0):
+        with pytest.raises(ValueError, match=f"top is a number of labels, from 1 to 3; got {top}"):
+            predict_dataset(model, path, tmp_path / "scored", columns=["label"], top=top)
+    with pytest.raises(ValueError, match="top=2 writes labels, so columns must have 'label'"):
+        predict_dataset(model, path, tmp_path / "scored", columns=["distance"], top=2)
+
+
+def test_columns_to_keep_are_a_list(path, model, tmp_path):
+    with pytest.raises(ValueError, match="keep must be a list of column names; got the string 'kind'"):
+        predict_dataset(model, path, tmp_path / "scored", keep="kind")

@@ -115,7 +115,7 @@ def test_columns_may_come_in_another_order(data, ledger):
     assert ledger.refresh(source).read == ("-1.parquet",)
     assert ledger.statistics().feature_names == ("u", "v")
     assert ledger.statistics().allclose(accumulate(scan(data, features=["u", "v"])), rtol=1e-12)
-    with pytest.raises(ValueError, match=r"with features=\['u', 'v'\], and here it is \['v'\]"):
+    with pytest.raises(ValueError, match=r"with features=\['u', 'v'\], and here it is features=\['v'\]"):
         ledger.refresh(scan(data, features=["v"]))
 
 
@@ -123,7 +123,7 @@ def test_a_ledger_keeps_fourth_moments(data, tmp_path):
     ledger = StatisticsLedger(tmp_path / "ledger", fourth_moments=True)
     ledger.refresh(scan(data))
     assert ledger.statistics().allclose(accumulate(scan(data), fourth_moments=True), rtol=1e-12)
-    with pytest.raises(ValueError, match="fourth_moments=True, and here it is False"):
+    with pytest.raises(ValueError, match="fourth_moments=True, and here it is fourth_moments=False"):
         StatisticsLedger(tmp_path / "ledger").refresh(scan(data))
 
 
@@ -445,7 +445,7 @@ def test_a_file_that_is_listed_twice_is_named(data, ledger):
 
 
 def test_what_cannot_be_chosen_is_refused(by_region, ledger):
-    with pytest.raises(ValueError, match="holds no file that is chosen, of 6 in all"):
+    with pytest.raises(ValueError, match="the ledger in .* holds no file that is chosen, of 6 in all$"):
         ledger.statistics(where="region=west/*")
     with pytest.raises(ValueError, match="where: .*nosuch"):
         ledger.statistics(where=[("nosuch", "=", 1)])
@@ -598,9 +598,11 @@ def test_files_are_fetched_ahead_within_a_budget(tmp_path, monkeypatch, sizes):
 
 def test_other_columns_need_another_ledger(data, ledger, tmp_path):
     ledger.refresh(scan(data))
-    with pytest.raises(ValueError, match=r"statistics with features=\['u', 'v'\], and here it is \['u'\]"):
+    with pytest.raises(
+        ValueError, match=r"statistics with features=\['u', 'v'\], and here it is features=\['u'\]"
+    ):
         ledger.refresh(scan(data, features=["u"]))
-    with pytest.raises(ValueError, match="covariance_type='full', and here it is 'diag'"):
+    with pytest.raises(ValueError, match="covariance_type='full', and here it is covariance_type='diag'"):
         StatisticsLedger(ledger.path, "diag").refresh(scan(data))
     with pytest.raises(
         TypeError, match="keeps up with files, such as scan_parquet finds; got ArrowSource|got"
@@ -622,7 +624,7 @@ def test_rows_may_be_dropped_from_now_on(data, ledger):
     assert (report.added, len(report.reused)) == (("9.parquet",), 4)
     assert ledger.read_options["missing"] == "drop"
     assert ledger.statistics().allclose(accumulate(scan(data, missing="drop")), rtol=1e-12)
-    with pytest.raises(ValueError, match="missing='drop', and here it is 'raise'"):
+    with pytest.raises(ValueError, match="missing='drop', and here it is missing='raise'"):
         ledger.refresh(scan(data))
 
 

@@ -123,7 +123,8 @@ def describe(error: BaseException) -> str:
 def _message_of(error: click.ClickException) -> str:
     message = _folded(error.format_message())
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{message.rstrip('.')}. See '{error.ctx.command_path} --help'"
+        stop = "" if message.endswith("?") else "."
+        return f"{message.rstrip('.')}{stop} See '{error.ctx.command_path} --help'"
     return message
 
 

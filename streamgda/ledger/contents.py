@@ -187,10 +187,10 @@ class LedgerContents:
     def _selected(self, manifest: Manifest, choice: Choice) -> State:
         chosen = choice.entries(manifest.held)
         if not chosen:
-            apart = counted(len(manifest.alarms()), "file")
+            n_held, n_apart = len(manifest.held.records), len(manifest.alarms())
             raise ValueError(
-                f"{self!r} holds no file that is chosen, of {len(manifest.held.records)} in all; {apart} "
-                "quarantined"
+                f"the ledger in {self.path} holds no file that is chosen, of {n_held} in all"
+                + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
             )
         return merged(self._folder.entries, list(chosen), self._empty, choice.weights(chosen))
 

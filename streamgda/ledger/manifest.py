@@ -253,8 +253,8 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
         if name == "missing" and (value == "drop" or not any(r.dropped for r in held.records.values())):
             continue
         raise ValueError(
-            f"the ledger holds statistics with {name}={ours!r}, and here it is {value!r}; use a ledger of "
-            "its own for each way to read a dataset"
+            f"the ledger holds statistics with {name}={ours!r}, and here it is {name}={value!r}; use a "
+            "ledger of its own for each way to read a dataset"
         )
 
 

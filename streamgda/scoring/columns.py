@@ -85,8 +85,10 @@ class PredictionColumns:
         if isinstance(columns, str) or not columns or not set(columns) <= set(COLUMNS):
             raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
         n_classes = len(model.statistics_.classes)
-        if not 1 <= top <= n_classes or (top > 1 and "label" not in columns):
-            raise ValueError(f"top is a number of labels, from 1 to {n_classes}, in columns; got {top!r}")
+        if not 1 <= top <= n_classes:
+            raise ValueError(f"top is a number of labels, from 1 to {n_classes}; got {top!r}")
+        if top > 1 and "label" not in columns:
+            raise ValueError(f"top={top} writes labels, so columns must have 'label'; got {columns!r}")
         return cls(model, tuple(dict.fromkeys(columns)), decision, top)
 
     @property

@@ -30,13 +30,17 @@ class Decision:
     def checked(cls, model: Model, threshold: float | None, costs: ArrayLike | None) -> Decision:
         """The decision of these parameters, or ValueError if the model cannot decide so."""
         n_classes = len(model.statistics_.classes)
-        if threshold is not None and (costs is not None or n_classes != 2 or not 0 <= threshold <= 1):
+        if threshold is not None and costs is not None:
+            raise ValueError("threshold and costs each say which class is predicted; give one of them")
+        if threshold is not None and (n_classes != 2 or not 0 <= threshold <= 1):
             raise ValueError(
-                f"threshold is a probability of the second of two classes, without costs; got {threshold!r} "
-                f"for {n_classes} classes"
+                f"threshold is a probability of the second of two classes; got {threshold!r} for "
+                f"{n_classes} classes"
             )
         matrix = None if costs is None else np.asarray(costs, dtype=np.float64)
-        if matrix is not None and not (matrix.shape == (n_classes,) * 2 and np.isfinite(matrix).all()):
+        if matrix is not None and matrix.shape == (n_classes,) * 2 and not np.isfinite(matrix).all():
+            raise ValueError("costs has a value that is NaN or infinite")
+        if matrix is not None and matrix.shape != (n_classes,) * 2:
             raise ValueError(
                 "costs has a row for each true class and a column for each predicted one, in the order of "
                 f"classes_: shape ({n_classes}, {n_classes}); got {matrix.shape}"

@@ -178,6 +178,8 @@ def predict_dataset(
     """
     check_model(model)
     predicted = PredictionColumns.checked(model, columns, Decision.checked(model, threshold, costs), top)
+    if isinstance(keep, str):
+        raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
     kept = tuple(dict.fromkeys(keep))
     _check_kept(predicted, kept)
     if is_dask(source):

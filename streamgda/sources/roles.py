@@ -161,8 +161,8 @@ class Roles:
         raise ValueError(
             f"{origin}: {refused}; "
             + (f"if {labels[0]!r} holds the labels, say target={labels[0]!r}; else " if labels else "")
-            + f"leave {'it' if len(wrong) == 1 else 'them'} out, with exclude={wrong!r}, or name the columns "
-            f"to use, such as features={usable[:5]!r}"
+            + f"leave {'it' if len(wrong) == 1 else 'them'} out, with exclude={wrong!r}"
+            + (f", or name the columns to use, such as features={usable[:5]!r}" if usable else "")
         )
 
     def check_types(self, schema: pa.Schema, origin: str) -> None:
