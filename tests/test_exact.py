@@ -479,7 +479,7 @@ def test_integers_that_numpy_would_round_are_refused(rows):
 )
 def test_numbers_of_other_types_that_float64_would_round_are_refused(value):
     array = np.array([[1.0, value], [1.0, 2]], dtype=object)
-    for rows in (array, array.tolist(), pd.DataFrame(array, columns=["u", "t"])):
+    for rows in (array, array.tolist(), pd.DataFrame(array, columns=["u", "t"], dtype=object)):
         if hasattr(rows, "columns") and isinstance(value, str):
             continue  # text is no feature of a frame
         with pytest.raises(ValueError, match="column ('t'|1) has (numbers|integers) beyond 2.53"):

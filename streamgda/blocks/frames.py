@@ -91,8 +91,11 @@ def _matrix_of_pandas(X: Any) -> NDArray[Any] | None:
 
 
 def _matrix_of_arrow(X: Any) -> NDArray[Any] | None:
+    batches = X.combine_chunks().to_batches() if hasattr(X, "to_batches") else [X]
+    if not batches:
+        return None
     try:
-        matrix: NDArray[Any] = X.to_tensor().to_numpy()
+        matrix: NDArray[Any] = batches[0].to_tensor().to_numpy()
     except TypeError:  # there are nulls, or columns of another kind
         return None
     return matrix if matrix.dtype.kind == "f" or len(set(X.schema.types)) == 1 else None
