@@ -5,11 +5,9 @@ Of libraries, only click is imported at the top of these modules; a command impo
 - `main`: the command and its subcommands, each in a file of its name: `fit`, `search`, `update`, `merge`,
   `drop_class`, `refresh`, `predict`, `evaluate`, `inspect`, `plot`.
 - `data`, `models`, `ledgers`: the options that say what is read, which model is made, and what a ledger does.
-- `em`: the options that say how incomplete rows are learnt.
 - `options`: how options are declared.
 - `running`: the options that say where a pass runs and how a command reports.
 - `outputs`: checks, before the work, that a command can write where it is told to.
-- `searched`: what a search has found.
 - `saved`: load and describe saved models and statistics.
 - `errors`: errors in one line, warnings, Ctrl-C and exit codes.
 - `wording`: messages of the library, with parameters named as options.

@@ -2,21 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streamgda.cli.data import Data, to_learn
-from streamgda.cli.em import EM, em_options
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
+from streamgda.cli.options import Number, bundled
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import document_of, summary_of
 
 if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
+
+
+@dataclass(frozen=True)
+class EM:
+    """How many patterns of missing features are kept, and when EM stops; None is the library's default."""
+
+    max_patterns: int | None
+    max_reads: int | None
+    em_tol: float | None
+
+    def options(self, *, once: bool) -> dict[str, Any]:
+        """The arguments of `accumulate`; with `once`, of a single read."""
+        from streamgda.statistics.incomplete.reads import MAX_READS
+
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {"max_reads": MAX_READS, **given, **({"max_reads": 1} if once else {})}
+
+
+em_options = bundled(
+    "em",
+    EM,
+    [
+        click.option(
+            "--max-patterns",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="How many patterns of missing features are kept.  [default: 256]",
+        ),
+        click.option(
+            "--max-reads",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="How often rows with more patterns are read, once for each step of EM.  [default: 10]",
+        ),
+        click.option(
+            "--em-tol",
+            type=Number(min=0),
+            metavar="X",
+            help="Stop when a read changes no parameter by more than X standard deviations.  "
+            "[default: 0.005]",
+        ),
+    ],
+)
 
 
 @click.command()

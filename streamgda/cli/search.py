@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +14,10 @@ from streamgda.cli.models import MODELS
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import summary_of
-from streamgda.cli.searched import document_of, table_of
+from streamgda.cli.wording import in_shell_words
+
+if TYPE_CHECKING:
+    from streamgda.selection.search import StatisticsSearchCV
 
 Grid = dict[str, Any]
 
@@ -139,8 +143,66 @@ def search(
         warnings.simplefilter("ignore", FitFailedWarning)  # the table says which candidates failed, and why
         found.fit(source, **options)
     if out is None:
-        run.output({**document_of(found), "out": None}, table_of(found))
+        run.output({**_document_of(found), "out": None}, _table_of(found))
         return
     found.best_estimator_.save(out)
-    text = f"{table_of(found)}\n\n{summary_of(found.best_estimator_)}\nsaved in {out}"
-    run.report({**document_of(found), "out": out}, text)
+    text = f"{_table_of(found)}\n\n{summary_of(found.best_estimator_)}\nsaved in {out}"
+    run.report({**_document_of(found), "out": out}, text)
+
+
+def _document_of(found: StatisticsSearchCV) -> dict[str, Any]:
+    """How the search was made, the best candidate, and all of them."""
+    candidates = [
+        {"model": model, "params": params, "rank": rank, "mean": mean, "std": std, "error": error}
+        for model, params, rank, mean, std, error in _rows(found)
+    ]
+    best = candidates[found.best_index_]
+    return {
+        "scoring": found.scoring,
+        "n_splits": found.n_splits_,
+        "n_reads": found.n_reads_,
+        "best": {"model": best["model"], "params": best["params"], "score": best["mean"]},
+        "candidates": candidates,
+    }
+
+
+def _table_of(found: StatisticsSearchCV) -> str:
+    """The candidates, the best first; below them, why some have failed."""
+    rows = sorted(_rows(found), key=lambda row: int(row[2]))
+    lines = [f"rank {found.scoring:>16} {'±':>9}  candidate"]
+    reasons: dict[str, list[str]] = {}
+    for model, params, rank, mean, std, error in rows:
+        candidate = " ".join(
+            [model, *(f"{name}={'none' if value is None else value}" for name, value in params.items())]
+        )
+        lines.append(f"{rank:4d} {_score(mean, std)}  {candidate}")
+        if error:
+            reasons.setdefault(error, []).append(candidate)
+    what = "rows left out one by one" if found.cv == "loo" else f"{found.n_splits_} folds"
+    times = "once" if found.n_reads_ == 1 else "twice"
+    failed = [f"{', '.join(candidates)} failed: {error}" for error, candidates in reasons.items()]
+    return "\n".join([*lines, f"{what}; the data was read {times}", *failed])
+
+
+def _rows(found: StatisticsSearchCV) -> list[tuple[Any, ...]]:
+    """The model, parameters, rank, mean, deviation and error of each candidate."""
+    results, names = found.cv_results_, {name: option for option, name in MODELS.items()}
+    columns = ("rank_test_score", "mean_test_score", "std_test_score", "fit_error")
+    return [
+        (
+            names[type(params["estimator"]).__name__],
+            {name: value for name, value in params.items() if name != "estimator"},
+            *numbers,
+            in_shell_words(error, as_tried=True),
+        )
+        for params, *numbers, error in zip(
+            results["params"], *(results[name] for name in columns), strict=True
+        )
+    ]
+
+
+def _score(mean: float, std: float) -> str:
+    """A score and its deviation, which is not known of all scores of rows left out one by one."""
+    if math.isnan(mean):
+        return f"{'failed':>16} {'':>9}"
+    return f"{mean:16.6g} {'' if math.isnan(std) else f'{std:.2g}':>9}"

@@ -153,8 +153,8 @@ _PICKLES = (".joblib", ".pkl", ".pickle")
 
 def _model_of(document: Any, path: str) -> tuple[str, dict[str, Any]]:
     """The name of the class and the parameters of a model, from the metadata of its file."""
-    name = document.get("name") if isinstance(document, dict) else None
-    params = document.get("params") if isinstance(document, dict) else None
+    document = document if isinstance(document, dict) else {}
+    name, params = document.get("name"), document.get("params")
     if not isinstance(name, str) or name not in ESTIMATORS or not isinstance(params, dict):
         raise ValueError(f"{path} holds a model that this version of streamgda does not know: {name!r}")
     return name, params

@@ -41,8 +41,6 @@ From the bottom up:
     Which files to read, which entries to reuse.
 `reading`
     Read files and write their entries, on any scheduler.
-`merging`
-    Merge entries, few at a time in memory.
 `ages`
     How old entries are, by the time of their files or by given dates.
 `selection`

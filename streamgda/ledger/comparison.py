@@ -7,17 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from streamgda.ledger.drift import Baseline, DriftReport
-from streamgda.ledger.entries import S
+from streamgda.ledger.entries import S, added
 from streamgda.ledger.folder import LedgerFolder
 from streamgda.ledger.manifest import FileRecord, Manifest
-from streamgda.ledger.merging import added, merged
 from streamgda.ledger.states import total_of
 
 
 def as_known(record: FileRecord, held: Manifest) -> FileRecord:
     """The record of a file that was read, with the status that it had if it has not changed."""
     known = held.records.get(record.path)
-    if known is None or _has_changed(record, known):
+    if known is None or _is_new(record, held):
         return record
     return replace(record, status=known.status, alarm=known.alarm)
 
@@ -61,7 +60,7 @@ def compare(
     before = held.held
     old = folder.total.read(before, empty)
     if old is None:
-        old = merged(folder.entries, [name for name in before.entries if name in there], empty)
+        old = folder.entries.merged([name for name in before.entries if name in there], empty)
     baseline = Baseline(total_of(old))
     alarms = {}
     if old.n_rows:
@@ -71,7 +70,7 @@ def compare(
                 alarms[record.path] = replace(record, status="quarantined", alarm="; ".join(found))
     now = Manifest(now.read_options, {**now.records, **alarms})
     taken, apart = (
-        merged(folder.entries, [record.entry for record in new if (record.path in alarms) is is_apart], empty)
+        folder.entries.merged([record.entry for record in new if (record.path in alarms) is is_apart], empty)
         for is_apart in (False, True)
     )
     report = baseline.drift(total_of(added(taken.copy(), apart)))
@@ -81,11 +80,8 @@ def compare(
 
 
 def _is_new(record: FileRecord, held: Manifest) -> bool:
+    """Whether this version of the file has not been seen: its size and time, or its footer, are others."""
     known = held.records.get(record.path)
-    return known is None or _has_changed(record, known)
-
-
-def _has_changed(record: FileRecord, known: FileRecord) -> bool:
-    if known.version != record.version:
+    if known is None or known.version != record.version:
         return True
     return None not in (known.footer, record.footer) and known.footer != record.footer

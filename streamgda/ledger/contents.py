@@ -14,7 +14,6 @@ from streamgda.blocks.wording import counted
 from streamgda.ledger.ages import Age
 from streamgda.ledger.folder import LedgerFolder
 from streamgda.ledger.manifest import Manifest
-from streamgda.ledger.merging import merged
 from streamgda.ledger.selection import Choice, FileFilter, to_table
 from streamgda.ledger.states import State, total_of
 from streamgda.statistics.base import Statistics
@@ -192,7 +191,7 @@ class LedgerContents:
                 f"the ledger in {self.path} holds no file that is chosen, of {n_held} in all"
                 + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
             )
-        return merged(self._folder.entries, list(chosen), self._empty, choice.weights(chosen))
+        return self._folder.entries.merged(list(chosen), self._empty, choice.weights(chosen))
 
     def _existing_manifest(self) -> Manifest:
         manifest = self._folder.read_manifest()

@@ -40,7 +40,8 @@ class ClassDrift:
         infinite where one of them is singular and the other is not, or is so in another direction. NaN if
         there are no new rows, or the moments are not determined.
     expected_divergence : float
-        That of so many rows, if all were drawn from one Gaussian; infinite for too few of them.
+        The divergence to be expected of so many rows if old and new ones come from one Gaussian. Infinite
+        if there are too few rows.
     prior_before, prior : float
         Share of the class in the weight of the old and of the new rows.
     share_shift : float
@@ -60,7 +61,7 @@ class ClassDrift:
 
     @property
     def standard_error(self) -> float:
-        """Of a shift, if all rows were drawn alike: √(1 / rows + 1 / rows_before)."""
+        """The standard error of a shift if all rows were drawn alike: √(1 / rows + 1 / rows_before)."""
         return math.sqrt(1 / self.rows + 1 / self.rows_before) if self.rows else math.inf
 
 
@@ -90,7 +91,7 @@ class DriftReport:
         max_share_shift: float | None = None,
         no_new_classes: bool = False,
     ) -> tuple[str, ...]:
-        """Say what lies further from the old rows than it may. Where there are none, nothing is an alarm.
+        """Say what lies further from the old rows than it may. Without old rows, nothing is an alarm.
 
         Parameters
         ----------

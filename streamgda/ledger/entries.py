@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TypeVar, cast
+from itertools import repeat
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -76,6 +77,31 @@ class EntryFolder:
         for name in names:
             yield cast("S", self._state_in(next(fetched), name, empty))
 
+    def merged(self, names: Sequence[str], empty: S, weights: Iterable[float] | None = None) -> S:
+        """The merged statistics of some entries, in order; few of them are in memory at once.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The entries to merge.
+        empty : Statistics or FoldStatistics
+            What no entries add up to.
+        weights : iterable of float, optional
+            A factor for each entry, by which its rows are weighed; 1 where not given.
+        """
+        total: Any = None
+        states = self.statistics(names, empty)
+        for name, weight in zip(names, weights or repeat(1.0), strict=False):
+            part: Any = next(states)
+            if weight != 1.0:
+                part.decay(max(weight, _LEAST))
+            try:
+                total = part if total is None else added(total, part)
+            except ValueError as error:
+                raise ValueError(f"{self._at(name)} does not fit the other entries: {error}") from error
+            del part  # or it would be held while the next one is read
+        return cast("S", empty.copy() if total is None else total)
+
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
         try:
             table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, self._at(name))
@@ -133,6 +159,15 @@ class EntryFolder:
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
+
+
+def added(total: Any, part: Any) -> Any:
+    """The sum of two states, in place of one of them: of that which keeps patterns of missing features."""
+    keeps = [getattr(state, "keeps_patterns", False) for state in (total, part)]
+    return part.merge(total) if keeps == [False, True] else total.merge(part)
+
+
+_LEAST = 1e-300  # a weight of 0 would be no row at all, and lose the class
 
 
 def _record_of(file: InputFile, name: str, metadata: Metadata) -> FileRecord:

@@ -13,7 +13,6 @@ from streamgda.ledger.comparison import as_known, compare
 from streamgda.ledger.contents import LedgerContents
 from streamgda.ledger.drift import DriftReport
 from streamgda.ledger.manifest import FileRecord, Manifest, Status, check_reads_alike
-from streamgda.ledger.merging import merged
 from streamgda.ledger.names import fold_name
 from streamgda.ledger.plan import RefreshPlan, in_held_order, listed, plan_refresh
 from streamgda.ledger.reading import OnError, read_files
@@ -161,9 +160,8 @@ class StatisticsLedger(LedgerContents):
             "max_shift": max_shift,
             "max_divergence": max_divergence,
             "max_share_shift": max_share_shift,
-            "no_new_classes": no_new_classes or None,
+            "no_new_classes": no_new_classes,
         }
-        limits = {name: limit for name, limit in limits.items() if limit is not None}
         with self._folder.locked():
             return self._refresh(source, scheduler, progress, on_error, verify, limits)
 
@@ -327,7 +325,7 @@ class StatisticsLedger(LedgerContents):
     def _fold(self, manifest: Manifest, folded: Mapping[str, Sequence[FileRecord]]) -> None:
         name, entries = fold_name(folded), self._folder.entries
         held = [replace(record, entry=name) for records in folded.values() for record in records]
-        entries.write(name, merged(entries, list(folded), self._empty), held)
+        entries.write(name, entries.merged(list(folded), self._empty), held)
         now = replace(manifest, records={**manifest.records, **{record.path: record for record in held}})
         self._folder.write_manifest(now)
         self._folder.tidy(manifest, now, entries.listing())

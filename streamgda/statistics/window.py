@@ -19,7 +19,7 @@ from streamgda.storage.saving import Savable
 
 
 class WindowedStatistics(Savable):
-    """The statistics of the last batches of a stream: so many batches, rows or seconds of them.
+    """The statistics of the last batches of a stream, up to a number of batches, rows or seconds.
 
     The state is the merge of the states of the batches in the window, and exact where those are. Nothing is
     ever subtracted, so no digit is lost, however long the stream. A batch costs a few merges on average,
@@ -38,9 +38,9 @@ class WindowedStatistics(Savable):
     feature_names : sequence of str, optional
         The names of the features.
     n_rows : int, optional
-        How many rows the batches of the window have at most; the newest batch counts in any case.
+        The most rows that the batches of the window have in all. The newest batch always counts.
     seconds : float, optional
-        How much older than the newest batch a batch may be, less than so many seconds.
+        A batch counts while it is less than this many seconds older than the newest one.
 
     References
     ----------
