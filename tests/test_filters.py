@@ -89,6 +89,14 @@ def test_nan_among_many_values_finds_rows_that_statistics_do_not_tell_of(tmp_pat
     assert (state.n_rows, state.sums.sum()) == (2, 1 + 5)
 
 
+def test_zero_among_values_finds_rows_of_a_row_group_of_zeros(tmp_path):
+    for x in ([0.0, 1.0, 2.0, 3.0], [-0.0, 0.0, 2.0, 3.0]):
+        pq.write_table(pa.table({"x": x, "y": [0, 1] * 2}), tmp_path / "1.parquet", row_group_size=1)
+        chosen = pc.field("x").isin([3.0, 0.0])
+        n_rows = pq.read_table(tmp_path / "1.parquet").filter(chosen).num_rows
+        assert accumulate(scan_parquet(tmp_path, "y", filters=chosen)).n_rows == n_rows
+
+
 # ---------------------------------------------------------------------- the columns it refers to
 
 

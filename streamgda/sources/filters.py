@@ -19,6 +19,8 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 _SHORTENED = re.compile(r"\n *\.\.\.|\(\.\.\. ")  # what Arrow prints for the middle of a long list or string
 
+_UNTOLD = re.compile(r"\b(nan|0\.0)\b")
+
 
 @dataclass(frozen=True)
 class Filter:
@@ -63,18 +65,18 @@ class Filter:
         return f"{text} {hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()}"
 
     @property
-    def may_keep_nan(self) -> bool:
-        """Whether a row may pass for its NaN, which the statistics of a row group leave out.
+    def may_keep_untold(self) -> bool:
+        """Whether a row may pass that the statistics of a row group do not tell of.
 
-        A comparison with NaN is false. So a row passes only by a "not", a function, or NaN among the values
-        of an "in".
+        They leave out NaN, and a comparison with NaN is false. So a row passes only by a "not", a function,
+        or NaN among the values of an "in". Zero there is no value from −0.0 to 0.0 for Arrow.
         """
         if not any(map(pa.types.is_floating, self.columns.types)):
             return False
         text = str(self.expression)
         if "!=" in text or set(re.findall(r"(\w+)\(", text)) - {"is_in"}:
             return True
-        return "is_in" in text and "nan" in repr(_values(self.expression))
+        return "is_in" in text and bool(_UNTOLD.search(repr(_values(self.expression))))
 
 
 @contextmanager

@@ -213,7 +213,7 @@ class FilePlanner:
             return wanted if wanted != list(range(known)) else list(range(fragment.num_row_groups))
         if (
             chosen is None
-            or chosen.may_keep_nan
+            or chosen.may_keep_untold
             or _has_views(fragment.physical_schema, chosen.columns.names)
         ):
             return list(range(fragment.num_row_groups))
