@@ -232,6 +232,26 @@ def test_an_array_of_xarrays_in_memory_is_an_array():
         model.fit(rows.chunk(row=50), Y)
 
 
+def test_halves_beside_other_numbers_are_taken():
+    batch = pa.record_batch({"a": pa.array([1.0, 2.0, 6.0], pa.float16()), "b": [1, 2, 3]})
+    for frame in (batch, pa.Table.from_batches([batch])):
+        assert ClassStatistics().update(frame, ["k"] * 3).means.tolist() == [[3, 2]]
+
+
+def test_bools_with_nulls_and_lists_with_none_are_predicted():
+    rows = np.column_stack([Y > 0, FRAME["a"]]).astype(float)
+    model = GaussianNB(missing="marginal").fit(pd.DataFrame(rows, columns=["a", "b"]), Y)
+    nulls = [[True, 1.0], [None, 2.0], [False, None]]
+    columns = {"a": pa.array([True, None, False]), "b": [1.0, 2.0, None]}
+    expected = model.predict_proba(pd.DataFrame([[1, 1], [np.nan, 2], [0, np.nan]], columns=["a", "b"]))
+    for frame in (pa.table(columns), pa.record_batch(columns)):
+        np.testing.assert_array_equal(model.predict_proba(frame), expected)
+    model = GaussianNB(missing="marginal").fit(rows, Y)
+    np.testing.assert_array_equal(model.predict_proba(nulls), expected)
+    with pytest.raises(ValueError, match="row 1: feature 0 is NaN or null"):
+        GaussianNB().fit(rows, Y).predict(nulls)
+
+
 def test_features_by_patterns():
     table = pa.table(
         {name: [1.0, 2.0, 4.0, 5.0] for name in ("x2", "z", "x1", "w", "x[1]")} | {"xy": [0, 0, 1, 1]}

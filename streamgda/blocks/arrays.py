@@ -209,20 +209,27 @@ def _matrix(X: ArrayLike) -> Matrix:
     matrix = np.asarray(X) if matrix is None else matrix
     if matrix.ndim != 2 or not matrix.shape[1]:
         raise ValueError(f"X must have two dimensions, rows and features; got shape {matrix.shape}")
-    return _real(matrix, "X")
+    return real(matrix, "X")
 
 
 def _weights(sample_weight: ArrayLike) -> NDArray[Any]:
     if _is_masked(sample_weight):
         raise ValueError("weights are masked; leave out the rows that have none")
-    return _real(np.asarray(sample_weight), "sample_weight")
+    return real(np.asarray(sample_weight), "sample_weight")
 
 
 def _is_masked(values: Any) -> bool:
     return isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any())
 
 
-def _real(values: NDArray[Any], name: str) -> NDArray[Any]:
+def real(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """An array of numbers; one of objects as floats, in which what is missing is NaN.
+
+    Raises
+    ------
+    ValueError
+        If it holds anything else; `name` is what the message calls it.
+    """
     if values.dtype.kind in "fiub":
         return values
     try:

@@ -96,6 +96,6 @@ def _matrix_of_arrow(X: Any) -> NDArray[Any] | None:
         return None
     try:
         matrix: NDArray[Any] = batches[0].to_tensor().to_numpy()
-    except TypeError:  # there are nulls, or columns of another kind
+    except (TypeError, NotImplementedError):  # nulls, columns of another kind, or halves beside others
         return None
     return matrix if matrix.dtype.kind == "f" or len(set(X.schema.types)) == 1 else None

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from streamgda.blocks.arrays import check_in_memory, check_readable
+from streamgda.blocks.arrays import check_in_memory, check_readable, real
 from streamgda.blocks.frames import column_labels
 from streamgda.estimators.validation import check_batch, check_has_learnt, named_as_fitted, valid_rows
 
@@ -66,8 +66,12 @@ def check_rows(
         except ValueError:
             if missing == "raise":
                 rows = validate_data(model, X, reset=False, ensure_all_finite=False)
-                _raise_for_missing(model, rows, other_remedy)
+                _raise_for_missing(model, real(rows, "X"), other_remedy)
             raise
+    if rows.dtype.kind == "O":  # as of a list with None, or of Arrow's bools with nulls
+        rows = real(rows, "X")
+        if missing == "raise":
+            _raise_for_missing(model, rows, other_remedy)
     return rows
 
 
