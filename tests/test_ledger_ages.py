@@ -1,6 +1,7 @@
 """The age of the files of a ledger comes from their own time, from partition keys, or from given dates."""
 
 import os
+import time
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -132,3 +133,45 @@ def test_what_is_no_span_or_date_is_refused(tmp_path):
         ledger.statistics(half_life=DAY, age=3)
     with pytest.raises(TypeError, match="age of a.parquet: 20260131 is no date"):
         ledger.statistics(half_life=DAY, age={"a.parquet": 20260131})
+
+
+@pytest.fixture
+def zone(monkeypatch):
+    """Sets the time zone of this process."""
+
+    def set_to(name):
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield set_to
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_ledger_is_the_same_in_every_time_zone(tmp_path, zone):
+    paths = [f"day={day}/a.parquet" for day in NAMES.values()]
+    zone("Pacific/Kiritimati")
+    ledger = held(tmp_path, paths)
+    before = [ledger.statistics(half_life=DAY, age=age) for age in ("day", None)]
+    source = scan_parquet(tmp_path / "data", "kind", features=["u"])
+    for name in ("Pacific/Pago_Pago", "Europe/Paris", "UTC"):
+        zone(name)
+        again = StatisticsLedger(tmp_path / "ledger")
+        assert again.refresh(source).reused == tuple(paths)
+        assert [again.statistics(half_life=DAY, age=age) for age in ("day", None)] == before
+
+
+def test_a_filter_by_a_moment_reads_the_same_rows_in_every_time_zone(tmp_path, zone):
+    zone("America/New_York")
+    moments = pa.array([datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(24)])
+    zoned = moments.cast(pa.timestamp("us", "Asia/Tokyo"))
+    pq.write_table(
+        pa.table({"u": RNG.normal(size=24), "at": zoned, "kind": [0, 1] * 12}), tmp_path / "a.parquet"
+    )
+    for name in ("UTC", "Asia/Tokyo", "America/New_York"):
+        zone(name)
+        since = [("at", ">=", datetime(2026, 1, 1, 20, tzinfo=UTC))]
+        assert accumulate(scan_parquet(tmp_path, "kind", features=["u"], filters=since)).n_rows == 4
+    for role in ({"target": "at", "features": ["u"]}, {"target": "kind", "features": ["at"]}):
+        with pytest.raises(ValueError, match=r"column 'at' is timestamp\[us, tz=Asia/Tokyo\] and cannot be"):
+            scan_parquet(tmp_path, **role)
