@@ -1,18 +1,12 @@
 """Unit costs of a pass, measured, and what 1 TB and 100 TB would cost at these.
 
-Run as ``python -m bench.scale``; it writes SCALE.md.
+Run as ``python -m bench.scale``; it writes SCALE.md, and its goals into RESULTS.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
-import statistics
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench import data, report
 from bench.arguments import add_data, parser_of
@@ -20,123 +14,56 @@ from bench.contest import limit_threads
 
 limit_threads(2)
 
-from streamgda.sources.base import ROWS_PER_TASK, Source, Split
+from bench.unit_costs import BYTES_PER_VALUE, PassOverhead, Planning, UnitCosts, measure
+from streamgda.passes.graph import FAN_IN
+from streamgda.sources.base import ROWS_PER_TASK
 
 SCALE = Path(__file__).with_name("SCALE.md")
-BYTES_PER_VALUE = 8
 ROWS_OF_TASK = max(1, ROWS_PER_TASK // data.ROWS_PER_FILE) * data.ROWS_PER_FILE  # a task takes whole files
-
-
-@dataclass(frozen=True)
-class UnitCosts:
-    """Seconds and bytes, one by one."""
-
-    gigabytes_per_core_second: float
-    footer: float
-    task_local: float
-    task_cluster: float
-    merge: float
-    state_bytes: int
-    split_bytes: int
-
-
-def median_time(call: Callable[[], Any], repeats: int) -> float:
-    """Median seconds of a call."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def measure(options: argparse.Namespace) -> UnitCosts:
-    """Every unit cost, on this machine."""
-    from distributed import Client, LocalCluster
-
-    from streamgda import accumulate, scan_parquet
-
-    folder = data.make(options.data, options.rows, options.features, options.classes)
-    width = {"features": options.features, "classes": options.classes}
-    small = data.make_layout(options.data, files=options.files, rows_per_file=1000, **width)
-    source, many = scan_parquet(folder, "y"), scan_parquet(small, "y")
-    one_core = median_time(lambda: accumulate(source, scheduler="synchronous"), options.repeats)
-    state = accumulate(source)
-    empty = _EmptySource(options.tasks)
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        on_cluster = median_time(lambda: _run_empty(empty, client), options.repeats)
-    return UnitCosts(
-        gigabytes_per_core_second=options.rows * options.features * BYTES_PER_VALUE / 1e9 / one_core,
-        footer=median_time(many.splits, options.repeats) / options.files,
-        task_local=median_time(lambda: _run_empty(empty, "threads"), options.repeats) / options.tasks,
-        task_cluster=on_cluster / options.tasks,
-        merge=median_time(lambda: state + state, 20),
-        state_bytes=state.nbytes,
-        split_bytes=len(pickle.dumps(source.splits()[0])),
-    )
-
-
-def _run_empty(source: Any, scheduler: Any) -> None:
-    from streamgda import accumulate
-
-    try:
-        accumulate(source, scheduler=scheduler)
-    except ValueError:
-        return  # there is nothing to accumulate, which took as long as it takes to find out
-    raise AssertionError("the splits were to be empty")
-
-
-class _EmptySplit(Split):
-    n_rows = ROWS_PER_TASK
-
-    def blocks(self) -> Iterator[Any]:
-        return iter(())
-
-
-class _EmptySource(Source):
-    def __init__(self, tasks: int) -> None:
-        self.tasks = tasks
-
-    def splits(self) -> list[Split]:
-        return [_EmptySplit() for _ in range(self.tasks)]
 
 
 def projection(costs: UnitCosts, options: argparse.Namespace) -> str:
     """What datasets of 1 and 100 TB take, at these unit costs."""
-    rows = []
+    rows, slowest = [], costs.remotes[-1]
     for terabytes, cores in ((1, 16), (1, 256), (100, 256), (100, 4096)):
         n_rows = terabytes * 1e12 / (options.features * BYTES_PER_VALUE)
-        tasks = n_rows / ROWS_OF_TASK
-        files = n_rows / data.ROWS_PER_FILE
+        groups, files = n_rows / ROWS_OF_TASK, n_rows / data.ROWS_PER_FILE
         reading = terabytes * 1e3 / costs.gigabytes_per_core_second / cores
+        overhead = _largest(costs)
         rows.append(
             (
                 f"{terabytes} TB on {cores:,} cores",
                 f"{n_rows / 1e9:,.1f}",
-                f"{tasks:,.0f}",
+                f"{groups:,.0f}",
                 _duration(reading),
-                _duration(tasks * costs.task_cluster),
-                _duration(files * costs.footer),
-                f"{tasks * costs.state_bytes / 1e9:,.1f}",
-                _duration(tasks * costs.merge / cores),
+                _duration(files * costs.there.milliseconds / 1e3),
+                f"{files * costs.there.kept / 1e6:,.0f}",
+                _duration(files * costs.here.milliseconds / 1e3 / cores),
+                _duration(groups * (overhead.client + overhead.scheduler) / 1e3),
+                f"{groups / FAN_IN * costs.wire_bytes / 1e9:,.1f}",
+                _duration(files * (slowest.planning + slowest.reading) / cores),
                 f"{terabytes * 1e3 / reading:,.0f}",
             )
         )
     headers = [
         "",
         "rows, billions",
-        "tasks",
+        "groups",
         "reading and products",
-        "scheduler, at most",
-        "footers, planning",
-        "merge traffic, GB",
-        "merging",
+        "planning, client",
+        "planning, client's MB",
+        "footers, on the workers",
+        "graph and scheduler",
+        "states sent, GB",
+        f"waiting at {1e3 * slowest.latency:.0f} ms",
         "storage must give, GB/s",
     ]
     return report.table(headers, rows)
+
+
+def _largest(costs: UnitCosts) -> PassOverhead:
+    """The overhead of the pass of most groups, without progress."""
+    return max(costs.overheads, key=lambda one: (one.groups, not one.progress))
 
 
 def _duration(seconds: float) -> str:
@@ -145,31 +72,84 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
 
 
-def document(costs: UnitCosts, options: argparse.Namespace) -> str:
-    """SCALE.md."""
-    gigabytes_of_task = ROWS_OF_TASK * options.features * BYTES_PER_VALUE / 1e9
-    busy = gigabytes_of_task / costs.gigabytes_per_core_second
-    unit_rows = [
+def unit_table(costs: UnitCosts, options: argparse.Namespace) -> str:
+    """What was measured."""
+    plans = {
+        f"{options.files:,} files, in one process": costs.here,
+        f"{options.files:,} files, on a cluster: the client": costs.there,
+        f"{costs.n_listed:,} files of a simulated listing: the client": costs.listed,
+    }
+    rows = [
         (
             "reading, reducing, merging: GB of float64 per second and core",
             f"{costs.gigabytes_per_core_second:.2f}",
         ),
-        ("planning: a file's footer (local disk)", f"{1e3 * costs.footer:.2f} ms"),
-        ("a task on Dask's threads, all but its work", f"{1e3 * costs.task_local:.2f} ms"),
-        ("a task on a cluster, all but its work (at most)", f"{1e3 * costs.task_cluster:.2f} ms"),
+        *((f"planning {what}, a file", _planning(plan)) for what, plan in plans.items()),
+        *(
+            (
+                f"a pass of {one.groups:,} groups on a cluster{', with progress' * one.progress}, a group",
+                f"{one.client:.2f} ms client + {one.scheduler:.2f} ms scheduler",
+            )
+            for one in costs.overheads
+        ),
+        *(
+            (
+                f"an object store at {1e3 * one.latency:.0f} ms, a small file, 16 requests at once",
+                f"{1e3 * one.planning:.1f} ms to plan + {1e3 * one.reading:.1f} ms to read",
+            )
+            for one in costs.remotes
+        ),
         ("merging two states", f"{1e3 * costs.merge:.2f} ms"),
-        ("a state", f"{costs.state_bytes / 1e3:.0f} kB"),
-        ("a task's description", f"{costs.split_bytes / 1e3:.1f} kB"),
+        ("a state in memory", f"{costs.state_bytes / 1e3:.0f} kB"),
+        ("a state as it is sent", f"{costs.wire_bytes / 1e3:.0f} kB"),
+        ("the description of a group of one file", f"{costs.split_bytes / 1e3:.1f} kB"),
     ]
+    return report.table(["what", "measured"], rows)
+
+
+def _planning(plan: Planning) -> str:
+    return f"{plan.milliseconds:.3f} ms, {plan.kept / 1e3:.2f} kB kept, {plan.peak / 1e3:.2f} kB at most"
+
+
+def goals(costs: UnitCosts) -> str:
+    """What a file and a group may cost the one client and the one scheduler."""
+    overhead = _largest(costs)
+    rows = [
+        report.at_most("planning on a cluster: the client's ms a file", costs.there.milliseconds, 0.1),
+        report.at_most("planning on a cluster: the client's kB a file", costs.there.kept / 1e3, 0.5),
+        report.at_most("planning in one process: ms a file", costs.here.milliseconds, 1),
+        report.at_most("planning in one process: kB a file", costs.here.kept / 1e3, 2),
+        report.at_most(
+            f"a pass of {overhead.groups:,} groups: ms of client and scheduler a group",
+            overhead.client + overhead.scheduler,
+            0.6,
+        ),
+    ]
+    return report.table(["processor time and memory", "measured", "goal", ""], rows)
+
+
+def document(costs: UnitCosts, options: argparse.Namespace) -> str:
+    """SCALE.md."""
+    overhead, slowest = _largest(costs), costs.remotes[-1]
+    row = options.features * BYTES_PER_VALUE
+    per_row = row / 1e9 / costs.gigabytes_per_core_second
+    control = (overhead.client + overhead.scheduler) / 1e3
+    remote = slowest.planning + slowest.reading
     return f"""# What a pass costs at scale
 
 Full statistics of {options.features} float64 features and {options.classes} classes, in files of
-{data.ROWS_PER_FILE:,} rows. The unit costs are measured by `python -m bench.scale`; the projections are these
-times their numbers, with nothing overlapping. They assume that storage keeps up, which the last column says.
+{data.ROWS_PER_FILE:,} rows, each a group. The unit costs are measured by `python -m bench.scale`; the
+projections are these times their numbers, with nothing overlapping. They assume that storage keeps up, which
+the last column says.
 
 ## Unit costs
 
-{report.table(["what", "measured"], unit_rows)}
+{unit_table(costs, options)}
+
+Planning and passes are given in processor time. The cluster has two workers, and its scheduler a process of
+its own. Memory is what Python's allocator counts, once planned and at most. The simulated listing gives each
+file the same footer, and answers that arrive as those of workers do: it says what the client does alone.
+Seconds at a latency are those of files of 1,000 rows, read by one process.
 
 {report.machine()}
 
@@ -177,21 +157,29 @@ times their numbers, with nothing overlapping. They assume that storage keeps up
 
 {projection(costs, options)}
 
+"Waiting" takes each file for one of 1,000 rows, and a process on each core. A file of {data.ROWS_PER_FILE:,}
+rows has more requests, which are made ahead of the rows that are learnt.
+
 ## What breaks first
 
-1. **Storage.** A core takes in {costs.gigabytes_per_core_second:.1f} GB/s of decoded float64, so
-   {12.5 / costs.gigabytes_per_core_second:.0f} cores use up a network of 100 Gbit/s; from there on, more
-   workers change nothing.
-2. **The scheduler.** One `distributed` scheduler hands out a task in {1e3 * costs.task_cluster:.1f} ms at
-   most (wall time by tasks, on 2 cores that it shared with 2 workers). A task of {ROWS_OF_TASK:,} rows keeps
-   a core busy for {busy:.2f} s, so one scheduler feeds {busy / costs.task_cluster:,.0f} cores at least. Where
-   that is too few, accumulate parts of the dataset as passes of their own and add up their states:
-   `sum(states)` is the whole.
-3. **Planning.** Footers are read in one process: those of local files in turn, those in an object store by
-   16 threads. There a footer costs a round trip or two, tens of milliseconds in place of the local disk's, so
-   the column above grows: store more rows in a file, or scan partitions one by one.
-4. **Not the merging.** A state is as large as the model, whatever the data; each is sent at most once, and
-   merged on the workers.
+1. **Storage, at {12.5 / costs.gigabytes_per_core_second:.0f} cores.** A core takes in
+   {costs.gigabytes_per_core_second:.2f} GB/s of decoded float64. So many cores use up a network of 100
+   Gbit/s; from there on, more workers change nothing.
+2. **The client and the scheduler, at {per_row * ROWS_OF_TASK / control:,.0f} cores.** They spend
+   {1e3 * control:.2f} ms on a group, and a core is busy with it for {per_row * ROWS_OF_TASK:.2f} s. The
+   {100e12 / row / ROWS_OF_TASK:,.0f} groups of 100 TB take {_duration(100e12 / row / ROWS_OF_TASK * control)}
+   of their time, however many workers there are. Where that is too long, accumulate parts of the dataset as
+   passes of their own and add up their states: `sum(states)` is the whole.
+3. **Latency, where files are small.** At {1e3 * slowest.latency:.0f} ms a request, a process takes
+   {1e3 * remote:.0f} ms for a file of 1,000 rows. A core works as long on {remote / per_row:,.0f} rows: with
+   fewer rows in a file, a pass waits more than it works. Store more rows in a file, or give the workers more
+   threads.
+4. **Planning, at {16e9 / costs.there.kept / 1e6:.0f} million files**, which fill 16 GB of the client. A
+   million files take it {_duration(costs.there.milliseconds * 1e3)} and {costs.there.kept / 1e3:.2f} GB while
+   workers decode the footers, at {costs.here.milliseconds:.2f} ms each; in one process they take
+   {_duration(costs.here.milliseconds * 1e3)}. Scan partitions one by one where that is too much.
+5. **Not the merging.** A state is as large as the model, whatever the data. It is sent once for
+   {FAN_IN} groups: {costs.wire_bytes / 1e3:.0f} kB for {FAN_IN * ROWS_OF_TASK * row / 1e6:,.0f} MB of data.
 """
 
 
@@ -199,13 +187,23 @@ def main() -> None:
     """Measure, and write the document."""
     parser = parser_of(__doc__, rows=2_000_000, features=50, classes=10, repeats=5)
     add_data(parser)
-    parser.add_argument("--files", type=int, default=1000, help="small files, to time their footers")
-    parser.add_argument("--tasks", type=int, default=2000, help="empty tasks, to time the scheduler")
+    parser.add_argument("--files", type=int, default=20_000, help="small files to plan")
+    parser.add_argument("--listed", type=int, default=1_000_000, help="files of the simulated listing")
+    parser.add_argument(
+        "--groups", type=int, nargs="*", default=[1_000, 20_000], help="empty groups of a pass"
+    )
     options = parser.parse_args()
-    text = document(measure(options), options)
+    costs = measure(options)
+    text = document(costs, options)
     print(text)
     if not options.print_only:
         SCALE.write_text(text)
+    title = f"## bench.scale: {options.files:,} files, {max(options.groups):,} groups"
+    report.publish(
+        "scale",
+        f"{title}\n\n{goals(costs)}\n\n[SCALE.md](SCALE.md) has the rest.",
+        keep=not options.print_only,
+    )
 
 
 if __name__ == "__main__":
