@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import csv, feather, orc
 from pyarrow.parquet import encryption
 
@@ -28,8 +29,6 @@ from streamgda import (
     scan_arrow,
     scan_parquet,
 )
-from streamgda.storage import footers
-from streamgda.storage.kept_footers import KeptFooters
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -544,7 +543,14 @@ def test_an_encrypted_file_is_called_encrypted_and_can_be_read_as_a_stream(tmp_p
     )
     dataset = ds.dataset(tmp_path, format=file_format)
     message = r"it is encrypted.*scan_arrow\(dataset\.scanner\(\)\.to_reader\(\)"
-    for scan in (lambda: scan_parquet(tmp_path, "y"), lambda: scan_arrow(dataset, "y")):
+    elsewhere = pafs.PyFileSystem(pafs.FSSpecHandler(MemoryFileSystem()))
+    with elsewhere.open_output_stream("/encrypted/1.parquet") as file:
+        file.write((tmp_path / "1.parquet").read_bytes())
+    for scan in (
+        lambda: scan_parquet(tmp_path, "y"),
+        lambda: scan_parquet("/encrypted", "y", filesystem=elsewhere),
+        lambda: scan_arrow(dataset, "y"),
+    ):
         with pytest.raises(ValueError, match=message) as raised:
             accumulate(scan())
         assert "damaged" not in str(raised.value)
@@ -576,9 +582,8 @@ class PlainKms(encryption.KmsClient):
 )
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_a_file_that_the_storage_does_not_give_is_named_and_not_called_damaged(
-    folder, tmp_path, monkeypatch, failure, message, scheduler
+    folder, tmp_path, failure, message, scheduler
 ):
-    monkeypatch.setattr(footers, "KEPT_FOOTERS", KeptFooters(0))  # or the file would be open still
     filesystem = pafs.PyFileSystem(RefusingHandler(tmp_path / "log", "c.parquet", failure))
     split = scan_parquet(folder, "y", filesystem=filesystem).splits()[-1]
     assert split.path.endswith("c.parquet")

@@ -22,7 +22,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import fsspec_of
-from streamgda.storage.kept_footers import KEPT_FOOTERS
+from streamgda.storage.footers import has_encrypted_columns
+from streamgda.storage.kept_footers import KEPT_FOOTERS, KeptFooter
 from streamgda.storage.messages import one_line
 from streamgda.storage.ranges import STEP, Range, requests_for
 from streamgda.storage.versions import Version, check_unchanged, opened
@@ -168,15 +169,19 @@ class RemoteParquet:
         place = self._filesystem, self._path, self._version
         kept = KEPT_FOOTERS.get(*place)
         with _storing():
-            file = kept.file if kept else _opened(*place)
+            file = kept.file if kept else None
+            if file is None and not (kept and fsspec_of(self._filesystem)):
+                file = _opened(*place)
             self._bytes, self._size = _ranges(*place, file)
         if kept is None:
             tail, n_footer = self._tail()
-            KEPT_FOOTERS.keep(*place, tail[-n_footer:].to_pybytes(), file)
+            kept = KeptFooter(tail[-n_footer:].to_pybytes(), file)
+            KEPT_FOOTERS.keep(*place, *kept)
         else:
             tail = pa.py_buffer(b"")
-        metadata = pq.read_metadata(pa.BufferReader(kept.tail if kept else tail))
-        self._begin(self._plan(metadata), tail)
+        metadata = pq.read_metadata(pa.BufferReader(kept.tail))
+        is_known = not has_encrypted_columns(metadata, kept.tail)
+        self._begin(self._plan(metadata) if is_known else Needs([], in_shares=False), tail)
         return metadata
 
     def _tail(self) -> tuple[pa.Buffer, int]:

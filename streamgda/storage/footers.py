@@ -67,7 +67,7 @@ def digest_of_footer(tail: bytes) -> str:
 def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     """Check that row groups have the rows of the file, and columns one type and places of their own.
 
-    The columns of an encrypted file are passed over: pyarrow ends the process where it is asked for them.
+    The columns of an encrypted file are passed over.
 
     Parameters
     ----------
@@ -87,14 +87,23 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     rows = [group.num_rows for group in groups]
     if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
         raise pa.ArrowInvalid("the footer is damaged: its row groups have not the rows of the file")
-    left = len(tail) - _TAIL - metadata.serialized_size
-    if left == _SIGNATURE or tail.endswith(b"PARE"):
+    if has_encrypted_columns(metadata, tail):
         return
     places = sorted(_places(metadata, groups))
-    if left or any(not 0 < start < stop <= n_bytes - len(tail) for start, stop in places):
+    if _behind(metadata, tail) or any(not 0 < start < stop <= n_bytes - len(tail) for start, stop in places):
         raise pa.ArrowInvalid("the footer is damaged: a column is not within the file")
     if any(stop > start for (_, stop), (start, _) in pairwise(places)):
         raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
+
+
+def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:
+    """Whether columns of a file are encrypted; pyarrow ends the process where it is asked for them."""
+    return _behind(metadata, tail) == _SIGNATURE or tail.endswith(b"PARE")
+
+
+def _behind(metadata: pq.FileMetaData, tail: bytes) -> int:
+    """Bytes between a footer and its length."""
+    return len(tail) - _TAIL - int(metadata.serialized_size)
 
 
 def _places(metadata: pq.FileMetaData, groups: Sequence[pq.RowGroupMetaData]) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.storage.filesystems import is_object_store
 from streamgda.storage.versions import Version
 
 _FILE = 1 << 11  # bytes that an opened file takes, about
@@ -46,7 +47,8 @@ class KeptFooters:
         """Keep the end of a file in some version, and the opened file."""
         with self._lock:
             self._forget((path, version))
-            self._kept[path, version] = filesystem, KeptFooter(tail, file)
+            is_name = is_object_store(filesystem)  # elsewhere an open file may hold a connection
+            self._kept[path, version] = filesystem, KeptFooter(tail, file if is_name else None)
             self._n_bytes += len(tail) + _FILE
             while self._n_bytes > self._most_bytes:
                 self._forget(next(iter(self._kept)))
