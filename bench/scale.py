@@ -146,10 +146,10 @@ the last column says.
 
 {unit_table(costs, options)}
 
-Planning and passes are given in processor time. The cluster has two workers, and its scheduler a process of
-its own. Memory is what Python's allocator counts, once planned and at most. The simulated listing gives each
-file the same footer, and answers that arrive as those of workers do: it says what the client does alone.
-Seconds at a latency are those of files of 1,000 rows, read by one process.
+Reading, planning and passes are given in processor time. The cluster has two workers, and its scheduler a
+process of its own. Memory is what Python's allocator counts, once planned and at most. The simulated listing
+gives each file the same footer, and answers that arrive as those of workers do: it says what the client does
+alone. Seconds at a latency are those of files of 1,000 rows, read by one process.
 
 {report.machine()}
 
