@@ -113,7 +113,7 @@ class RowGroups(ScorableSplit):
         ends = dict(zip(self.rows_of_group, accumulate(self.rows_of_group.values()), strict=True))
         held = {i: n for i, n in self.rows_of_group.items() if ends[i] > start and ends[i] - n < stop}
         first = next(iter(held))
-        return replace(self, rows_of_group=held), ends[first] - held[first]
+        return replace(self, rows_of_group=held, n_bytes=None), ends[first] - held[first]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the features, each row group once, and the columns kept beside them."""
