@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
 
+import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -368,3 +369,4 @@ def test_two_clients_of_a_cluster_pass_at_once(folder, expected, client):
             for one in (client, other)
         ]
         assert [one.result(timeout=60) == expected for one in passing] == [True, True]
+    assert dask.config.get("scheduler", None) is None

@@ -131,13 +131,13 @@ def _followed(graph: Graph, root: Hashable, client: Client, listener: Listener) 
     keys = list({root: None} | dict.fromkeys(listener.followed))
     futures = dict(zip(keys, client.get(graph.whole(), keys, sync=False), strict=True))
     try:
-        with client.as_current():
-            for part in as_completed([futures[key] for key in listener.followed]):
-                if part.status != "finished":
-                    break
-                listener.advance(part.key)
-                if part.key != root:  # of a plan of one task
-                    part.release()
+        followed = [futures[key] for key in listener.followed]
+        for part in as_completed(followed, client.loop):  # `as_current` would configure all threads
+            if part.status != "finished":
+                break
+            listener.advance(part.key)
+            if part.key != root:  # of a plan of one task
+                part.release()
         outcome: Outcome = futures[root].result()
         return outcome
     finally:
