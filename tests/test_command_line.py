@@ -831,6 +831,7 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
     [
         (["guess"], "No such command 'guess'. See 'streamgda --help'"),
         (["--fast"], "See 'streamgda --help'"),
+        (["predict", "m", "days", "--top", "3"], "--out"),  # in quotes, or not, by the version of click
         (["predict", "m", "days", "--top", "3"], "? See 'streamgda predict --help'"),
         (["fit", "days", "--out", "m"], "Missing option '--target': the column of labels. See"),
         (["fit", "--target", "kind", "--out", "m"], "Missing argument 'DATA...'"),
