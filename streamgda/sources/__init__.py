@@ -34,8 +34,8 @@ A source with other columns can read one beside the rows, to group them into fol
 A source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a
 `StatisticsLedger` can follow is a `FileSource`. `streamgda.sources.base` describes what they have besides.
 
-`SourceContract` in ``tests/test_sources.py`` is what every source must do. A subclass of it that makes rows
-into the new source runs all of its tests.
+`SourceContract` in ``tests/sources/test_sources.py`` is what every source must do. A subclass of it that
+makes rows into the new source runs all of its tests.
 
 Examples
 --------

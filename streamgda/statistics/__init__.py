@@ -26,5 +26,5 @@ is one class, in `covariances`:
 5. Put one object of it into `KINDS`, and its name into `CovarianceType`.
 
 Its states, floating and exact, are then updated, merged, subtracted, narrowed from "full", saved and loaded
-like all others. ``tests/test_covariance_kinds.py`` does this with a kind of its own.
+like all others. ``tests/contracts/test_covariance_kinds.py`` does this with a kind of its own.
 """

@@ -17,7 +17,7 @@ from streamgda import (
 )
 from streamgda.cli.main import main
 from streamgda.selection.folds import HashedKFold
-from tests.test_learning_incomplete_rows import MODELS, holed, log_likelihood
+from tests.estimators.test_learning_incomplete_rows import MODELS, holed, log_likelihood
 
 
 def covariances_of(model):

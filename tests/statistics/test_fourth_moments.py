@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, accumulate, scan_parquet
-from tests.mergeable_contract import DecayingContract, SubtractableContract
+from tests.contracts.mergeable_contract import DecayingContract, SubtractableContract
 from tests.strategies import labelled_rows
 
 in_short = settings(max_examples=60)

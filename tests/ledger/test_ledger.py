@@ -521,7 +521,7 @@ def test_sql_reads_the_whole_ledger(data, ledger):
 )
 def test_a_ledger_of_format_1_goes_on(tmp_path, name, filters, scatter):
     """Its entries are known again, with the manifest and without it."""
-    shutil.copytree(Path(__file__).parent / "data" / "format-1-ledgers", tmp_path / "home")
+    shutil.copytree(Path(__file__).parents[1] / "data" / "format-1-ledgers", tmp_path / "home")
     for day in (1, 2):
         stamp = (EPOCH + day * DAY).timestamp()
         os.utime(tmp_path / "home" / "data" / f"day={day}" / "0.parquet", (stamp, stamp))

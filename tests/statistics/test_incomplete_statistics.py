@@ -11,10 +11,10 @@ from hypothesis.extra import numpy as hnp
 
 import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
-from tests.mergeable_contract import SubtractableContract, often
+from tests.contracts.mergeable_contract import SubtractableContract, often
+from tests.contracts.test_laws import agree, scale
 from tests.reference import close, exact_means, exact_moments, exact_scatter
 from tests.strategies import KINDS, kinds, labelled_rows
-from tests.test_laws import agree, scale
 
 nan = float("nan")
 

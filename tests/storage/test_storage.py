@@ -37,7 +37,7 @@ from streamgda.storage.filesystems import resolve
 from tests.strategies import KINDS, kinds, labelled_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis)
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)) + 1e6
 Y = np.repeat(["ant", "bee", "cat"], 20)

@@ -12,8 +12,8 @@ import pytest
 
 from streamgda import StatisticsLedger, accumulate, drift
 from streamgda.storage import documents
+from tests.ledger.test_ledger import FORKED, in_fork, in_processes, put, rows, scan
 from tests.strategies import KINDS
-from tests.test_ledger import FORKED, in_fork, in_processes, put, rows, scan
 
 LIMITS = {"max_shift": 1.0}
 SHIFTED = "class ant: the mean of u has shifted by "

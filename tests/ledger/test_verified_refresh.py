@@ -104,7 +104,7 @@ def test_an_old_manifest_without_footers_goes_on_and_gets_them(data, ledger):
 
 
 def test_a_ledger_of_format_1_is_verified_without_reading_rows(tmp_path):
-    shutil.copytree(Path(__file__).parent / "data" / "format-1-ledgers", tmp_path / "home")
+    shutil.copytree(Path(__file__).parents[1] / "data" / "format-1-ledgers", tmp_path / "home")
     for day in (1, 2):  # the times at which it was made: 2 and 3 January 2026
         stamp = 1_767_225_600 + day * 86_400
         os.utime(tmp_path / "home" / "data" / f"day={day}" / "0.parquet", (stamp, stamp))

@@ -37,7 +37,7 @@ def memory(model, table, folder, out, *keep, **writing):
     pq.write_table(table, folder / "in.parquet", **writing)
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, folder / "model", folder / "in.parquet", folder / out, *keep],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         check=True,

@@ -93,7 +93,7 @@ def test_the_command_line_offers_it(tmp_path):
         "from streamgda.cli.main import main; main()"
     )
     arguments = ["fit", "rows.parquet", "--target", "y", "--model", "spheres", "--out", "model.parquet"]
-    path = os.pathsep.join([str(Path(__file__).parents[1]), str(tmp_path)])
+    path = os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])
     subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=tmp_path,

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import sklearn
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILES = ("test_discriminant_analysis.py", "test_naive_bayes.py")
 DIFFERENT_ON_PURPOSE = {
     "test_lda_predict": "shrinkage works with solver='svd' too",
@@ -31,7 +31,7 @@ def outcomes(report):
 @pytest.mark.slow
 def test_they_pass_but_for_those_that_differ_on_purpose(tmp_path):
     tests = [Path(sklearn.__file__).parent / "tests" / name for name in FILES]
-    options = ["-p", "tests.replaced_peers", "-p", "no:cacheprovider", "-q", f"--rootdir={tmp_path}"]
+    options = ["-p", "tests.peers.replaced_peers", "-p", "no:cacheprovider", "-q", f"--rootdir={tmp_path}"]
     command = [sys.executable, "-m", "pytest", *options, "-c", "/dev/null", "--junitxml=report.xml", *tests]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SKLEARN_TESTS_GLOBAL_RANDOM_SEED": "42"}
     run = subprocess.run(

@@ -28,7 +28,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from tests.mergeable_contract import SubtractableContract
+from tests.contracts.mergeable_contract import SubtractableContract
 from tests.strategies import KINDS, kinds, label_sets
 
 ESTIMATORS = [

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
-from tests.mergeable_contract import DecayingContract, SubtractableContract
+from tests.contracts.mergeable_contract import DecayingContract, SubtractableContract
 from tests.reference import close, exact_means, exact_moments, exact_scatter
 from tests.strategies import KINDS, kinds, labelled_rows
 

@@ -21,7 +21,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
-from tests.test_learning_incomplete_rows import folder, holed, log_likelihood
+from tests.estimators.test_learning_incomplete_rows import folder, holed, log_likelihood
 
 __all__ = ["folder"]  # a fixture
 
@@ -118,7 +118,7 @@ def test_a_smaller_tolerance_comes_as_close_to_the_maximum_as_asked(model):
 
 
 def test_a_model_saved_without_a_tolerance_has_the_default():
-    model = streamgda.load(Path(__file__).parent / "data" / "format-2-incomplete.parquet")
+    model = streamgda.load(Path(__file__).parents[1] / "data" / "format-2-incomplete.parquet")
     assert (model.em_tol, model.max_reads) == (5e-3, 10)
 
 

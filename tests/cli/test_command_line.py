@@ -41,7 +41,7 @@ from streamgda import (
 from streamgda.cli.main import main
 from streamgda.estimators import ESTIMATORS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
 COMMANDS = [
     *("fit", "search", "update", "merge", "drop-class"),

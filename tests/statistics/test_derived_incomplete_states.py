@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import IncompleteStatistics
+from tests.contracts.test_laws import agree
+from tests.estimators.test_learning_incomplete_rows import holed
+from tests.statistics.test_incomplete_statistics import holed_rows, parts
 from tests.strategies import kinds
-from tests.test_incomplete_statistics import holed_rows, parts
-from tests.test_laws import agree
-from tests.test_learning_incomplete_rows import holed
 
 
 def assert_agree(a, b, X):

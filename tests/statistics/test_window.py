@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, GaussianNB, WindowedStatistics, load, load_metadata
-from tests import test_laws
+from tests.contracts import test_laws
 from tests.strategies import KINDS, kinds
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,8 @@ import pytest
 import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics, accumulate, scan_arrow
 from streamgda.statistics.covariances import KINDS, CovarianceKind
-from tests import test_exact, test_laws
+from tests.contracts import test_laws
+from tests.statistics import test_exact
 
 RNG = np.random.default_rng(0)
 X = RNG.normal([0, 1e3, 0, -5, 2], size=(60, 5))

@@ -31,7 +31,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.diagnostics import little_mcar_test
-from tests.test_pooling import best_of_definition
+from tests.estimators.test_pooling import best_of_definition
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
@@ -665,7 +665,7 @@ def rows_of_the_saved_files():
 
 def test_files_of_format_2_load():
     X, y = rows_of_the_saved_files()
-    data = Path(__file__).parent / "data"
+    data = Path(__file__).parents[1] / "data"
     model = streamgda.load(data / "format-2-incomplete.parquet")
     assert model.statistics_.allclose(IncompleteStatistics().update(X, y))
     assert model.partial_fit(X, y).statistics_.n_rows == 120

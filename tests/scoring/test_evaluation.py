@@ -14,7 +14,7 @@ from sklearn.calibration import calibration_curve
 
 from streamgda import Evaluation, GaussianNB, evaluate, load
 from streamgda.scoring.curves import LOWER_EDGES, N_BINS, ScoreHistogram, bins_of
-from tests.mergeable_contract import MergeableContract
+from tests.contracts.mergeable_contract import MergeableContract
 from tests.strategies import label_sets
 
 RNG = np.random.default_rng(0)
