@@ -15,7 +15,6 @@ from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.tails import deviations_from
-from streamgda.statistics.additive import Additive
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.factory import empty_statistics
@@ -149,7 +148,7 @@ class Downdate(ABC):
         removed = empty_statistics(whole.covariance_type, exact=whole.exact).update(
             row[None], label, [weight]
         )
-        left = Additive.__sub__(whole, removed)  # without the warning of a difference of states
+        left = Statistics.__sub__(whole, removed)  # without the warning of a difference of states
         place = int(np.searchsorted(changed, own))
         if not isinstance(left, ClassStatistics) or (
             left.counts[place] == 1 and left.covariance_type != "tied"

@@ -1,15 +1,14 @@
 """Statistics of labelled rows: states that add up to the state of all the rows.
 
-`base` is the interface of every state. It has four parts: `stateful` holds the sums, `additive` merges
-states, `derived` works states out of others, and `storable` saves them. `labelled` are the sums of a state
-with the labels they belong to. The sums themselves are of two sorts: ``floating`` (means and scatters in
-float64) and ``exact`` (integers on a binary grid). ``incomplete`` are rows in which features are missing,
-grouped by the features that they have. `covariances` says what is kept of the products of features.
+`base` is the interface of every state: rows go in, states add up, others are worked out of them, and they
+are saved. `labelled` are the sums of a state with the labels they belong to. The sums themselves are of two
+sorts: ``floating`` (means and scatters in float64) and ``exact`` (integers on a binary grid). ``incomplete``
+are rows in which features are missing, grouped by the features that they have. `covariances` says what is
+kept of the products of features.
 
 - `factory` makes the empty state, `saved` reads one from a table.
 - `window` holds the last batches of a stream; `folded` are the states of folds.
 - `components`: covariances within and between the classes. `deficient` names what makes one singular.
-- `derivation`: what sums must do, so that states are worked out of others.
 - `revisions`: what was added to a state since a model was computed from it.
 - `gather`: the buffer for the rows of a block. `validation`: checks of numbers and names.
 

@@ -1,32 +1,149 @@
-"""The interface of all statistics, floating or exact, and what the two have in common.
+"""The interface of all statistics, floating or exact, and what they have in common.
 
-Passes, models, files and ledgers work with `Statistics` and need not ask which of the two they have.
+Passes, models, files and ledgers work with `Statistics` and need not ask which of them they have.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Self
+from threading import RLock
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.frames import in_order_of
-from streamgda.statistics.additive import Additive
-from streamgda.statistics.covariances import Array
-from streamgda.statistics.derived import Derived
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import named
+from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import ClassSums, Labelled
-from streamgda.statistics.revisions import Revision
-from streamgda.statistics.storable import Storable
+from streamgda.statistics.revisions import Added, Revision
+from streamgda.statistics.validation import (
+    Columns,
+    as_affine_map,
+    as_count,
+    as_feature_names,
+    as_feature_positions,
+    check_feature_names,
+    check_same_names,
+)
+from streamgda.storage.digests import table_digest
+from streamgda.storage.saving import Savable
 
 
-class Statistics(Additive, Derived, Storable):
-    """Statistics of labelled rows; `ClassStatistics` says what they are."""
+class Statistics(Savable):
+    """Statistics of labelled rows; `ClassStatistics` says what they are.
+
+    They are labelled sums that are replaced as a whole, and read, copied and pickled under a lock. Others
+    are added in place with `merge`, and as numbers with ``+``, ``-`` and ``sum``.
+    """
+
+    exact: bool
+    keeps_patterns = False  # of observed features, in rows in which some are missing
+
+    _labelled: Labelled[Any]
+
+    def __init__(self, sums: ClassSums, feature_names: Sequence[str] | None) -> None:
+        self._lock = RLock()
+        self._names = None if feature_names is None else tuple(feature_names)
+        self._n_dropped = 0
+        self._set_labelled(Labelled.empty(sums, len(self._names or ())))
+
+    def _set_labelled(self, labelled: Labelled[Any]) -> None:
+        """Replace the state."""
+        self._labelled = labelled
+        self._revision = Revision()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_revision"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=RLock(), _revision=Revision())
+
+    def copy(self) -> Self:
+        """A state of the same rows that does not change with this one."""
+        with self._lock:
+            return self._twin(self._labelled.copy())
+
+    def _twin(self, labelled: Labelled[Any]) -> Self:
+        """A state with other sums, and all else as here."""
+        twin = type(self).__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        twin._set_labelled(labelled)
+        return twin
+
+    # ------------------------------------------------------------------ what went in
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while the state changes, and while it is copied.
+
+        A thread that holds it reads several quantities of the same rows while others learn.
+        """
+        return self._lock
+
+    @property
+    def covariance_type(self) -> CovarianceType:
+        """The kind of scatter that is kept: "full", "tied" or "diag"."""
+        return cast("CovarianceType", self._labelled.kind.name)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features, where known."""
+        return self._names
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were left out because something was missing."""
+        return self._n_dropped
+
+    @property
+    def revision(self) -> Revision:
+        """Another object after every update, which tells what was added; for cache invalidation."""
+        return self._revision
+
+    @property
+    def classes(self) -> Labels:
+        """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
+        return self._labelled.classes.copy()
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows seen of each class, whatever their weight; shape (n_classes,)."""
+        return self._labelled.counts.copy()
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has; 0 while nothing is known of them."""
+        return self._labelled.n_features
+
+    @property
+    def has_fourth_moments(self) -> bool:
+        """Whether third and fourth moments are kept."""
+        return self._labelled.has_fourth
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows went in, whatever their weight."""
+        return int(self._labelled.counts.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays of the state."""
+        return self._labelled.nbytes
+
+    def _check_has_rows(self) -> None:
+        if not self.n_rows:
+            raise ValueError(f"there is no mean of no rows: {self!r}")
+
+    # ------------------------------------------------------------------ moments
 
     @property
     @abstractmethod
@@ -88,18 +205,6 @@ class Statistics(Additive, Derived, Storable):
         """Statistics without patterns of missing features, if no row lacks one; else these."""
         return self
 
-    @abstractmethod
-    def decay(self, factor: float) -> Self:
-        """Weigh everything seen so far by a factor, in place."""
-
-    @abstractmethod
-    def allclose(self, other: Any, rtol: float = 1e-10) -> bool:
-        """Whether two states agree in what they count and, up to rounding, in the rest."""
-
-    @abstractmethod
-    def _reduce(self, block: Block, workspace: Workspace) -> ClassSums:
-        """The sums of the classes of a block."""
-
     # ------------------------------------------------------------------ rows go in
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -144,6 +249,10 @@ class Statistics(Additive, Derived, Storable):
                 together.merge(part)
         return together
 
+    @abstractmethod
+    def _reduce(self, block: Block, workspace: Workspace) -> ClassSums:
+        """The sums of the classes of a block."""
+
     def _take_over(self, other: Self) -> None:
         """Merge a state that nothing else holds."""
         self._merge(other, owned=True)
@@ -160,3 +269,336 @@ class Statistics(Additive, Derived, Storable):
         if part._labelled.kind.is_pooled:
             part._revision = Revision.of_rows(block)
         return part
+
+    # ------------------------------------------------------------------ states add up
+
+    def merge(self, other: Any) -> Self:
+        """Add the rows of another state of the same kind, in place. The other is left as it is.
+
+        Raises
+        ------
+        ValueError
+            If one is exact and the other floating, or the two differ in covariance type, fourth moments,
+            features or kind of label. This state is then as it was.
+        TypeError
+            If the other is no state.
+        """
+        if not isinstance(other, Statistics):
+            name = type(self).__name__
+            raise TypeError(f"only {name} merge with {name}; got {type(other).__name__}")
+        return self._merge(other.copy() if other is self else other)
+
+    def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
+        """Merge another state, whose arrays may become part of this one if nothing else holds them."""
+        with self._lock:
+            self._check_compatible(other)
+            self._labelled.merge(other._labelled, owned=owned)
+            revision = self._revision.followed_by(Added(other._labelled.classes, other._revision.rows))
+            self._set_labelled(self._labelled)
+            self._revision = revision
+            self._n_dropped += other.n_dropped
+            self._names = self._names or other._names
+        return self
+
+    def _check_compatible(self, other: Statistics) -> None:
+        if self.exact != other.exact:
+            raise ValueError(
+                "exact and floating statistics do not merge, for the sum would not be exact; turn the exact "
+                "ones into floating ones first with to_float()"
+            )
+        if other.keeps_patterns and not self.keeps_patterns:
+            raise ValueError(
+                f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
+                "statistics of that first with IncompleteStatistics.from_statistics"
+            )
+        check_same_names(self._names, other._names)
+        self._labelled.check_compatible(other._labelled)
+
+    def __add__(self, other: object) -> Self:
+        if not isinstance(other, Statistics) or (other.keeps_patterns and not self.keeps_patterns):
+            return NotImplemented
+        return self.copy().merge(other)
+
+    def __radd__(self, other: object) -> Self:
+        """0 + state, which is how ``sum(states)`` begins."""
+        return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __iadd__(self, other: object) -> Self:
+        return self.merge(other) if isinstance(other, Statistics) else NotImplemented
+
+    def __sub__(self, other: object) -> Self:
+        """The state without the rows of another, which must all have gone into this one.
+
+        Of exact states, the result has the same bits as if these rows had never gone in; of floating ones, it
+        is the state of the remaining rows up to rounding. A class of which no row remains is gone. No
+        variance is ever negative.
+
+        Raises
+        ------
+        ValueError
+            If the other state has a class that this one has not, more rows or weight of a class, or
+            more scatter than this one's rows can hold.
+        """
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        self._check_compatible(other)
+        if other.n_dropped > self.n_dropped:
+            raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
+        rest = self._twin(self._labelled.subtract(other._labelled))
+        rest._n_dropped -= other.n_dropped
+        return rest
+
+    @abstractmethod
+    def decay(self, factor: float) -> Self:
+        """Weigh everything seen so far by a factor, in place."""
+
+    # ------------------------------------------------------------------ states are worked out of others
+
+    @classmethod
+    @abstractmethod
+    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
+        """Raise ValueError if fourth moments are asked for where they cannot be kept."""
+
+    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
+        """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
+
+        Raises
+        ------
+        ValueError
+            If this state holds less than that: "full" gives all the others, and they only themselves.
+        """
+        self._check_fourth_moments(covariance_type, fourth_moments)
+        with self._lock:
+            return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+
+    def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
+        """The state of the classes at these positions; its arrays may be those of this one.
+
+        They get the labels `classes`, sorted and each once, where these are given.
+        """
+        with self._lock:
+            taken = self._labelled.take(positions)
+            return self._twin(taken if classes is None else taken.renamed(classes))
+
+    def drop_class(self, label: Any) -> Self:
+        """Forget all rows of a class, in place.
+
+        Parameters
+        ----------
+        label : label
+            One of `classes`, such as a mistyped one.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If there is no such class, or the classes share one scatter, from which that of one class cannot
+            be taken out.
+        """
+        with self._lock:
+            k = labels.position_of(label, self._labelled.classes)
+            if self._labelled.kind.is_pooled:
+                raise ValueError(
+                    f"{self!r} holds one scatter of all classes, so class {named(label)} stays in it"
+                )
+            self._set_labelled(self._labelled.take(np.delete(np.arange(len(self._labelled.classes)), k)))
+        return self
+
+    def as_one_class(self) -> Self:
+        """A copy in which all rows are of the class 0.
+
+        Raises
+        ------
+        ValueError
+            If the classes share one scatter, so that theirs are not known.
+        """
+        if self._labelled.kind.is_pooled:
+            raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
+        return self._twin(self._labelled.as_one_class())
+
+    def select(self, features: ArrayLike) -> Self:
+        """The state of the same rows with some of their features, in the order given.
+
+        Parameters
+        ----------
+        features : list of str or of int, or mask of shape (n_features,)
+            Names, positions, or True for each feature that is kept.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            As if rows had been read with these features alone; of exact sums with the same bits. Rows that
+            were dropped because another feature was missing stay dropped.
+
+        Raises
+        ------
+        ValueError
+            If a feature is unknown or named twice, or none is left.
+
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> state = ClassStatistics(feature_names=["a", "b"]).update([[1.0, 2.0], [3.0, 8.0]], [0, 0])
+        >>> state.select(["b"]).means, state.select(["b"]).feature_names
+        (array([[5.]]), ('b',))
+        """
+        positions = as_feature_positions(features, self._names, self.n_features)
+        with self._lock:
+            names = None if self._names is None else [self._names[i] for i in positions]
+            return self._derived(self._labelled.selected(positions), names)
+
+    def relabel(self, mapping: Mapping[Any, Any]) -> Self:
+        """The state of the same rows with other labels. Classes that get the same label become one.
+
+        Parameters
+        ----------
+        mapping : dict
+            New labels by old ones. Classes that are not in it keep theirs.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            As if rows had been read with these labels; of exact sums with the same bits.
+
+        Raises
+        ------
+        ValueError
+            If there is no such class, or new labels are of several kinds.
+
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> state = ClassStatistics().update([[1.0], [3.0], [8.0]], ["cat", "kitten", "dog"])
+        >>> merged = state.relabel({"kitten": "cat"})
+        >>> merged.classes, merged.means.ravel(), merged.covariance().ravel()
+        (array(['cat', 'dog'], dtype='<U3'), array([2., 8.]), array([1., 0.]))
+        """
+        with self._lock:
+            classes = self._labelled.classes
+            for label in mapping:
+                labels.position_of(label, classes)
+            if not len(classes):
+                return self.copy()
+            new = labels.as_labels([mapping.get(label, label) for label in classes.tolist()])
+            return self._twin(self._labelled.relabelled(new))
+
+    def linear_map(
+        self, A: ArrayLike, b: ArrayLike | None = None, *, feature_names: Sequence[str] | None = None
+    ) -> Self:
+        """The state of the rows A x + b: of sums and differences of features, other units, projections.
+
+        Parameters
+        ----------
+        A : array-like of shape (n_new_features, n_features)
+            The matrix.
+        b : array-like of shape (n_new_features,), optional
+            What is added; zero where not given.
+        feature_names : sequence of str, optional
+            The names of the new features. Where not given, features keep theirs if A is diagonal.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            Of floating sums up to rounding, relative to the variances and means of what is added up. Exact
+            sums are those of A x + b before it is rounded to float64.
+
+        Raises
+        ------
+        ValueError
+            If the covariances of features are not kept ("diag"), fourth moments are, or A and b are not
+            finite or of another shape.
+
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> state = ClassStatistics().update([[1.0, 2.0], [3.0, 8.0]], [0, 0])
+        >>> difference = state.linear_map([[-1, 1]], [10], feature_names=["growth"])
+        >>> difference.means, difference.covariance(), difference.feature_names
+        (array([[13.]]), array([[[4.]]]), ('growth',))
+        """
+        matrix, shift = as_affine_map(A, b, self.n_features)
+        if feature_names is None and self._names and np.array_equal(matrix, np.diag(np.diag(matrix))):
+            feature_names = self._names
+        with self._lock:
+            return self._derived(self._labelled.mapped(matrix, shift), feature_names)
+
+    def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
+        """The state with the sums of other features."""
+        derived = self._twin(labelled)
+        derived._names = None if feature_names is None else tuple(feature_names)
+        check_feature_names(derived._names, derived.n_features)
+        return derived
+
+    # ------------------------------------------------------------------ states compare
+
+    @abstractmethod
+    def allclose(self, other: Any, rtol: float = 1e-10) -> bool:
+        """Whether two states agree in what they count and, up to rounding, in the rest."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two states are the same to the last bit."""
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return (self.feature_names, self.n_dropped) == (
+            other.feature_names,
+            other.n_dropped,
+        ) and self._labelled.equals(other._labelled)
+
+    def __repr__(self) -> str:
+        fourth = "fourth_moments=True, " if self.has_fourth_moments else ""
+        return (
+            f"{type(self).__name__}(covariance_type={self.covariance_type!r}, {fourth}"
+            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
+        )
+
+    # ------------------------------------------------------------------ states are saved
+
+    @abstractmethod
+    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The state as arrays with a row for each class, and plain values that go with them."""
+
+    @classmethod
+    @abstractmethod
+    def _read_columns(
+        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+    ) -> Labelled[Any]:
+        """The sums, with their labels, that `to_columns` made such columns of."""
+
+    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        return self.to_columns()
+
+    def digest(self) -> str:
+        """SHA-256 of all that is held, in hexadecimal: the same for equal states, on any machine."""
+        return table_digest(*self.to_columns())
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
+        """The state whose `to_columns` these are.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be those of any rows; the message says why.
+        """
+        n_features = as_count(metadata["n_features"], "n_features")
+        kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
+        names = as_feature_names(metadata["feature_names"])
+        n_dropped = as_count(metadata["n_dropped"], "n_dropped")
+        state.__setstate__({"_names": None if names is None else tuple(names), "_n_dropped": n_dropped})
+        state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
+        check_feature_names(state.feature_names, n_features)
+        return state
+
+    def _metadata(self) -> dict[str, Any]:
+        """What every state puts beside its columns."""
+        return {
+            "kind": type(self).__name__,
+            "covariance_type": self.covariance_type,
+            "n_features": self.n_features,
+            "feature_names": self._names,
+            "n_dropped": self._n_dropped,
+        }

@@ -204,6 +204,24 @@ class CovarianceKind(ABC):
         first, second = self.pairs(n_features)
         return first * (first + 1) // 2 + second
 
+    def positions_of(self, features: Indices, n_features: int) -> Indices:
+        """Where the products of some features are among the products that are kept.
+
+        Raises
+        ------
+        ValueError
+            If one of them is not kept.
+        """
+        kept, wanted = self.pairs(n_features), [features[part] for part in self.pairs(len(features))]
+        known = kept[0] * n_features + kept[1]
+        keys = np.maximum(*wanted) * n_features + np.minimum(*wanted)
+        positions = np.minimum(np.searchsorted(known, keys), max(0, len(known) - 1))
+        if (known[positions] != keys).any():
+            raise ValueError(
+                f"a state of covariance type {self.name!r} does not keep the products of these features"
+            )
+        return positions
+
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         """There is one object of each kind, also after pickling, so that kinds compare by identity."""
         return kind_named, (self.name,)

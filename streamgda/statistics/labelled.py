@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import counted, named
-from streamgda.statistics.covariances import CovarianceKind, Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 
 Counts = NDArray[np.int64]
 
@@ -55,6 +55,15 @@ class ClassSums(Protocol):
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool) -> Self:
         """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
+
+    def selected(self, features: Indices) -> Self:
+        """The sums of some features, in this order."""
+
+    def without_pooled(self, classes: Indices) -> Self:
+        """The sums of some classes; if they share a scatter, with a scatter of zero."""
+
+    def mapped(self, A: Array, b: Array) -> Self:
+        """The sums of the rows A x + b, if the products of features are kept."""
 
     def merge(self, other: Self, places: Indices) -> None:
         """Add to the classes at these places, in place: wholly, or, where it raises, not at all."""
@@ -129,6 +138,36 @@ class Labelled(Generic[S]):
         if not len(self.classes):
             return self.copy()
         return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.sums.total())
+
+    def renamed(self, classes: Labels) -> Self:
+        """The same state with other labels, in the same order."""
+        return replace(self, classes=classes)
+
+    def relabelled(self, labels: Labels) -> Self:
+        """The state with another label for each class. Classes of the same label become one."""
+        classes, first, groups = np.unique(labels, return_index=True, return_inverse=True)
+        sums = self.sums.take(first).copy()
+        counts = np.zeros(len(classes), dtype=np.int64)
+        np.add.at(counts, groups, self.counts)
+        left = np.setdiff1d(np.arange(len(groups)), first)
+        while len(left):
+            _, nearest = np.unique(groups[left], return_index=True)
+            sums.merge(self.sums.without_pooled(left[nearest]), groups[left[nearest]])
+            left = np.delete(left, nearest)
+        return type(self)(classes, counts, sums)
+
+    def selected(self, features: Indices) -> Self:
+        """The state of some features, in this order."""
+        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.selected(features))
+
+    def mapped(self, A: Array, b: Array) -> Self:
+        """The state of the rows A x + b; ValueError if the products of features are not kept."""
+        if self.kind.n_pairs(self.n_features) < self.n_features * (self.n_features + 1) // 2:
+            raise ValueError(
+                "a linear map needs the covariances of features, which covariance type "
+                f"{self.kind.name!r} does not keep; accumulate with covariance_type='full' or 'tied'"
+            )
+        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.mapped(A, b))
 
     def check_compatible(self, other: Labelled[S]) -> None:
         """Raise ValueError, naming both sides, if the two cannot be merged."""

@@ -112,6 +112,29 @@ def as_feature_positions(
     return np.array(positions, dtype=np.intp)
 
 
+def as_affine_map(
+    A: ArrayLike, b: ArrayLike | None, n_features: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A (m, d) and b (m,) as arrays of float64.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not agree, or a number is not finite.
+    """
+    matrix = np.asarray(A, dtype=np.float64)
+    if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != n_features:
+        raise ValueError(f"A must have shape (n_new_features, {n_features}); got {matrix.shape}")
+    shift = np.zeros(len(matrix)) if b is None else np.asarray(b, dtype=np.float64)
+    if shift.shape != matrix.shape[:1]:
+        raise ValueError(
+            f"b must have shape ({len(matrix)},), one number for each row of A; got {shift.shape}"
+        )
+    if not (np.isfinite(matrix).all() and np.isfinite(shift).all()):
+        raise ValueError("A and b must be finite numbers")
+    return matrix, shift
+
+
 def _position_of_feature(name: Any, names: tuple[str, ...] | None) -> int:
     if names is None:
         raise ValueError(f"the features have no names, so {name!r} is unknown; give positions")

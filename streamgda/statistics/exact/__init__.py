@@ -3,6 +3,5 @@
 - `state`: `ExactClassStatistics`. `sums`: the integers that it holds.
 - `reduction`: the sums of a block. `slices`: rows cut into small integers. `products`: the products of these.
 - `numbers`: integers of any size. `rounding`: moments, rounded once.
-- `derivation`: the sums of some features, of some classes, and of rows A x + b.
 - `columns`: a state as the columns of a table, and states from the integer sums of an SQL engine.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,6 @@ from streamgda.blocks.arrays import check_no_rounding
 from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.derivation import Derivation
-from streamgda.statistics.exact import derivation
 from streamgda.statistics.exact.columns import from_columns, from_sums, to_columns
 from streamgda.statistics.exact.reduction import reduce_block
 from streamgda.statistics.exact.rounding import ExactMoments
@@ -81,7 +79,6 @@ class ExactClassStatistics(Statistics):
     exact = True
 
     _labelled: Labelled[Sums]
-    _derivation: ClassVar[Derivation[Any] | None] = derivation
 
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None

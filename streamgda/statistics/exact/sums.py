@@ -8,10 +8,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import CovarianceKind, Indices
-from streamgda.statistics.exact.numbers import ExactArray
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.exact.numbers import ExactArray, PythonIntegers
 from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.labelled import Counts
+
+_MANTISSA_BITS = 53
 
 
 @dataclass
@@ -110,6 +112,42 @@ class Sums:
         products = self.products[:, kind.positions_in(self.kind, self.n_features)]
         return replace(self, kind=kind, products=products.total() if kind.is_pooled else products)
 
+    # ------------------------------------------------------------------ by feature
+
+    def selected(self, features: Indices) -> Self:
+        """The sums of some features, in this order."""
+        positions = self.kind.positions_of(features, self.n_features)
+        return replace(self, totals=self.totals[:, features], products=self.products[:, positions])
+
+    def without_pooled(self, classes: Indices) -> Self:
+        """The sums of some classes; if they share a scatter, with products of zero."""
+        part = self.take(classes)
+        return replace(part, products=ExactArray.zeros(*part.products.shape)) if self.kind.is_pooled else part
+
+    def mapped(self, A: Array, b: Array) -> Self:
+        """The sums of the rows A x + b, each taken exactly.
+
+        Σ w y = A Σ w x + b Σ w, and Σ w y yᵀ = A Σ w x xᵀ Aᵀ + A Σ w x bᵀ + b Σ w xᵀ Aᵀ + b bᵀ Σ w.
+        """
+        (matrix, of_matrix), (shift, of_shift) = _integers(A), _integers(b)
+        (totals, of_totals), (weights, of_weights) = self.totals.integers(), self.weights.integers()
+        turned = totals @ matrix.T
+        new_totals = _exact(turned, of_matrix + of_totals) + _exact(
+            weights[:, None] * shift, of_weights + of_shift
+        )
+        crossed, squares = turned[:, :, None] * shift, weights[:, None, None] * np.outer(shift, shift)
+        if self.kind.is_pooled:
+            crossed, squares = crossed.sum(axis=0), squares.sum(axis=0)
+        products, of_products = self.products.integers()
+        outer = self.kind.unpacked(products, len(totals), self.n_features)
+        terms = [
+            (matrix @ outer @ matrix.T, of_products + 2 * of_matrix),
+            (crossed + np.swapaxes(crossed, -1, -2), of_matrix + of_totals + of_shift),
+            (squares, of_weights + 2 * of_shift),
+        ]
+        first, *others = (_exact(self.kind.packed(values), exponent) for values, exponent in terms)
+        return replace(self, totals=new_totals, products=sum(others, start=first))
+
     # ------------------------------------------------------------------ sums add up
 
     def merge(self, other: Sums, places: Indices) -> None:
@@ -156,3 +194,15 @@ class Sums:
             left.append(self.products)
         if any(len(array.digits) for array in left):
             raise ValueError("the sums of a class differ: these rows never went into the state")
+
+
+def _exact(values: PythonIntegers, exponent: int) -> ExactArray:
+    return ExactArray.from_integers(values, exponent)
+
+
+def _integers(values: Array) -> tuple[PythonIntegers, int]:
+    """Floats as Python integers, all times two to one exponent."""
+    fractions, exponents = np.frexp(values)
+    mantissas = np.ldexp(fractions, _MANTISSA_BITS).astype(np.int64).astype(object)
+    lowest = int(exponents.min(initial=0))
+    return mantissas << (exponents - lowest).astype(object), lowest - _MANTISSA_BITS

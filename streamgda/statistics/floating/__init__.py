@@ -4,7 +4,6 @@
 - `reduction`: the moments of a block. `anchored`: the same, where classes are many and have few rows each.
 - `moments`: merges and subtracts moments. `arrays`: the arrays that they consist of. `fourth_moments`: third
   and fourth moments.
-- `derivation`: the moments of some features, of some classes, and of rows A x + b.
 - `columns`: a state as the columns of a table. `exchange`: states from raw sums or moments, and raw sums.
 - `digits`: errors and warnings where float64 does not hold the digits of a variance.
 """

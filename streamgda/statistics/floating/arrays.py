@@ -179,3 +179,20 @@ class MomentArrays:
             )
         narrow = replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind))
         return (narrow if fourth else replace(narrow, fourth=None)).copy()
+
+    def selected(self, features: Indices) -> Self:
+        """The moments of some features, in this order."""
+        positions = self.kind.positions_of(features, self.n_features)
+        packed = self.kind.packed(self.scatter)[:, positions]
+        return replace(
+            self.copy(),
+            means=self.means[:, features],
+            tails=self.tails[:, features],
+            scatter=self.kind.unpacked(packed, len(self.weights), len(features)),
+            fourth=self.fourth and self.fourth.selected(features),
+        )
+
+    def without_pooled(self, classes: Indices) -> Self:
+        """The moments of some classes; if they share a scatter, with a scatter of zero."""
+        part = self.take(classes)
+        return replace(part, scatter=self.kind.zeros(*part.means.shape)) if self.kind.is_pooled else part

@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from streamgda.statistics.covariances import Array, Bounds, Rows
+from streamgda.statistics.covariances import Array, Bounds, Indices, Rows
 
 _ROUNDING = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a shift works on
@@ -71,6 +71,13 @@ class FourthMoments:
         """Write the moments of some classes back."""
         self.third[classes] = part.third
         self.fourth[classes] = part.fourth
+
+    def selected(self, features: Indices) -> FourthMoments:
+        """The moments of some features, in this order."""
+        third, fourth = (
+            np.ascontiguousarray(moments[:, features[:, None], features]) for moments in self.arrays
+        )
+        return FourthMoments(third, fourth)
 
     def scale(self, factor: float) -> None:
         """Multiply every weight by a factor, in place."""

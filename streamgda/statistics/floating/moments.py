@@ -23,6 +23,9 @@ from streamgda.statistics.labelled import Counts
 _MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge works on
 _SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
 
+_EPS = float(np.finfo(np.float64).eps)
+_SPLIT = 2.0**27 + 1  # of Veltkamp
+
 # Differences of moments, relative to the moments that were subtracted.
 NOISE = 64 * 2.0**-52  # a scatter that is no larger may be rounding alone, and counts as zero
 _ROUNDING = 1e-8  # one that is more negative, or a larger gap between means, is not rounding
@@ -219,6 +222,44 @@ class Moments(MomentArrays):
         if (np.abs(self.scatter) > most).any():
             raise ValueError(f"a correlation would exceed 1: {otherwise}")
 
+    # ------------------------------------------------------------------ rows A x + b
+
+    def mapped(self, A: Array, b: Array) -> Self:
+        """The moments of the rows A x + b.
+
+        Raises
+        ------
+        ValueError
+            If fourth moments are kept, or a square would exceed float64.
+        """
+        if self.has_fourth:
+            raise ValueError(
+                "the fourth moments of a linear map do not follow from those that are kept; leave them out "
+                "first with to_covariance_type('full')"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            means, tails = self._mapped_means(A, b)
+            scatter = A @ self.scatter @ A.T
+            scatter = (scatter + np.swapaxes(scatter, -1, -2)) / 2
+        derived = replace(self.copy(), means=means, tails=tails, scatter=scatter)
+        if not derived.are_finite():
+            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+        scale = (np.sqrt(self.diagonal) @ np.abs(A).T) ** 2
+        derived.clip(scale, 4 * max(1, self.n_features) * _EPS * scale, "the scatter is of no rows")
+        return derived
+
+    def _mapped_means(self, A: Array, b: Array) -> tuple[Array, Array]:
+        """A m + b to twice the precision of float64.
+
+        Ogita, Rump & Oishi (2005), "Accurate sum and dot product", algorithm 5.3.
+        """
+        totals, tails = np.tile(b, (len(self.means), 1)), self.tails @ A.T
+        for mean, column in zip(self.means.T[:, :, None], A.T, strict=True):
+            products, left = _two_product(mean, column)
+            totals, rest = two_sum(totals, products)
+            tails += left + rest
+        return two_sum(totals, tails)
+
     # ------------------------------------------------------------------ moments compare
 
     def close(self, other: Moments, rtol: float) -> bool:
@@ -273,6 +314,20 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     total = a + b
     b_seen = total - a
     return total, (a - (total - b_seen)) + (b - b_seen)
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded product and, exactly, what rounding left (Dekker 1971; Veltkamp's split)."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    left = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    return product, left
+
+
+def _halves(values: Array) -> tuple[Array, Array]:
+    scaled = _SPLIT * values
+    high = scaled - (scaled - values)
+    return high, values - high
 
 
 def _check_same_means(ours: Moments, theirs: Moments) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.derivation import Derivation
-from streamgda.statistics.floating import derivation
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.anchored import is_quicker_anchored
 from streamgda.statistics.floating.columns import from_columns, to_columns
@@ -77,7 +75,6 @@ class ClassStatistics(ExchangedStatistics):
     exact = False
 
     _labelled: Labelled[Moments]
-    _derivation: ClassVar[Derivation[Any] | None] = derivation
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 - `patterns`: a block cut into parts whose rows have the same features.
 - `groups`: the sums of each pattern, which add up. `grouping`: rows are added to them, block by block.
-- `derivation`: the groups of other features or labels. `complete_rows`: fourth moments.
+- `complete_rows`: fourth moments.
 - `columns`: a state as columns, and back.
 - `available`, `em`, `monotone`, `completion`: the likeliest means and covariances, in closed form or by EM on
   the sums of the patterns.

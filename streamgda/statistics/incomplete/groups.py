@@ -10,12 +10,15 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from streamgda.blocks import labels
-from streamgda.statistics.covariances import CovarianceKind, Indices, kind_named
+from streamgda.blocks.labels import Labels
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.incomplete.patterns import (
     Pattern,
     complete_pattern,
     empty_pattern,
     features_in,
+    observed_in,
+    pattern_of,
     single_pattern,
 )
 from streamgda.statistics.labelled import ClassSums, Labelled
@@ -91,7 +94,7 @@ class Groups(Labelled[S]):
         classes = self.classes[kept]
         return self._map(lambda group: group.take(np.flatnonzero(np.isin(group.classes, classes))))
 
-    def renamed(self, classes: labels.Labels) -> Self:
+    def renamed(self, classes: Labels) -> Self:
         """The same state with other labels, in the same order."""
         return self._map(
             lambda group: Labelled(
@@ -125,6 +128,45 @@ class Groups(Labelled[S]):
         groups = {pattern: _unpooled(group, diagonal) for pattern, group in self.groups.items()}
         like: Any = _unpooled(Labelled.empty(self.sums, self.n_features), diagonal).sums
         return type(self)(like, self.n_features, by_feature(groups, {}, self.n_features))
+
+    def selected(self, features: Indices) -> Self:
+        """The groups of the same rows with some of their features, in this order.
+
+        Rows whose patterns differ in other features alone come together. Of a kind without products, where
+        each feature of an incomplete row is by itself, a row stays incomplete even if it lacks none of these.
+        """
+        together: dict[Pattern, Labelled[S]] = {}
+        counting = self.counting
+        for pattern, group in self.groups.items():
+            observed = observed_in(pattern, self.n_features)
+            own, kept = np.flatnonzero(observed), features[observed[features]]
+            if len(kept):
+                part = group.selected(np.searchsorted(own, kept))
+            elif pattern in counting:
+                part = without_features(group.copy())
+            else:
+                continue
+            new = pattern_of(observed[features])
+            if new in together:
+                together[new].merge(part)
+            else:
+                together[new] = part
+        single = self.groups.get(single_pattern(int(features[0]), self.n_features))
+        if not self.kind.has_products and len(features) == 1 < self.n_features and single is not None:
+            nothing = empty_pattern(1)  # which counts these rows too, and they are complete now
+            together[nothing] = together[nothing].subtract(without_features(single))
+        return self._with(together, len(features))
+
+    def relabelled(self, labels: Labels) -> Self:
+        """The groups with another label for each class. Classes of the same label become one."""
+        return self._map(lambda group: group.relabelled(labels[np.searchsorted(self.classes, group.classes)]))
+
+    def mapped(self, A: Array, b: Array) -> Self:
+        """Raise ValueError: the sums of A x + b do not follow where features are missing."""
+        raise ValueError(
+            "where features are missing, so are their sums: map the statistics that complete rows are "
+            "expected to have, completed().linear_map(A, b), or the rows"
+        )
 
     # ------------------------------------------------------------------ states add up
 

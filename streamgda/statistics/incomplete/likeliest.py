@@ -9,13 +9,11 @@ import numpy as np
 from streamgda.blocks.labels import Labels
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, Indices
-from streamgda.statistics.derivation import Derivation
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.available import Group, total_weights
 from streamgda.statistics.incomplete.completion import Completion, complete
-from streamgda.statistics.incomplete.derivation import relabelled, selected
 from streamgda.statistics.incomplete.groups import Groups, of_complete
 from streamgda.statistics.incomplete.patterns import features_in
 from streamgda.statistics.labelled import Labelled
@@ -91,25 +89,11 @@ class LikeliestMoments(Statistics):
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
         """The state of the classes at these positions; its arrays may be those of this one."""
-        some = super().of_classes(positions)
-        if classes is not None:
-            some = self._twin(some._labelled.renamed(classes))
+        some = super().of_classes(positions, classes)
         if not self._labelled.kind.is_pooled and self._completed is not None:  # classes by themselves
             some._completed = self._completed.of_classes(positions)
             some._completion = self._completion and self._completion.of_classes(positions)
         return some
-
-    def _selected(self, features: Indices) -> Groups[Any]:
-        return selected(self._labelled, features, self._plain._derivation_or_raise())
-
-    def _relabelled(self, classes: Labels) -> Groups[Any]:
-        return relabelled(self._labelled, classes, self._plain._derivation_or_raise())
-
-    def _derivation_or_raise(self) -> Derivation[Any]:
-        raise ValueError(
-            "where features are missing, so are their sums: map the statistics that complete rows are "
-            "expected to have, completed().linear_map(A, b), or the rows"
-        )
 
     def _likeliest(self) -> Plain:
         """The completed statistics, computed once for a state; NaN for a class that is not determined."""
