@@ -176,6 +176,8 @@ class Drift:
         """Accept and reject the files that are named."""
         if dry_run and (self.accept or self.reject):
             raise bad_usage("--dry-run does nothing, so --accept and --reject are for another time.")
+        if twice := set(self.accept) & set(self.reject):
+            raise bad_usage(f"{min(twice)} is to be accepted and rejected: name it once.")
         if self.accept:
             ledger.accept(*self.accept)
         if self.reject:

@@ -24,6 +24,7 @@ from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.reads import TOLERANCE, Steps, read_incomplete
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
 from streamgda.storage.retries import RETRIES
 
@@ -107,7 +108,8 @@ def accumulate(
     Raises
     ------
     ValueError
-        If the source has no rows, or values that cannot be learnt from; the message says where.
+        If the source has no rows, or values that cannot be learnt from; the message says where. Or if a
+        number of reads, rows or retries is no whole number, or too small.
     TypeError
         If `source` is no source, or a stream that `scheduler` would read in another process; or not one of
         files where a checkpoint is given.
@@ -128,6 +130,10 @@ def accumulate(
            [8.]])
     """
     _check_source(source)
+    check_whole(max_reads, "max_reads", 1)
+    check_whole(retries, "retries", 0)
+    if rows_per_task is not None:
+        check_whole(rows_per_task, "rows_per_task", 1)
     empty = empty_statistics(
         covariance_type,
         fourth_moments=fourth_moments,

@@ -50,6 +50,12 @@ def as_count(value: Any, name: str) -> int:
     return value
 
 
+def check_whole(value: Any, name: str, least: int) -> None:
+    """Raise ValueError if a parameter is no whole number, or a smaller one."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
+
+
 def as_feature_names(value: Any) -> list[str] | None:
     """Feature names among the metadata of a file, which may be anything.
 

@@ -548,6 +548,9 @@ def test_an_answer_to_no_alarm_is_an_error(drifting):
     said = guarded(drifting, "--reject", "days/3.parquet", code=1)[1]
     assert said == "Error: the ledger has no file 'days/3.parquet'; quarantined: 3.parquet\n"
     assert "--dry-run does nothing" in guarded(drifting, "--dry-run", "--accept", "3.parquet", code=2)[1]
+    said = guarded(drifting, "--accept", "3.parquet", "--reject", "3.parquet", code=2)[1]
+    assert said.startswith("Error: 3.parquet is to be accepted and rejected: name it once.")
+    assert "quarantined 3.parquet" in guarded(drifting, code=3)[0]
 
 
 def test_where_no_model_is_made_none_is_reported_and_the_file_with_the_mistyped_label_is_named(days, iris):

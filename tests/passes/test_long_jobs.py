@@ -203,6 +203,23 @@ def test_without_retries_the_error_is_raised(folder, tmp_path):
         accumulate(source, retries=0, scheduler="synchronous")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [
+        ("retries", -1, 0),
+        ("retries", 1.5, 0),
+        ("retries", True, 0),
+        ("rows_per_task", 0, 1),
+        ("rows_per_task", "all", 1),
+        ("max_reads", 0, 1),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_said(folder, name, value, least):
+    said = f"^{name} must be a whole number, at least {least}; got {value!r}$"
+    with pytest.raises(ValueError, match=said):
+        accumulate(scan_parquet(folder, "y"), **{name: value})
+
+
 def test_evaluation_prediction_and_ledger_try_again_and_count_each_row_once(folder, tmp_path):
     model = GaussianNB().fit(scan_parquet(folder, "y"))
     (tmp_path / "1").mkdir()

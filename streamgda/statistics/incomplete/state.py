@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
@@ -24,7 +23,7 @@ from streamgda.statistics.incomplete.patterns import features_in
 from streamgda.statistics.incomplete.table import PatternTable
 from streamgda.statistics.incomplete.too_many import TooManyPatternsError
 from streamgda.statistics.labelled import ClassSums
-from streamgda.statistics.validation import Columns, as_count, check_same_names
+from streamgda.statistics.validation import Columns, as_count, check_same_names, check_whole
 
 MAX_PATTERNS = 256
 
@@ -90,8 +89,7 @@ class IncompleteStatistics(LikeliestMoments):
         feature_names: Sequence[str] | None = None,
         fourth_moments: bool = False,
     ) -> None:
-        if not isinstance(max_patterns, int | np.integer) or max_patterns < 1:
-            raise ValueError(f"max_patterns must be a whole number, at least 1; got {max_patterns!r}")
+        check_whole(max_patterns, "max_patterns", 1)
         self.max_patterns, self.exact = max_patterns, exact
         self._plain = _empty(covariance_type, exact=exact, fourth_moments=fourth_moments)
         super().__init__(self._plain._labelled.sums, feature_names)
