@@ -182,4 +182,4 @@ def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstF
 def open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
     """The end of a file, and its version; asked for again if the storage fails for a moment."""
     with opening(path):
-        return retried(lambda: read_footer(filesystem, path))
+        return retried(lambda: read_footer(filesystem, path), place=path)

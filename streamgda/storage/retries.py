@@ -31,7 +31,7 @@ _log = logging.getLogger("streamgda")
 _noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
 
 
-def retried(call: Callable[[], T], retries: int = RETRIES) -> T:
+def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T:
     """Call a function that reads or writes storage, and call it again after a pause if it fails.
 
     Each retry is a line in the log and is noted for `noting_retries`. Errors that a retry cannot help, such
@@ -43,6 +43,8 @@ def retried(call: Callable[[], T], retries: int = RETRIES) -> T:
         Without parameters. It must begin anew each time, so nothing that can be read only once goes in.
     retries : int, default=3
         How often to call it again. The pauses are about 1, 2 and 4 seconds.
+    place : str, optional
+        What is read or written, to be named where an error does not.
 
     Examples
     --------
@@ -55,7 +57,9 @@ def retried(call: Callable[[], T], retries: int = RETRIES) -> T:
         except _LASTING:
             raise
         except Exception as error:  # each client of a storage has its own
-            said = f"{type(error).__name__}: {one_line(error)}"
+            told = one_line(error)
+            named = told if place in told else f"{place}: {told}"
+            said = f"{type(error).__name__}: {named}"
         pause = FIRST_PAUSE * 2**k * random.uniform(0.75, 1.25)  # or all tasks would come back at once
         _log.warning("retry %d of %d in %.1f s: %s", k + 1, retries, pause, said)
         if (noted := _noted.get()) is not None:

@@ -162,17 +162,17 @@ def test_the_log_has_a_line_when_a_pass_is_planned_begun_and_done(folder, caplog
 
 
 class Flaky(NotingHandler):
-    """Refuses the second opening of some files, which is that of the task that reads them."""
+    """Refuses one opening of some files: the second, which is that of the task that reads them."""
 
-    def __init__(self, log, names, error=OSError):
+    def __init__(self, log, names, error=OSError, opening=2):
         super().__init__(log)
-        self.names, self.error = names, error
+        self.names, self.error, self.opening = names, error, opening
 
     def open_input_file(self, path):
         name = Path(path).name
         note(f"{self.log}.opened", name)
-        if name in self.names and self.opened().count(name) == 2:
-            raise self.error(16, "the storage is busy", path)
+        if name in self.names and self.opened().count(name) == self.opening:
+            raise self.error(16, "the storage is busy")
         return super().open_input_file(path)
 
     def opened(self):
@@ -195,6 +195,15 @@ def test_a_refusal_of_storage_costs_a_retry_and_no_row_is_read_twice(
     where = client if scheduler == "cluster" else scheduler
     with pytest.warns(UserWarning, match="storage failed 2 times and was asked again; .*busy"):
         assert accumulate(source, scheduler=where, **EACH) == expected
+
+
+@pytest.mark.parametrize("opening", [1, 2])  # for the footer, and for the rows
+def test_the_log_of_a_retry_names_the_file(folder, tmp_path, caplog, opening):
+    handler = Flaky(tmp_path / "log", REFUSED, opening=opening)
+    source = scan_parquet(folder, "y", filesystem=pafs.PyFileSystem(handler))
+    with pytest.warns(UserWarning, match="storage failed"), caplog.at_level(logging.WARNING, "streamgda"):
+        accumulate(source, scheduler="synchronous", **EACH)
+    assert [[name in line for name in REFUSED] for line in caplog.messages] == [[True, False], [False, True]]
 
 
 def test_without_retries_the_error_is_raised(folder, tmp_path):

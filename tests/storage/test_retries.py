@@ -48,6 +48,16 @@ def test_an_outage_is_waited_for_and_said(error, caplog):
 
 
 @pytest.mark.parametrize(
+    "error", [OSError(16, "busy"), OSError("s3://b/1.parquet: busy"), ClientError("busy")]
+)
+def test_the_log_names_the_file_once(error, caplog):
+    with noting_retries() as noted, caplog.at_level(logging.WARNING, "streamgda"):
+        retried(Failing(error), place="s3://b/1.parquet")
+    for said in (*caplog.messages, *noted):
+        assert said.count("s3://b/1.parquet: ") == 1
+
+
+@pytest.mark.parametrize(
     "error",
     [ValueError(), TypeError(), MemoryError(), NotImplementedError(), FileNotFoundError(), PermissionError()],
 )
