@@ -17,7 +17,7 @@ from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import class_priors
 from streamgda.estimators.rows import MissingAtPrediction, check_rows
-from streamgda.estimators.scores import RowScores
+from streamgda.estimators.scores import RowScores, blocks_by_pattern, blocks_of
 from streamgda.estimators.validation import (
     check_batch,
     check_finite,
@@ -27,7 +27,6 @@ from streamgda.estimators.validation import (
     one_of,
 )
 from streamgda.gaussians.base import Densities, Gaussians
-from streamgda.gaussians.missing import blocks_by_pattern, blocks_of
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import TILE_ROWS
 from streamgda.sources.base import Source

@@ -24,8 +24,7 @@ from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.estimators.undetermined import Determined
 from streamgda.estimators.validation import one_of
-from streamgda.gaussians.parsimonious.densities import ParsimoniousGaussians
-from streamgda.gaussians.parsimonious.models import MODELS
+from streamgda.gaussians.parsimonious.models import MODELS, ParsimoniousGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS, TOLERANCE
@@ -171,7 +170,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         priors = priors_of(self, statistics)
         bic = {name: self._criterion(fit, statistics, priors) for name, fit in fitted.items()}
         best = _simplest_of_the_best(bic)
-        return replace(fitted[best], tails=statistics.mean_tails, bic=bic, failures=failures)
+        return replace(fitted[best], low_parts=statistics.mean_tails, bic=bic, failures=failures)
 
     def _fits(
         self, names: tuple[str, ...], statistics: Statistics

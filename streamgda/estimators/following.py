@@ -62,7 +62,7 @@ def _gathered(before: Finalised[Any], statistics: Statistics, blocks: list[Block
         codes=codes,
         classes=classes,
         means=some.means,
-        tails=some.mean_tails,
+        low_parts=some.mean_tails,
         class_weights=some.weights,
         total=total,
         centre=centre + weights @ (rows - centre) / total,

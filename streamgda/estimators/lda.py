@@ -38,8 +38,8 @@ from streamgda.estimators.shrinkage import (
     statistics_for,
 )
 from streamgda.estimators.validation import one_of
-from streamgda.gaussians.pooling import Pooling
 from streamgda.gaussians.posteriors import decisions
+from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import updatable
 from streamgda.gaussians.whitening import Whitening
@@ -226,7 +226,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
         centre, tails = self._overall_mean(statistics), statistics.mean_tails
-        return SharedGaussians(means, centre, whitening, tails=tails)
+        return SharedGaussians(means, centre, whitening, low_parts=tails)
 
     def _overall_mean(self, statistics: Statistics) -> Array:
         """The mean of the class means, weighted by the priors: if there are none given, that of all rows."""
@@ -250,8 +250,8 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
     def _singular_within(self, gaussians: SharedGaussians) -> Whitening | None:
         return gaussians.whitening if gaussians.ranks[0] < self.n_features_in_ else None
 
-    def _pooling_of(self, gaussians: SharedGaussians, statistics: Statistics) -> Pooling:
-        return Pooling.by_share(1.0, statistics.weights, int(gaussians.ranks[0]))
+    def _regularisation_of(self, gaussians: SharedGaussians, statistics: Statistics) -> Regularisation:
+        return Regularisation.by_share(1.0, statistics.weights, int(gaussians.ranks[0]))
 
     def _too_few_rows(self, statistics: Statistics, k: int) -> Exception:
         return ValueError(

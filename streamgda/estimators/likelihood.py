@@ -111,8 +111,8 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     places = np.searchsorted(state.classes, statistics.classes)
     weights, kind = statistics.weights, kind_named(statistics.covariance_type)
     tails = statistics.mean_tails
-    if state.gaussians.tails is not None:
-        tails = tails - state.gaussians.tails[places]
+    if state.gaussians.low_parts is not None:
+        tails = tails - state.gaussians.low_parts[places]
     offsets = (statistics.means - state.gaussians.means[places]) + tails
     scatter = statistics.scatter + kind.outer(np.sqrt(weights)[:, None] * offsets)
     if not kind.is_pooled and len(places) < len(state.classes):

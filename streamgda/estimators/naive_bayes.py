@@ -16,18 +16,18 @@ from streamgda.estimators.classifier import finalised
 from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.likelihood import BayesianCriterion
-from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
+from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.pooling import Pooling
+from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
 
-class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[DiagonalGaussians]):
+class GaussianNB(RegularisedClassifier[DiagonalGaussians], BayesianCriterion[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent and normal.
 
     Parameters
@@ -110,7 +110,7 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
 
     _covariance_type: ClassVar[CovarianceType] = "diag"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PooledClassifier._parameter_constraints,
+        **RegularisedClassifier._parameter_constraints,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -132,7 +132,9 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
         self.predictive = predictive
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
-        variances, pooling = self._pooled(statistics) if self._is_pooled else (_variances(statistics), None)
+        variances, regularisation = (
+            self._regularised(statistics) if self._is_regularised else (_variances(statistics), None)
+        )
         variances += self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -141,19 +143,21 @@ class GaussianNB(PooledClassifier[DiagonalGaussians], BayesianCriterion[Diagonal
                 f"class {named(statistics.classes[k])}: feature {name} is constant in it, and var_smoothing "
                 "adds nothing; leave the feature out, or set var_smoothing above 0"
             )
-        return DiagonalGaussians(statistics.means, variances, tails=statistics.mean_tails, pooling=pooling)
+        return DiagonalGaussians(
+            statistics.means, variances, low_parts=statistics.mean_tails, regularisation=regularisation
+        )
 
-    def _pooled(self, statistics: Statistics) -> tuple[Array, Pooling]:
+    def _regularised(self, statistics: Statistics) -> tuple[Array, Regularisation]:
         """The variances (K, d) that lean on those within the classes, and how."""
         weights, scatter = statistics.weights, statistics.scatter
         within = scatter.sum(axis=0) / weights.sum()
         varying = ~constant_features(within, statistics.means)
         relative = (scatter[:, varying] / within[varying])[:, :, None]
         eigenvalues = relative if self.pooling == "bayes" else None
-        pooling = self._pooling(weights, eigenvalues, 1)
-        variances = pooling.covariances(scatter, within)
+        regularisation = self._regularisation(weights, eigenvalues, 1)
+        variances = regularisation.covariances(scatter, within)
         variances[:, ~varying] = 0.0
-        return variances, pooling
+        return variances, regularisation
 
     def _smoothing(self, statistics: Statistics) -> float:
         return float(self.var_smoothing * statistics.total_variance().max())

@@ -18,7 +18,7 @@ from streamgda.estimators.singular import too_few_rows, warn_of_rank
 from streamgda.estimators.validation import one_of
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.pooling import Pooling
+from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.students import DiagonalStudents, Students
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
@@ -38,25 +38,25 @@ class PredictiveClassifier(GenerativeClassifier[G]):
     singular: Literal["raise", "skip"] | None = None
 
     @abstractmethod
-    def _pooling_of(self, gaussians: G, statistics: Statistics) -> Pooling:
+    def _regularisation_of(self, gaussians: G, statistics: Statistics) -> Regularisation:
         """How the covariances were made of the scatters."""
 
     def _predictive(self, gaussians: G, statistics: Statistics) -> Densities:
         if self.predictive == "plugin":
             return gaussians
-        pooling, weights = self._pooling_of(gaussians, statistics), statistics.weights
+        regularisation, weights = self._regularisation_of(gaussians, statistics), statistics.weights
         refused: dict[int, Callable[[], Exception]] = {
             int(k): partial(self._too_few_rows, statistics, int(k))
-            for k in np.flatnonzero(~(pooling.degrees > 0))
+            for k in np.flatnonzero(~(regularisation.degrees > 0))
         }
         without = {**gaussians.unestimated, **refused}
         if without and (self.singular == "raise" or len(without) == len(weights)):
             raise next(iter(without.values()))()
         with np.errstate(divide="ignore", invalid="ignore"):
-            scales = pooling.divisors / pooling.degrees * (1 + 1 / weights)
+            scales = regularisation.divisors / regularisation.degrees * (1 + 1 / weights)
         if isinstance(gaussians, DiagonalGaussians):
-            return DiagonalStudents.of(gaussians, pooling.degrees, scales, refused)
-        return Students.of(gaussians, pooling.degrees, scales, refused)
+            return DiagonalStudents.of(gaussians, regularisation.degrees, scales, refused)
+        return Students.of(gaussians, regularisation.degrees, scales, refused)
 
     def _too_few_rows(self, statistics: Statistics, k: int) -> Exception:
         """The error for a class (at position k) without degrees of freedom."""

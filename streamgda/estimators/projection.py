@@ -17,8 +17,8 @@ from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import lazy_on_dask
 from streamgda.estimators.rows import check_rows
 from streamgda.estimators.shrinkage import total_covariance
+from streamgda.gaussians.axes import Projection
 from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.projection import Projection
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.whitening import Spectrum
 from streamgda.statistics.base import Statistics

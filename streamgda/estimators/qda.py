@@ -24,23 +24,16 @@ from streamgda.estimators.exchange import (
 )
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.following import changed_positions, is_plain
-from streamgda.estimators.pooling import PooledClassifier, PoolingParameter
+from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.estimators.separate import separate_gaussians, whiten_classes
-from streamgda.estimators.shrinkage import (
-    Shrinkage,
-    class_covariances,
-    regularised,
-    shrunk,
-    statistics_for,
-)
+from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
 from streamgda.estimators.validation import one_of
 from streamgda.gaussians.axes import principal_axes
-from streamgda.gaussians.densities import SeparateGaussians
-from streamgda.gaussians.pooled import PooledGaussians
-from streamgda.gaussians.pooling import relative_eigenvalues
+from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
+from streamgda.gaussians.regularisation import relative_eigenvalues
 from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -51,7 +44,7 @@ from streamgda.statistics.revisions import Added
 
 
 class QuadraticDiscriminantAnalysis(
-    PooledClassifier[SeparateGaussians], DiscriminantAnalysis[SeparateGaussians]
+    RegularisedClassifier[SeparateGaussians], DiscriminantAnalysis[SeparateGaussians]
 ):
     """Quadratic discriminant analysis: each class is normal, with a mean and a covariance of its own.
 
@@ -178,7 +171,7 @@ class QuadraticDiscriminantAnalysis(
         "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PooledClassifier._parameter_constraints,
+        **RegularisedClassifier._parameter_constraints,
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "eigen")],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
@@ -222,9 +215,9 @@ class QuadraticDiscriminantAnalysis(
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        if self._is_pooled and self.covariance_estimator is not None:
+        if self._is_regularised and self.covariance_estimator is not None:
             raise ValueError("covariance_estimator and pooling are both given; set one of them to None")
-        if self._is_pooled and isinstance(self.shrinkage, str):
+        if self._is_regularised and isinstance(self.shrinkage, str):
             raise ValueError(
                 f"shrinkage={self.shrinkage!r} estimates how far each class is shrunk without pooling; with "
                 f"pooling={self.pooling!r}, set shrinkage to a number or to None"
@@ -237,12 +230,12 @@ class QuadraticDiscriminantAnalysis(
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk or estimated, and regularised."""
         if self.covariance_estimator is not None:
-            return regularised(self._estimated(statistics).within.copy(), self.reg_param)
-        return regularised(class_covariances(statistics, self.shrinkage), self.reg_param)
+            return with_ridge(self._estimated(statistics).within.copy(), self.reg_param)
+        return with_ridge(class_covariances(statistics, self.shrinkage), self.reg_param)
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
-        if self._is_pooled:
-            return self._finalise_pooled(statistics.completed())
+        if self._is_regularised:
+            return self._finalise_regularised(statistics.completed())
         whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
         return separate_gaussians(statistics, whitenings)
 
@@ -270,7 +263,7 @@ class QuadraticDiscriminantAnalysis(
             some,
             self._covariances(some),
             self._least_eigenvalue,
-            regularised=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
+            is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
             solver=self.solver,
         )
         errors = [whitening.error for whitening in whitenings if isinstance(whitening, Unestimated)]
@@ -278,7 +271,7 @@ class QuadraticDiscriminantAnalysis(
             raise errors[0]()
         return whitenings
 
-    def _finalise_pooled(self, statistics: Statistics) -> PooledGaussians:
+    def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
         """Densities that lean on the pooled covariance; singular, if at all, as it is for LDA."""
         means, within, least = statistics.means, pooled_covariance(statistics), self._least_eigenvalue
         common = plain = Whitening.of(within, means, least)
@@ -288,19 +281,19 @@ class QuadraticDiscriminantAnalysis(
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
         scatter = statistics.scatter
         eigenvalues = relative_eigenvalues(scatter, plain.matrix) if self.pooling == "bayes" else None
-        pooling = self._pooling(statistics.weights, eigenvalues, common.rank)
-        covariances = self._shrunk(pooling.covariances(scatter, within))
-        return PooledGaussians.of(means, covariances, common, pooling, statistics.mean_tails)
+        regularisation = self._regularisation(statistics.weights, eigenvalues, common.rank)
+        covariances = self._shrunk(regularisation.covariances(scatter, within))
+        return RegularisedGaussians.of(means, statistics.mean_tails, covariances, common, regularisation)
 
     def _check_determined(self, statistics: Statistics) -> None:
-        """Leave classes that are not determined to `singular`, unless the classes are pooled."""
-        if self._is_pooled:
+        """Leave classes that are not determined to `singular`, unless they lean on the pooled covariance."""
+        if self._is_regularised:
             super()._check_determined(statistics)
 
     def _shrunk(self, covariances: Array) -> Array:
         """Covariances (..., d, d), shrunk by a number and regularised."""
         share = self._given_share
-        return regularised(shrunk(covariances, share) if share else covariances.copy(), self.reg_param)
+        return with_ridge(shrunk(covariances, share) if share else covariances.copy(), self.reg_param)
 
     def _n_covariance_parameters(self) -> float:
         share, n_of_one = self._given_share, self.n_features_in_ * (self.n_features_in_ + 1) / 2
@@ -308,7 +301,7 @@ class QuadraticDiscriminantAnalysis(
         return left * super()._n_covariance_parameters()
 
     def _singular_within(self, gaussians: SeparateGaussians) -> Whitening | None:
-        common = gaussians.common if isinstance(gaussians, PooledGaussians) else None
+        common = gaussians.common if isinstance(gaussians, RegularisedGaussians) else None
         return None if common is None or common.rank == self.n_features_in_ else common
 
     # ------------------------------------------------------------------ fitted attributes
@@ -322,7 +315,7 @@ class QuadraticDiscriminantAnalysis(
 
     def _final_covariances(self) -> list[Array]:
         """The covariances of the densities."""
-        if self._is_pooled:
+        if self._is_regularised:
             return [whitening.covariance.copy() for whitening in finalised(self).gaussians.whitenings]
         return list(self._covariances(self.statistics_))
 

@@ -14,7 +14,7 @@ from streamgda.statistics.covariances import Array
 
 
 def whiten_classes(
-    statistics: Statistics, covariances: Array, tol: float, *, regularised: bool, solver: str
+    statistics: Statistics, covariances: Array, tol: float, *, is_shrunk: bool, solver: str
 ) -> list[Whitening]:
     """Whiten the covariance of each class; `Unestimated` stands for that of a class without one.
 
@@ -27,12 +27,12 @@ def whiten_classes(
         rank = None
         if k in undetermined:
             return Unestimated.because(n_features, partial(_itself, undetermined[k]))
-        if regularised or (counts[k] > n_features and _varies(covariances[k], means[[k]])):
+        if is_shrunk or (counts[k] > n_features and _varies(covariances[k], means[[k]])):
             whitening = Whitening.of(covariances[k], means[[k]], tol)
             rank = whitening.rank
             if rank == n_features:
                 return whitening
-        error = partial(singular_class, statistics, k, rank, tol, regularised=regularised, solver=solver)
+        error = partial(singular_class, statistics, k, rank, tol, is_shrunk=is_shrunk, solver=solver)
         return Unestimated.because(n_features, error)
 
     return [whiten(k) for k in range(len(means))]
@@ -47,7 +47,7 @@ def separate_gaussians(statistics: Statistics, whitenings: list[Whitening]) -> S
     """The densities of all classes. The mean of an undetermined class is 0; nothing depends on it."""
     means = statistics.means
     means[list(statistics.undetermined)] = 0.0
-    return SeparateGaussians(means, whitenings, tails=np.nan_to_num(statistics.mean_tails))
+    return SeparateGaussians(means, whitenings, low_parts=np.nan_to_num(statistics.mean_tails))
 
 
 def _itself(error: ValueError) -> ValueError:

@@ -19,7 +19,7 @@ def singular_class(
     rank: int | None,
     least_eigenvalue: float,
     *,
-    regularised: bool,
+    is_shrunk: bool,
     solver: str,
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features, and what helps.
@@ -32,7 +32,7 @@ def singular_class(
     return np.linalg.LinAlgError(
         f"{_as_in_scikit_learn(statistics, k, solver)} "
         f"It has rank {rank} of {statistics.n_features}, from {counted(n_rows, 'row')}; "
-        f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, regularised)}, "
+        f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, is_shrunk)}, "
         "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
         "GaussianNB"
     )
@@ -87,11 +87,11 @@ def warn_of_rank(model: Any, within: Whitening | None) -> None:
         )
 
 
-def _remedy(n_rows: int, n_varying: int, regularised: bool) -> str:
+def _remedy(n_rows: int, n_varying: int, is_shrunk: bool) -> str:
     """The parameters to change, as a sentence."""
     if not n_varying:
         return "Set reg_param above 0, or pooling='bayes'"
-    if regularised:
+    if is_shrunk:
         return "Raise reg_param, or set shrinkage to a higher number"
     how = "'auto'" if n_rows > 2 else "a number above 0"  # from two rows, "auto" estimates no error
     return f"Set shrinkage to {how}, or reg_param above 0, or pooling='bayes'"

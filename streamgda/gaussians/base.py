@@ -25,8 +25,8 @@ class Densities(ABC):
     ----------
     means : ndarray of shape (K, d)
         The means of the classes.
-    tails : ndarray of shape (K, d) or None
-        What rounding leaves of the means; None if it is not known.
+    low_parts : ndarray of shape (K, d) or None
+        Their low parts: what float64 leaves of the means. None if they are not known.
     scores_from_distances : bool
         Whether scores are best computed from squared distances, and not from the rows.
     is_updated : bool
@@ -40,8 +40,8 @@ class Densities(ABC):
             """The means of the classes: (K, d)."""
 
         @property
-        def tails(self) -> Array | None:
-            """What rounding leaves of the means: (K, d)."""
+        def low_parts(self) -> Array | None:
+            """The low parts of the means, which float64 leaves of them: (K, d)."""
 
     scores_from_distances: ClassVar[bool] = True
     is_updated: ClassVar[bool] = False

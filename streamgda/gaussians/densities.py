@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from streamgda.gaussians.base import LOG_2PI, Gaussians
-from streamgda.gaussians.pooling import Pooling
-from streamgda.gaussians.products import squared_lengths, stacked
-from streamgda.gaussians.tails import deviations_from, large_tails, of_classes, of_features
-from streamgda.gaussians.whitening import Array, Observed, Unestimated, Whitening
+from streamgda.gaussians.products import deviations_from, large_low_parts, some_of, squared_lengths, stacked
+from streamgda.gaussians.regularisation import Regularisation
+from streamgda.gaussians.whitening import Array, Observed, TriangularWhitening, Unestimated, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 
@@ -27,14 +27,14 @@ _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 class SeparateGaussians(Gaussians):
     """A covariance for each class, as in quadratic discriminant analysis.
 
-    `pooling` says how they lean on the pooled covariance, if they do. `tails` (K, d) are what float64 leaves
-    of the means.
+    `regularisation` says how they lean on the pooled covariance, if they do. `low_parts` (K, d) are what
+    float64 leaves of the means.
     """
 
     means: Array
     whitenings: list[Whitening]
-    pooling: Pooling | None = field(default=None, kw_only=True)
-    tails: Array | None = field(default=None, kw_only=True)
+    regularisation: Regularisation | None = field(default=None, kw_only=True)
+    low_parts: Array | None = field(default=None, kw_only=True)
 
     @cached_property
     def unestimated(self) -> dict[int, Callable[[], Exception]]:
@@ -51,12 +51,12 @@ class SeparateGaussians(Gaussians):
     @property
     def n_covariance_parameters(self) -> float:
         n_features = self.means.shape[1]
-        n_free = len(self.means) if self.pooling is None else self.pooling.n_free
+        n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
         return float(n_free * n_features * (n_features + 1) / 2)
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
-        lengths = squared_lengths(X, self.means, self._large_tails, self._triangles)
+        lengths = squared_lengths(X, self.means, self._large_low_parts, self._triangles)
         for some, squared in lengths:
             distances[:, some] = squared
         if self.unestimated:
@@ -64,9 +64,9 @@ class SeparateGaussians(Gaussians):
         return distances
 
     @cached_property
-    def _large_tails(self) -> Array | None:
+    def _large_low_parts(self) -> Array | None:
         variances = np.array([np.diag(whitening.covariance) for whitening in self.whitenings])
-        return large_tails(self.tails, variances)
+        return large_low_parts(self.low_parts, variances)
 
     @cached_property
     def _triangles(self) -> Sequence[Array] | Array:
@@ -85,13 +85,14 @@ class SeparateGaussians(Gaussians):
     def marginal(self, observed: Observed) -> Self:
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
-        return replace(self, means=means, whitenings=whitenings, tails=of_features(self.tails, observed))
+        low_parts = some_of(self.low_parts, np.s_[:, observed])
+        return replace(self, means=means, whitenings=whitenings, low_parts=low_parts)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
-        tails = marginal._large_tails
+        low_parts = marginal._large_low_parts
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
-            deviations = deviations_from(X, marginal.means[k], of_classes(tails, k))
+            deviations = deviations_from(X, marginal.means[k], some_of(low_parts, k))
             whitened = deviations @ part.matrix
             whitened *= posteriors[:, [k]]
             expected += whitened @ whole.regression_coefficients(part, observed).T
@@ -111,17 +112,65 @@ class SeparateGaussians(Gaussians):
         return self.whitenings[k].precision
 
 
+@dataclass(frozen=True, kw_only=True)
+class RegularisedGaussians(SeparateGaussians):
+    """A covariance for each class, which leans on a common one.
+
+    Each covariance is whitened in the coordinates in which the common one is the identity. So all have its
+    rank. If it is singular, the densities are those of its range, as by a pseudo-inverse.
+
+    Attributes
+    ----------
+    common : Whitening
+        The whitening of the common covariance.
+    """
+
+    common: Whitening
+
+    @classmethod
+    def of(
+        cls, means: Array, low_parts: Array, covariances: Array, common: Whitening, how: Regularisation
+    ) -> RegularisedGaussians:
+        """The densities with these means (K, d) and covariances (K, d, d) in the range of the common one."""
+        whitenings = [_whitening(covariance, common) for covariance in covariances]
+        return cls(means=means, low_parts=low_parts, whitenings=whitenings, common=common, regularisation=how)
+
+    def marginal(self, observed: Observed) -> Self:
+        """The marginal densities of the observed features, given as a mask (d,)."""
+        means = self.means[:, observed]
+        common, corner = self.common.marginal(observed, means), np.ix_(observed, observed)
+        whitenings = [_whitening(whitening.covariance[corner], common) for whitening in self.whitenings]
+        low_parts = some_of(self.low_parts, np.s_[:, observed])
+        return replace(self, means=means, whitenings=whitenings, low_parts=low_parts, common=common)
+
+
+def _whitening(covariance: Array, common: Whitening) -> Whitening:
+    """The whitening of a covariance that has the range of another, common one."""
+    if 0 < common.rank == len(covariance):
+        try:
+            return TriangularWhitening.of_regular(covariance, common.least_eigenvalue)
+        except np.linalg.LinAlgError:  # singular in float64
+            pass
+    relative = common.matrix.T @ covariance @ common.matrix
+    values, vectors = scipy.linalg.eigh(relative, check_finite=False)
+    values = np.maximum(values, len(values) * np.finfo(np.float64).eps * values.max(initial=0.0))
+    matrix = common.matrix @ (vectors / np.sqrt(values))
+    return Whitening(
+        covariance, common.least_eigenvalue, matrix, common.log_pdet + float(np.log(values).sum())
+    )
+
+
 @dataclass(frozen=True)
 class DiagonalGaussians(Gaussians):
     """A variance for each class and feature, as in naive Bayes.
 
-    `pooling` and `tails` are as in `SeparateGaussians`.
+    `regularisation` and `low_parts` are as in `SeparateGaussians`.
     """
 
     means: Array
     variances: Array
-    tails: Array | None = field(default=None, kw_only=True)
-    pooling: Pooling | None = field(default=None, kw_only=True)
+    low_parts: Array | None = field(default=None, kw_only=True)
+    regularisation: Regularisation | None = field(default=None, kw_only=True)
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -134,33 +183,33 @@ class DiagonalGaussians(Gaussians):
 
     @property
     def n_covariance_parameters(self) -> float:
-        n_free = len(self.means) if self.pooling is None else self.pooling.n_free
+        n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
         return float(n_free * self.means.shape[1])
 
     def squared_distances(self, X: Array) -> Array:
         if len(X) < len(self.means):
             return self._squared_distances_by_row(X)
-        distances, tails = np.empty((len(X), len(self.means)), order="F"), self._large_tails
+        distances, low_parts = np.empty((len(X), len(self.means)), order="F"), self._large_low_parts
         for k, (mean, scale) in enumerate(zip(self.means, self._scales, strict=True)):
-            standardised = deviations_from(X, mean, of_classes(tails, k))
+            standardised = deviations_from(X, mean, some_of(low_parts, k))
             standardised *= scale
             np.vecdot(standardised, standardised, out=distances[:, k])
         return distances
 
     @cached_property
-    def _large_tails(self) -> Array | None:
-        return large_tails(self.tails, self.variances)
+    def _large_low_parts(self) -> Array | None:
+        return large_low_parts(self.low_parts, self.variances)
 
     def _squared_distances_by_row(self, X: Array) -> Array:
         """`squared_distances` with the same bits, by a loop over rows; faster if classes outnumber rows."""
-        distances, tails = np.empty((len(X), len(self.means))), self._large_tails
+        distances, low_parts = np.empty((len(X), len(self.means))), self._large_low_parts
         step = max(1, _VALUES_AT_ONCE // max(1, X.shape[1]))
         for start in range(0, len(self.means), step):
             some = slice(start, start + step)
             for row, out in zip(X, distances[:, some], strict=True):
                 standardised = np.subtract(row, self.means[some], order="C")
-                if tails is not None:
-                    standardised -= tails[some]
+                if low_parts is not None:
+                    standardised -= low_parts[some]
                 standardised *= self._scales[some]
                 np.vecdot(standardised, standardised, out=out)
         return np.asfortranarray(distances)
@@ -170,9 +219,10 @@ class DiagonalGaussians(Gaussians):
         scales = np.sqrt(self.variances)
         return np.divide(1.0, scales, out=scales)
 
-    def marginal(self, observed: Observed) -> DiagonalGaussians:
-        tails = of_features(self.tails, observed)
-        return DiagonalGaussians(self.means[:, observed], self.variances[:, observed], tails=tails)
+    def marginal(self, observed: Observed) -> Self:
+        low_parts = some_of(self.low_parts, np.s_[:, observed])
+        means, variances = self.means[:, observed], self.variances[:, observed]
+        return replace(self, means=means, variances=variances, low_parts=low_parts)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected: Array = posteriors @ self.means[:, ~observed]

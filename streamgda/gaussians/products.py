@@ -1,4 +1,7 @@
-"""Products of rows with a matrix, to the same bits however many rows there are.
+"""Deviations of rows from means, and products of rows with a matrix.
+
+A mean has twice the precision of float64: it is the sum of two numbers. Its low part is what float64 leaves
+of it. Products have the same bits however many rows there are.
 
 BLAS adds up the terms of one row in an order that depends on how many rows it is given, on where the row
 stands among them and, for large products, on the number of threads. Here it is given tiles of the same
@@ -10,16 +13,16 @@ with one BLAS thread, as tasks have it; several threads may still change the las
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
-from streamgda.gaussians.tails import deviations_from, of_classes
-
 Array = NDArray[np.float64]
+Positions: TypeAlias = int | slice | NDArray[np.intp]
 
+_LEAST_LOW_PART = 1e-12  # standard deviations; what is less changes no score by more than its own rounding
 TILE_ROWS = 48  # a multiple of 4, 6, 8, 12, 16 and 24, which kernels for different processors work on
 _LOW_TILE, _LOWEST_TILE = 24, 8
 _FEW_ROWS = 192  # for which lower tiles, of fewer rows that are only padding, are the faster ones
@@ -27,6 +30,30 @@ _MOST_IN_LOW_TILES = 10_000  # elements of a matrix; OpenBLAS shares larger prod
 _LEAST_LARGE = 10**6  # multiplications from which on OpenBLAS never takes its kernels for small matrices
 _MOST_AT_ONCE = 1 << 16  # deviations, which fit the second-level cache
 _LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as skipping the half that is zero
+
+
+def large_low_parts(low_parts: Array | None, variances: Array) -> Array | None:
+    """The low parts (K, d) of means; None if they change no score beside variances (K, d)."""
+    if low_parts is None:
+        return None
+    # Mostly the largest of them and the least variance prove it, and no other number has to be looked at.
+    largest = max(low_parts.max(initial=0.0), -low_parts.min(initial=0.0))
+    if largest <= _LEAST_LOW_PART * np.sqrt(variances.min(initial=np.inf)):
+        return None
+    return low_parts if (np.abs(low_parts) > _LEAST_LOW_PART * np.sqrt(variances)).any() else None
+
+
+def some_of(low_parts: Array | None, places: Any) -> Array | None:
+    """The low parts at some places, as in ``low_parts[places]``; None if they are not known."""
+    return None if low_parts is None else low_parts[places]
+
+
+def deviations_from(X: Array, mean: Array, low_part: Array | None) -> Array:
+    """Rows less a mean and, if it is given, its low part."""
+    deviations = X - mean
+    if low_part is not None:
+        deviations -= low_part
+    return deviations
 
 
 def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: Array | None = None) -> Array:
@@ -57,20 +84,20 @@ def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
 
 
 def squared_lengths(
-    X: Array, means: Array, tails: Array | None, triangles: Sequence[Array] | Array
+    X: Array, means: Array, low_parts: Array | None, triangles: Sequence[Array] | Array
 ) -> Iterator[tuple[slice, Array]]:
-    """|T_k (x − m_k)|² of rows (n, d) for K means with tails (K, d) and triangles (r, d), see `stacked`.
+    """|T_k (x − m_k)|² of rows (n, d) for K means with low_parts (K, d) and triangles (r, d), see `stacked`.
 
     Yields some of the k, and their squared lengths: (n, number of these k).
     """
     rows = _padded_for_triangle(X)
     if isinstance(triangles, np.ndarray) and len(rows) * means.size <= _MOST_AT_ONCE:  # one call for all
-        deviations = deviations_from(rows, means[:, None], None if tails is None else tails[:, None])
+        deviations = deviations_from(rows, means[:, None], None if low_parts is None else low_parts[:, None])
         products = np.matmul(_tiles(deviations), triangles.transpose(0, 2, 1)[:, None])
         yield slice(None), np.vecdot(products, products).reshape(len(means), len(rows)).T[: len(X)]
         return
     for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
-        product = _multiply_by_triangle(deviations_from(rows, mean, of_classes(tails, k)), triangle)
+        product = _multiply_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
         yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
 
 

@@ -18,8 +18,7 @@ from scipy.spatial.distance import cdist
 
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.posteriors import order_of
-from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.tails import Positions, deviations_from, of_classes, of_features
+from streamgda.gaussians.products import Positions, deviations_from, multiply_rows, some_of
 from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
@@ -33,7 +32,7 @@ class SharedGaussians(Gaussians):
     """One covariance for all classes, as in linear discriminant analysis.
 
     `centre`, the overall mean, is subtracted from rows and means before they are multiplied. If the
-    covariance is singular, distances are measured in its range, as by a pseudo-inverse. `tails` are as in
+    covariance is singular, distances are measured in its range, as by a pseudo-inverse. `low_parts` are as in
     `SeparateGaussians`.
     """
 
@@ -42,7 +41,7 @@ class SharedGaussians(Gaussians):
     means: Array
     centre: Array
     whitening: Whitening
-    tails: Array | None = field(default=None, kw_only=True)
+    low_parts: Array | None = field(default=None, kw_only=True)
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -75,7 +74,7 @@ class SharedGaussians(Gaussians):
 
     def _from_means(self, X: Array, classes: Positions) -> Array:
         """Whitened deviations from the mean of the class of each row, or of one class."""
-        deviations = deviations_from(X, self.means[classes], of_classes(self.tails, classes))
+        deviations = deviations_from(X, self.means[classes], some_of(self.low_parts, classes))
         return self.whitening.whiten(deviations)
 
     def log_density(self, X: Array) -> Array:
@@ -157,8 +156,8 @@ class SharedGaussians(Gaussians):
 
     def _scores_against(self, k: int, whitened: Array, classes: Positions) -> Array:
         """Ln p(x | j) − ln p(x | k) for some classes j, from whitened deviations from the mean of class k."""
-        tail = 0.0 if self.tails is None else self.tails[k]
-        gaps = self.whitening.whiten(self._means_less(self.means[k], tail, classes))
+        low_part = 0.0 if self.low_parts is None else self.low_parts[k]
+        gaps = self.whitening.whiten(self._means_less(self.means[k], low_part, classes))
         scores = multiply_rows(whitened, np.ascontiguousarray(gaps.T))
         scores -= 0.5 * np.vecdot(gaps, gaps)
         return scores
@@ -168,12 +167,14 @@ class SharedGaussians(Gaussians):
         for start in range(0, len(self.means), _CLASSES_AT_ONCE):
             yield slice(start, start + _CLASSES_AT_ONCE)
 
-    def _means_less(self, point: Array, tail: Array | float = 0.0, classes: Positions = slice(None)) -> Array:
+    def _means_less(
+        self, point: Array, low_part: Array | float = 0.0, classes: Positions = slice(None)
+    ) -> Array:
         """The means of some classes less a point, to twice the precision of float64: (k, d)."""
         gaps = self.means[classes] - point
-        if self.tails is not None:
-            gaps += self.tails[classes]
-            gaps -= tail
+        if self.low_parts is not None:
+            gaps += self.low_parts[classes]
+            gaps -= low_part
         return gaps
 
     @cached_property
@@ -215,8 +216,9 @@ class SharedGaussians(Gaussians):
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
-        whitening, tails = self.whitening.marginal(observed, means), of_features(self.tails, observed)
-        return SharedGaussians(means, self.centre[observed], whitening, tails=tails)
+        whitening = self.whitening.marginal(observed, means)
+        low_parts = some_of(self.low_parts, np.s_[:, observed])
+        return SharedGaussians(means, self.centre[observed], whitening, low_parts=low_parts)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         means = posteriors @ self._offsets

@@ -29,7 +29,7 @@ from scipy.special import chdtrc, chdtri, fdtrc, stdtr, stdtrit
 
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.evidence import log_gamma_ratio
+from streamgda.gaussians.regularisation import log_gamma_ratio
 from streamgda.gaussians.whitening import Array, Observed
 
 G = TypeVar("G", bound=Gaussians)

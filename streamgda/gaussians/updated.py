@@ -37,8 +37,8 @@ class LearntRows:
     ----------
     rows, weights, codes : ndarray of shape (n, d), (n,) and (n,)
         The rows, their weights, and the positions of their classes in `classes`.
-    classes, means, tails, class_weights : ndarray of shape (c,), (c, d), (c, d) and (c,)
-        The positions of these classes among all, their means, what rounding leaves of these, and their
+    classes, means, low_parts, class_weights : ndarray of shape (c,), (c, d), (c, d) and (c,)
+        The positions of these classes among all, their means, the low parts of these, and their
         weights, with the rows.
     total : float
         The weight of all classes, with the rows.
@@ -51,7 +51,7 @@ class LearntRows:
     codes: Positions
     classes: Positions
     means: Array
-    tails: Array
+    low_parts: Array
     class_weights: Array
     total: float
     centre: Array
@@ -89,10 +89,10 @@ class Factor:
         return largest
 
     @cached_property
-    def tails(self) -> Array:
-        """What rounding leaves of the means of the classes: (K, d)."""
-        tails = self.gaussians.tails
-        return np.zeros_like(self.gaussians.means) if tails is None else tails
+    def low_parts(self) -> Array:
+        """The low parts of the means of the classes; zeros if they are not known: (K, d)."""
+        low_parts = self.gaussians.low_parts
+        return np.zeros_like(self.gaussians.means) if low_parts is None else low_parts
 
     @cached_property
     def variances(self) -> Array:
@@ -103,7 +103,7 @@ class Factor:
         """Whiten vectors (n, d), and deviations of class means and centre from the centre of the factor."""
         deviations = np.concatenate([vectors, learnt.means, learnt.centre[None]])
         deviations[len(vectors) :] -= self.gaussians.centre
-        deviations[len(vectors) : -1] += learnt.tails
+        deviations[len(vectors) : -1] += learnt.low_parts
         product: Array = dtrmm(1.0, self.whitening.triangle, deviations.T, lower=True, overwrite_b=True).T
         return product
 
@@ -118,7 +118,7 @@ class Change:
         The weight of all classes.
     centre : ndarray of shape (d,)
         The overall mean.
-    classes, means, tails : ndarray of shape (c,), (c, d) and (c, d)
+    classes, means, low_parts : ndarray of shape (c,), (c, d) and (c, d)
         The classes whose means have moved, and where to.
     whitened : ndarray of shape (c + 1, d)
         These means and the centre, whitened.
@@ -143,7 +143,7 @@ class Change:
     centre: Array
     classes: Positions
     means: Array
-    tails: Array
+    low_parts: Array
     whitened: Array
     slopes: Array
     vectors: Array
@@ -163,7 +163,7 @@ class Change:
             centre=gaussians.centre,
             classes=np.empty(0, dtype=np.intp),
             means=none,
-            tails=none,
+            low_parts=none,
             whitened=np.zeros((1, none.shape[1])),
             slopes=np.zeros((1, none.shape[1])),
             vectors=none,
@@ -193,7 +193,7 @@ class Change:
             centre=learnt.centre,
             classes=np.concatenate([self.classes[others], learnt.classes]),
             means=np.concatenate([self.means[others], learnt.means]),
-            tails=np.concatenate([self.tails[others], learnt.tails]),
+            low_parts=np.concatenate([self.low_parts[others], learnt.low_parts]),
             whitened=np.concatenate([still, moved]),
             slopes=np.concatenate([self.slopes[:-1][others], slopes[len(added) :]]),
             vectors=np.concatenate([self.vectors, vectors]),
@@ -224,8 +224,8 @@ class Change:
         They are the deviations within the batch, and those of its class means from the earlier ones.
         """
         weights, codes = learnt.weights, learnt.codes
-        means, tails = self._means(learnt.classes, factor)
-        vectors = (learnt.rows - means[codes]) - tails[codes]
+        means, low_parts = self._means(learnt.classes, factor)
+        vectors = (learnt.rows - means[codes]) - low_parts[codes]
         batch_weights = np.bincount(codes, weights)
         earlier = np.maximum(learnt.class_weights - batch_weights, 0.0)
         roots = np.sqrt(earlier * (batch_weights / learnt.class_weights) / factor.total)[:, None]
@@ -239,11 +239,11 @@ class Change:
         return np.concatenate([within, gaps * roots])
 
     def _means(self, classes: Positions, factor: Factor) -> tuple[Array, Array]:
-        """The means of some classes before the rows that are learnt now, and what rounding leaves of them."""
-        means, tails = factor.gaussians.means[classes], factor.tails[classes]
+        """The means of some classes before the rows that are learnt now, and their low parts."""
+        means, low_parts = factor.gaussians.means[classes], factor.low_parts[classes]
         moved, places = np.nonzero(self.classes[:, None] == classes)
-        means[places], tails[places] = self.means[moved], self.tails[moved]
-        return means, tails
+        means[places], low_parts[places] = self.means[moved], self.low_parts[moved]
+        return means, low_parts
 
     def _overlaps(self, vectors: Array) -> Array:
         """`overlaps` with those of further vectors."""
@@ -292,11 +292,11 @@ class UpdatedGaussians(SharedGaussians):
         return means
 
     @cached_property
-    def tails(self) -> Array:
-        """What rounding leaves of the means: (K, d)."""
-        tails = self.factor.tails.copy()
-        tails[self.change.classes] = self.change.tails
-        return tails
+    def low_parts(self) -> Array:
+        """The low parts of the means: (K, d)."""
+        low_parts = self.factor.low_parts.copy()
+        low_parts[self.change.classes] = self.change.low_parts
+        return low_parts
 
     @cached_property
     def centre(self) -> Array:

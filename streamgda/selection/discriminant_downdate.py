@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.base import LOG_2PI
-from streamgda.gaussians.pooled import PooledGaussians
+from streamgda.gaussians.densities import RegularisedGaussians
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.whitening import Spectrum, TriangularWhitening, Whitening, largest_zero
 from streamgda.selection.downdate import EPS, LEAST_LEFT, Codes, Downdate, Flags, Left
@@ -41,7 +41,7 @@ class DiscriminantDowndate(Downdate):
             self._bases = [self._basis(within, gaussians.whitening, self._means)]
             return
         covariances = self._pooling.covariances(statistics.scatter, within)
-        if isinstance(gaussians, PooledGaussians):
+        if isinstance(gaussians, RegularisedGaussians):
             self._common = self._basis(within, gaussians.common, self._means)
         self._bases = [
             self._basis(covariance, whitening, None if self._common else self._means[[j]])

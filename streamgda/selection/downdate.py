@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from streamgda.blocks.wording import named
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.gaussians.pooling import Pooling
-from streamgda.gaussians.tails import deviations_from
+from streamgda.gaussians.products import deviations_from
+from streamgda.gaussians.regularisation import Regularisation
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.factory import empty_statistics
@@ -77,7 +77,7 @@ class Downdate(ABC):
             raise error()
         is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
         self._share = 1.0 if is_linear else float(getattr(estimator, "pooling", None) or 0.0)
-        self._pooling = Pooling.by_share(self._share, self._weights, statistics.n_features)
+        self._pooling = Regularisation.by_share(self._share, self._weights, statistics.n_features)
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K).

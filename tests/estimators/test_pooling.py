@@ -17,7 +17,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     load,
 )
-from streamgda.gaussians.evidence import log_evidence, most_likely_prior_rows
+from streamgda.gaussians.regularisation import log_evidence, most_likely_prior_rows
 from tests.reference import exact_moments
 
 MODELS = [QuadraticDiscriminantAnalysis, GaussianNB]

@@ -4,11 +4,10 @@ The covariance of a class is Σ_k = λ_k D_k A_k D_kᵀ: its volume λ_k, its sh
 1) and its orientation D_k (orthogonal). A model is named by three letters, for these three in turn: E is
 equal for all classes, V varies from class to class, I is the identity.
 
-- `densities`: normal densities with these covariances.
-- `models`: the fourteen, their numbers of parameters, and their maximum-likelihood fits.
-- `scales`: volumes and shapes, given the scatters along the axes of the classes.
-- `matrix`: one covariance up to its volume (VEE).
-- `rotations`: axes that the classes share (EVE, VVE), by rotations in `planes`.
+- `models`: the fourteen, their numbers of parameters, maximum-likelihood fits and densities.
+- `scales`: volumes and shapes, given the scatters along the axes of the classes; one covariance up to its
+  volume (VEE).
+- `rotations`: axes that the classes share (EVE, VVE).
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""Volumes and shapes of the classes, given their scatters along axes that are known."""
+"""Volumes and shapes of classes whose axes are known, and volumes of one matrix (VEE)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from streamgda.gaussians.whitening import Array
 
 _MOST_STEPS = 10_000
 _CONVERGED = 1e-13  # change of the logarithm of a volume
+_CONVERGED_OF_MATRIX = 1e-12
 _ROUNDING = 1e-6  # such a change in half of the steps, if there is a maximum
 _NO_MAXIMUM = (
     "the likelihood of the volumes has no maximum, since too many rows are of classes that lack directions. "
@@ -68,6 +69,30 @@ def common_shape(parts: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
         shape /= geometric_means(shape)
         volumes = (parts / shape).mean(axis=1) / weights
         yield volumes, np.tile(shape, (len(parts), 1))
+
+
+def proportional_covariances(scatter: Array, weights: Array) -> Array:
+    """The most likely covariances (K, d, d) that are multiples of one another, given scatters (K, d, d)."""
+    deviations = np.sqrt(np.einsum("kii->i", scatter))
+    units = np.outer(deviations, deviations)  # which the steps do not depend on
+    volumes, matrix = last(common_matrix(scatter / units, weights), _CONVERGED_OF_MATRIX, _MOST_STEPS)
+    covariances: Array = volumes[:, None, None] * matrix * units
+    return covariances
+
+
+def common_matrix(scatter: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
+    """Multiples (K,) and a matrix (d, d) of determinant 1, each step likelier than the one before.
+
+    A step makes multiples and matrix likeliest in turn, each given the other. The likelihood has a single
+    maximum.
+    """
+    n_features = scatter.shape[-1]
+    volumes = np.einsum("kii->k", scatter) / (n_features * weights)
+    while True:
+        matrix = np.tensordot(1 / volumes, scatter, axes=1)
+        matrix /= np.exp(np.linalg.slogdet(matrix)[1] / n_features)
+        volumes = np.einsum("kij,ij->k", scatter, np.linalg.inv(matrix)) / (n_features * weights)
+        yield volumes, matrix
 
 
 def last(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> tuple[Array, Array]:
