@@ -32,7 +32,7 @@ from streamgda.gaussians.products import TILE_ROWS
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.revisions import Added
+from streamgda.statistics.revisions import Revision
 
 G = TypeVar("G", bound=Gaussians)
 
@@ -95,7 +95,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         added = statistics.revision.since(before.revision)
         return None if added is None else self._refinalise(before, statistics, added)
 
-    def _refinalise(self, before: Finalised[G], statistics: Statistics, added: Sequence[Added]) -> G | None:
+    def _refinalise(self, before: Finalised[G], statistics: Statistics, added: Sequence[Revision]) -> G | None:
         """Compute densities from those before some rows were added; None to compute them all anew."""
         return None
 

@@ -13,7 +13,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.gaussians.updated import LearntRows, is_worth_following
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.revisions import Added
+from streamgda.statistics.revisions import Revision
 
 _PLAIN: dict[str, Any] = {
     "shrinkage": None,
@@ -38,7 +38,7 @@ def is_plain(model: Any, *, but: Collection[str] = ()) -> bool:
     return all(getattr(model, name, plain) == plain for name, plain in _PLAIN.items() if name not in but)
 
 
-def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Added]) -> LearntRows | None:
+def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Revision]) -> LearntRows | None:
     """The rows that were added; None if they are not known, of a new class, or not worth following."""
     blocks = [update.rows for update in added if update.rows is not None]
     n_classes, n_rows = len(before.classes), sum(len(block.codes) for block in blocks)
@@ -69,7 +69,7 @@ def _gathered(before: Finalised[Any], statistics: Statistics, blocks: list[Block
     )
 
 
-def changed_positions(before: Finalised[Any], classes: Labels, added: Sequence[Added]) -> NDArray[np.intp]:
+def changed_positions(before: Finalised[Any], classes: Labels, added: Sequence[Revision]) -> NDArray[np.intp]:
     """Where each class was before, or −1 if it was not, or has changed: (n_classes,).
 
     The error of a class that is not estimated names it by its position, so it counts as changed where

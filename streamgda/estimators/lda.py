@@ -48,7 +48,7 @@ from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS, TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
-from streamgda.statistics.revisions import Added
+from streamgda.statistics.revisions import Revision
 
 
 class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], DiscriminantProjection):
@@ -236,7 +236,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
         return overall
 
     def _refinalise(
-        self, before: Finalised[SharedGaussians], statistics: Statistics, added: Sequence[Added]
+        self, before: Finalised[SharedGaussians], statistics: Statistics, added: Sequence[Revision]
     ) -> SharedGaussians | None:
         """Bring the densities up to date, if the rows that were added are known."""
         learnt = learnt_from(before, statistics, added) if is_plain(self) else None

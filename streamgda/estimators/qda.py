@@ -40,7 +40,7 @@ from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS, TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
-from streamgda.statistics.revisions import Added
+from streamgda.statistics.revisions import Revision
 
 
 class QuadraticDiscriminantAnalysis(
@@ -240,7 +240,7 @@ class QuadraticDiscriminantAnalysis(
         return separate_gaussians(statistics, whitenings)
 
     def _refinalise(
-        self, before: Finalised[SeparateGaussians], statistics: Statistics, added: Sequence[Added]
+        self, before: Finalised[SeparateGaussians], statistics: Statistics, added: Sequence[Revision]
     ) -> SeparateGaussians | None:
         """Finalise the classes that have changed; with the same bits as all of them."""
         if not is_plain(self, but=("shrinkage", "reg_param")):  # these concern each class alone

@@ -24,7 +24,7 @@ from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import ClassSums, Labelled
-from streamgda.statistics.revisions import Added, Revision
+from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import (
     Columns,
     as_affine_map,
@@ -293,7 +293,7 @@ class Statistics(Savable):
         with self._lock:
             self._check_compatible(other)
             self._labelled.merge(other._labelled, owned=owned)
-            revision = self._revision.followed_by(Added(other._labelled.classes, other._revision.rows))
+            revision = self._revision.followed_by(other._revision, other._labelled.classes)
             self._set_labelled(self._labelled)
             self._revision = revision
             self._n_dropped += other.n_dropped

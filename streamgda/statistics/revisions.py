@@ -18,27 +18,6 @@ _MOST_KEPT = 512  # labels and rows between the revisions of a chain
 
 
 @dataclass(frozen=True, eq=False)
-class Added:
-    """What one update added.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (n_classes,)
-        The classes that have changed.
-    rows : Block or None
-        A copy of the rows, if these are few and were all that was added.
-    """
-
-    classes: Labels
-    rows: Block | None = None
-
-    @property
-    def size(self) -> int:
-        """How many labels and rows are kept."""
-        return len(self.classes) + (len(self.rows.codes) if self.rows else 0)
-
-
-@dataclass(frozen=True, eq=False)
 class Revision:
     """One revision of a state. It is the same as another if it is the same object.
 
@@ -46,45 +25,43 @@ class Revision:
     ----------
     before : Revision or None
         The revision that something was added to; None after any other change.
-    added : Added or None
-        What was added to it.
+    classes : ndarray of shape (n_classes,) or None
+        The classes of what was added.
+    rows : Block or None
+        A copy of the rows, if these are few and were all that was added.
     size : int
-        How much the chain of revisions keeps.
+        How many labels and rows the chain of revisions keeps.
     """
 
     before: Revision | None = None
-    added: Added | None = None
+    classes: Labels | None = None
+    rows: Block | None = None
     size: int = 0
 
     @classmethod
     def of_rows(cls, block: Block) -> Revision:
         """The revision of a state of one block, which keeps a copy of its rows if they are few."""
-        if not 0 < len(block.codes) <= _MOST_ROWS:
+        n_rows = len(block.codes)
+        if not 0 < n_rows <= _MOST_ROWS:
             return cls()
-        return cls(added=Added(block.classes, _copied(block)))
+        weights = None if block.weights is None else block.weights.copy()
+        matrix = np.array(block.matrix(0, n_rows))
+        return cls(rows=Block(matrix, block.classes, block.codes.copy(), weights))
 
-    @property
-    def rows(self) -> Block | None:
-        """The rows of a state of one block, if they are few."""
-        return self.added.rows if self.added and self.before is None else None
+    def followed_by(self, added: Revision, classes: Labels) -> Revision:
+        """The revision after a state of these classes was added, whose revision is given.
 
-    def followed_by(self, added: Added) -> Revision:
-        """The revision after an addition. The first of a new chain if this one has become long."""
-        size = self.size + added.size
-        return Revision(self, added, size) if size <= _MOST_KEPT else Revision()
+        It is the first of a new chain if this one has become long.
+        """
+        rows = added.rows if added.before is None else None
+        size = self.size + len(classes) + (len(rows.codes) if rows else 0)
+        return Revision(self, classes, rows, size) if size <= _MOST_KEPT else Revision()
 
-    def since(self, earlier: object) -> list[Added] | None:
-        """What was added after an earlier revision, oldest first; None if more has changed, or too much."""
-        found: list[Added] = []
+    def since(self, earlier: object) -> list[Revision] | None:
+        """The revisions after an earlier one, oldest first; None if it is none of this chain."""
+        later: list[Revision] = []
         revision: Revision | None = self
         while revision is not None and revision is not earlier:
-            if revision.added is not None:
-                found.append(revision.added)
+            later.append(revision)
             revision = revision.before
-        return found[::-1] if revision is not None else None
-
-
-def _copied(block: Block) -> Block:
-    weights = None if block.weights is None else block.weights.copy()
-    rows = np.array(block.matrix(0, len(block.codes)))
-    return Block(rows, block.classes, block.codes.copy(), weights)
+        return later[::-1] if revision is not None else None
