@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -95,7 +95,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         added = statistics.revision.since(before.revision)
         return None if added is None else self._refinalise(before, statistics, added)
 
-    def _refinalise(self, before: Finalised[G], statistics: Statistics, added: Sequence[Revision]) -> G | None:
+    def _refinalise(self, before: Finalised[G], statistics: Statistics, added: list[Revision]) -> G | None:
         """Compute densities from those before some rows were added; None to compute them all anew."""
         return None
 

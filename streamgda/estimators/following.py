@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def is_plain(model: Any, *, but: Collection[str] = ()) -> bool:
     return all(getattr(model, name, plain) == plain for name, plain in _PLAIN.items() if name not in but)
 
 
-def learnt_from(before: Finalised[Any], statistics: Statistics, added: Sequence[Revision]) -> LearntRows | None:
+def learnt_from(before: Finalised[Any], statistics: Statistics, added: list[Revision]) -> LearntRows | None:
     """The rows that were added; None if they are not known, of a new class, or not worth following."""
     blocks = [update.rows for update in added if update.rows is not None]
     n_classes, n_rows = len(before.classes), sum(len(block.codes) for block in blocks)
@@ -69,7 +69,7 @@ def _gathered(before: Finalised[Any], statistics: Statistics, blocks: list[Block
     )
 
 
-def changed_positions(before: Finalised[Any], classes: Labels, added: Sequence[Revision]) -> NDArray[np.intp]:
+def changed_positions(before: Finalised[Any], classes: Labels, added: list[Revision]) -> NDArray[np.intp]:
     """Where each class was before, or −1 if it was not, or has changed: (n_classes,).
 
     The error of a class that is not estimated names it by its position, so it counts as changed where

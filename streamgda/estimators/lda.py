@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -236,7 +235,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
         return overall
 
     def _refinalise(
-        self, before: Finalised[SharedGaussians], statistics: Statistics, added: Sequence[Revision]
+        self, before: Finalised[SharedGaussians], statistics: Statistics, added: list[Revision]
     ) -> SharedGaussians | None:
         """Bring the densities up to date, if the rows that were added are known."""
         learnt = learnt_from(before, statistics, added) if is_plain(self) else None

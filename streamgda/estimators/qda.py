@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -240,7 +239,7 @@ class QuadraticDiscriminantAnalysis(
         return separate_gaussians(statistics, whitenings)
 
     def _refinalise(
-        self, before: Finalised[SeparateGaussians], statistics: Statistics, added: Sequence[Revision]
+        self, before: Finalised[SeparateGaussians], statistics: Statistics, added: list[Revision]
     ) -> SeparateGaussians | None:
         """Finalise the classes that have changed; with the same bits as all of them."""
         if not is_plain(self, but=("shrinkage", "reg_param")):  # these concern each class alone

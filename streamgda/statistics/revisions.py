@@ -6,7 +6,7 @@ changed, and may compute the rest from a few rows instead of the whole state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Revision:
     ----------
     before : Revision or None
         The revision that something was added to; None after any other change.
-    classes : ndarray of shape (n_classes,) or None
+    classes : ndarray of shape (n_classes,)
         The classes of what was added.
     rows : Block or None
         A copy of the rows, if these are few and were all that was added.
@@ -34,7 +34,7 @@ class Revision:
     """
 
     before: Revision | None = None
-    classes: Labels | None = None
+    classes: Labels = field(default_factory=lambda: np.empty(0, np.int64))
     rows: Block | None = None
     size: int = 0
 
