@@ -38,6 +38,11 @@ from streamgda.storage.paths import AnyFileSystem, Path
 
 _FORMAT = 1
 
+_OTHER_FORMATS = (
+    *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".xlsx", ".arrow", ".feather", ".orc", ".avro"),
+    *(".npy", ".npz", ".h5", ".hdf5", ".nc", ".pkl", ".gz", ".bz2", ".xz", ".zst", ".zip"),
+)
+
 _ROWS_PER_TASK = 1 << 14  # of small remote parts, so that a task fetches several at once
 
 
@@ -152,9 +157,10 @@ def predict_dataset(
     Raises
     ------
     ValueError
-        If a feature or a column to keep is missing, a row cannot be scored, `out` holds anything else or is
-        where the input is, or the number of rows of a Zarr output is not known because of a filter or
-        ``missing="drop"``. The message says where. Finished parts stay.
+        If a feature or a column to keep is missing, a row cannot be scored, or the number of rows of a Zarr
+        output is not known because of a filter or ``missing="drop"``; if `out` holds anything else, is where
+        the input is, or is named as a file of another format, such as "scores.csv". The message says where.
+        Finished parts stay.
     RuntimeError
         If another run writes to `out` at the same time.
 
@@ -185,8 +191,7 @@ def predict_dataset(
     if is_dask(source):
         _check_lazy_options(out, filesystem, scheduler, progress)
         return lazy_predictions(predicted, source, kept)
-    if out is None:
-        raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
+    out = _checked_place(out)
     source = matched(model, _as_scorable(model, source))
     scheduler = scheduler_for(source, scheduler)
     splits, types = source.to_score(kept, opening_on(scheduler))
@@ -258,6 +263,17 @@ def _as_scorable(model: Model, source: Any) -> ScorableSource:
             "predictions"
         )
     return source
+
+
+def _checked_place(out: Path | None) -> Path:
+    if out is None:
+        raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
+    if os.fspath(out).lower().endswith(_OTHER_FORMATS):
+        raise ValueError(
+            f"{os.fspath(out)}: predictions are written as Parquet files into a folder, or as a Zarr group "
+            "if the name ends in .zarr; choose such a name"
+        )
+    return out
 
 
 def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output[Any]:

@@ -466,6 +466,14 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.CSV", "x.json.gz", "x.feather"])
+def test_a_name_of_another_format_is_refused_before_anything_is_written(model, source, tmp_path, name):
+    with pytest.raises(ValueError, match=rf"{name}: predictions are written as Parquet .* ends in \.zarr"):
+        predict_dataset(model, source, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    assert predict_dataset(model, source, tmp_path / "x.parquet").n_rows == 773
+
+
 def test_columns_of_a_source_are_matched_by_name(model, folder, tmp_path):
     predict_dataset(model, scan_parquet(folder, features=NAMES), tmp_path / "out")
     predict_dataset(model, scan_parquet(folder, exclude=["kind"], features=None), tmp_path / "all")
