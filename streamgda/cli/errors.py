@@ -16,6 +16,7 @@ import click
 
 from streamgda.blocks.wording import counted
 from streamgda.cli.wording import in_shell_words
+from streamgda.storage.messages import shown
 
 DEBUG = "streamgda.debug"
 
@@ -134,7 +135,7 @@ def _in_words_of_command(message: str) -> str:
 
 
 def _folded(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(shown(text).split())
 
 
 def _is_closed_pipe(error: Exception) -> bool:

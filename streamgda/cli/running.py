@@ -16,6 +16,7 @@ import click
 
 from streamgda.cli.errors import DEBUG, QUIET
 from streamgda.cli.options import bundled
+from streamgda.storage.messages import shown
 
 _LOCAL_SCHEDULERS = ("threads", "synchronous", "processes")
 
@@ -33,17 +34,17 @@ class Reporting:
 
     def output(self, document: Mapping[str, Any], text: str) -> None:
         """Write the result that the command is run for."""
-        click.echo(json.dumps(_plain(document), indent=2, allow_nan=False) if self.as_json else text)
+        click.echo(json.dumps(_plain(document), indent=2, allow_nan=False) if self.as_json else shown(text))
 
     def note(self, text: str) -> None:
         """Write something more for people; not with --json or --quiet."""
         if not (self.as_json or self.quiet):
-            click.echo(text)
+            click.echo(shown(text))
 
     def insist(self, text: str) -> None:
         """Write to stderr what must be known although the report is not written."""
         if self.quiet and not self.as_json:
-            click.echo(f"Warning: {text}", err=True)
+            click.echo(f"Warning: {shown(text)}", err=True)
 
     def report(self, document: Mapping[str, Any], text: str) -> None:
         """Write what the command did; as text, not with --quiet."""
@@ -61,8 +62,8 @@ class Running(Reporting):
     @contextmanager
     def scheduler_options(self) -> Iterator[dict[str, Any]]:
         """The arguments `scheduler` and `progress` of the library; a client is closed at the end."""
-        shown = sys.stderr.isatty() if self.progress is None else self.progress
-        options = {"scheduler": self.scheduler, "progress": shown and not self.quiet}
+        is_shown = sys.stderr.isatty() if self.progress is None else self.progress
+        options = {"scheduler": self.scheduler, "progress": is_shown and not self.quiet}
         if self.scheduler is None or self.scheduler in _LOCAL_SCHEDULERS:
             with _processes_ending_at_interrupts():
                 yield options

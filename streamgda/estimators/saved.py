@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.statistics.saved import COLUMNS, state_of
 from streamgda.storage import tables
+from streamgda.storage.messages import shown
 from streamgda.storage.paths import AnyFileSystem, Path
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def load_model(path: Path, *, filesystem: AnyFileSystem | None = None) -> Genera
     saved = _load(path, filesystem)
     if not hasattr(saved, "statistics_"):
         raise ValueError(
-            f"{os.fspath(path)} holds statistics and no model; from_statistics of a model makes one of them"
+            f"{shown(path)} holds statistics and no model; from_statistics of a model makes one of them"
         )
     model: GenerativeClassifier[Any] = saved
     return model

@@ -21,6 +21,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.storage.filesystems import resolve, unwrapped
+from streamgda.storage.messages import shown
 from streamgda.storage.paths import AnyFileSystem, Path
 
 
@@ -53,7 +54,7 @@ class LedgerContents:
     def __repr__(self) -> str:
         options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
         options += "" if self.folds is None else f", folds={self.folds}"
-        return f"StatisticsLedger({self.path!r}, {self.covariance_type!r}{options})"
+        return f"StatisticsLedger({shown(self.path)!r}, {self.covariance_type!r}{options})"
 
     @property
     def rejected(self) -> tuple[str, ...]:
@@ -181,14 +182,14 @@ class LedgerContents:
             has, not_with = (
                 ", ".join(f"{name}={options[name]!r}" for name in other) for options in (held, given)
             )
-            raise ValueError(f"the ledger in {self.path} has {has}; open it so, not with {not_with}")
+            raise ValueError(f"the ledger in {shown(self.path)} has {has}; open it so, not with {not_with}")
 
     def _selected(self, manifest: Manifest, choice: Choice) -> State:
         chosen = choice.entries(manifest.held)
         if not chosen:
             n_held, n_apart = len(manifest.held.records), len(manifest.alarms())
             raise ValueError(
-                f"the ledger in {self.path} holds no file that is chosen, of {n_held} in all"
+                f"the ledger in {shown(self.path)} holds no file that is chosen, of {n_held} in all"
                 + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
             )
         return self._folder.entries.merged(list(chosen), self._empty, choice.weights(chosen))

@@ -24,6 +24,7 @@ from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.storage.messages import shown
 from streamgda.storage.versions import Version
 
 
@@ -146,8 +147,8 @@ class StatisticsLedger(LedgerContents):
             )
         if source.includes(self._folder.filesystem, self._folder.manifest_path):
             raise ValueError(
-                f"the ledger in {self.path} lies in the folder of the dataset, where its own files would be "
-                'taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
+                f"the ledger in {shown(self.path)} lies in the folder of the dataset, where its own files "
+                'would be taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
             )
         source = in_held_order(source.rescanned(), self._folder.read_manifest())
         if self.groups is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -16,6 +15,7 @@ from streamgda.storage import tables
 from streamgda.storage.digests import digest
 from streamgda.storage.documents import FORMAT_VERSION
 from streamgda.storage.filesystems import resolve
+from streamgda.storage.messages import shown
 from streamgda.storage.paths import Path
 from streamgda.storage.versions import children
 
@@ -54,7 +54,7 @@ class Checkpoint:
         filesystem, folder = resolve(path)
         if source.overlaps(filesystem, folder):
             raise ValueError(
-                f"checkpoint={os.fspath(path)!r} lies in the folder of the dataset, where states would be "
+                f"checkpoint={shown(path)!r} lies in the folder of the dataset, where states would be "
                 "taken for data; choose another folder"
             )
         filesystem.create_dir(folder, recursive=True)

@@ -34,6 +34,7 @@ from streamgda.sources.base import ScorableSource, Source, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
 from streamgda.storage.digests import digest
+from streamgda.storage.messages import shown
 from streamgda.storage.paths import AnyFileSystem, Path
 
 _FORMAT = 1
@@ -200,7 +201,7 @@ def predict_dataset(
     output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *predicted.fields])
     if output.feeds(source):
         raise ValueError(
-            f"{os.fspath(out)} lies in the folder of the input, where predictions would be taken for data; "
+            f"{shown(out)} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
     decided = (
@@ -270,7 +271,7 @@ def _checked_place(out: Path | None) -> Path:
         raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
     if os.fspath(out).lower().endswith(_OTHER_FORMATS):
         raise ValueError(
-            f"{os.fspath(out)}: predictions are written as Parquet files into a folder, or as a Zarr group "
+            f"{shown(out)}: predictions are written as Parquet files into a folder, or as a Zarr group "
             "if the name ends in .zarr; choose such a name"
         )
     return out

@@ -13,7 +13,6 @@ a list, that is an error. A link to nothing is an error too, for rows may be mis
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 from abc import ABC, abstractmethod
@@ -27,6 +26,7 @@ import pyarrow.fs as pafs
 
 from streamgda.sources.table_formats import check_no_table_format, marks_above
 from streamgda.storage.filesystems import is_object_store, resolve
+from streamgda.storage.messages import shown
 from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.places import Place, local_path, moved
 from streamgda.storage.versions import listing
@@ -99,7 +99,7 @@ def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
             return FoundFiles(filesystem, folder.files(filesystem), (folder,))
     location = _location(filesystem, name)
     if location is None:
-        raise FileNotFoundError(f"there is no file or folder {os.fspath(path)}")
+        raise FileNotFoundError(f"there is no file or folder {shown(path)}")
     return FoundFiles(filesystem, location.files(filesystem), (location,))
 
 

@@ -5,7 +5,7 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 `paths`
     The types of what users pass.
 `messages`
-    What errors of other libraries say.
+    What messages show of errors of other libraries, and of places that users name.
 `retries`
     Calls of a storage, made again after a pause where it fails.
 `local`

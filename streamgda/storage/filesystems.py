@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.storage.messages import one_line
+from streamgda.storage.messages import one_line, shown
 from streamgda.storage.paths import AnyFileSystem, Path
 
 if TYPE_CHECKING:
@@ -56,16 +56,20 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     try:
         found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(_with_limit(url))
         return found
-    except pa.ArrowInvalid:
-        from fsspec.core import url_to_fs
+    except pa.ArrowInvalid as error:
+        refused = shown(one_line(error))
+    place, _, _ = url.partition("?")
+    if url.startswith("s3") and shown(place) != place:  # fsspec would take the key for a bucket
+        raise ValueError(f"{shown(url)}: {refused}; write a / in a key as %2F")
+    from fsspec.core import url_to_fs
 
-        try:
-            filesystem, name = url_to_fs(url)
-        except (ValueError, ImportError) as error:
-            raise ValueError(f"{url}: {one_line(error)}") from error
-        except OSError as error:  # some connect at once
-            raise OSError(f"{url} cannot be reached: {one_line(error)}") from error
-        return _wrapped(filesystem), name
+    try:
+        filesystem, name = url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise ValueError(f"{shown(url)}: {one_line(error)}") from error
+    except OSError as error:  # the filesystems of some servers connect to them at once
+        raise OSError(f"{shown(url)} cannot be reached: {one_line(error)}") from error
+    return _wrapped(filesystem), name
 
 
 def _with_limit(url: str) -> str:
@@ -137,4 +141,4 @@ def reaching(path: str) -> Iterator[None]:
     except (FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # each filesystem raises its own kinds
-        raise OSError(f"{path} cannot be reached: {one_line(error)}") from error
+        raise OSError(f"{shown(path)} cannot be reached: {one_line(error)}") from error

@@ -1,8 +1,31 @@
-"""What errors of other libraries say, as parts of errors of our own."""
+"""What messages show of errors of other libraries, and of places that users name."""
 
 from __future__ import annotations
+
+import os
+import re
+
+_USER = re.compile(r"(?<=://)[^/?#@:\s]*:(?!\d*(?:[/?#\s]|$))(?:[^/?#\s]*@|[^@\s]*@)")  # not host:port
+
+_OPTIONS = re.compile(r"(://\S*?)\?[^/?\s]*=\S*?(?=\W*(?:\s|$))")  # not a wildcard
 
 
 def one_line(error: BaseException) -> str:
     """The message of an error, without line breaks."""
     return " ".join(str(error).split())
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path as messages show it: URLs without what may be secret, a key with its password, and options.
+
+    Parameters
+    ----------
+    path : str or path
+        A path, a URL, or a text with URLs in it.
+
+    Examples
+    --------
+    >>> shown("s3://key:secret@bucket/2026/part-?.parquet?region=eu-west-1")
+    's3://bucket/2026/part-?.parquet'
+    """
+    return _OPTIONS.sub(r"\1", _USER.sub("", os.fspath(path)))

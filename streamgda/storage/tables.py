@@ -24,7 +24,7 @@ from streamgda.storage.documents import Metadata, decode, encode
 from streamgda.storage.filesystems import reaching, resolve
 from streamgda.storage.footers import check_footer, read_tail
 from streamgda.storage.limits import check_size
-from streamgda.storage.messages import one_line
+from streamgda.storage.messages import one_line, shown
 from streamgda.storage.paths import AnyFileSystem, Path
 
 
@@ -90,10 +90,10 @@ def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> No
         metadata = read_metadata(path, filesystem)
     except (ValueError, FileNotFoundError) as error:
         raise ValueError(
-            f"will not overwrite {os.fspath(path)}, which holds no model or statistics: {error}"
+            f"will not overwrite {shown(path)}, which holds no model or statistics: {error}"
         ) from error
     if not _OF_A_LEDGER.isdisjoint(metadata):
-        raise ValueError(f"will not overwrite {os.fspath(path)}, which is part of a ledger")
+        raise ValueError(f"will not overwrite {shown(path)}, which is part of a ledger")
 
 
 _OF_A_LEDGER = {"holdings", "of", "reads"}
@@ -115,9 +115,11 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
     except MemoryError:
         raise
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"cannot write {path}: {one_line(error)}") from error
+        raise FileNotFoundError(f"cannot write {shown(path)}: {one_line(error)}") from error
     except Exception as error:  # each filesystem raises its own kinds
-        raise OSError(f"cannot write {path}: {one_line(error)}; what was there before is kept") from error
+        raise OSError(
+            f"cannot write {shown(path)}: {one_line(error)}; what was there before is kept"
+        ) from error
 
 
 def _write_parquet(table: pa.Table, file: Any) -> None:
@@ -176,7 +178,7 @@ def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | None = None) -
 
 def name_of(path: Path | bytes) -> str:
     """What errors call a file, or its bytes."""
-    return "this" if isinstance(path, bytes) else os.fspath(path)
+    return "this" if isinstance(path, bytes) else shown(path)
 
 
 def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.Table, dict[str, Any]]:
@@ -197,9 +199,9 @@ def _opened(path: Path | bytes, filesystem: AnyFileSystem | None) -> pa.NativeFi
     with reaching(os.fspath(path)):
         kind = where.get_file_info(name).type
         if kind == pafs.FileType.Directory:
-            raise FileNotFoundError(f"{os.fspath(path)} is a folder; name a file in it")
+            raise FileNotFoundError(f"{shown(path)} is a folder; name a file in it")
         if kind != pafs.FileType.File:
-            raise FileNotFoundError(f"there is no file {os.fspath(path)}")
+            raise FileNotFoundError(f"there is no file {shown(path)}")
         return where.open_input_file(name)
 
 

@@ -1,6 +1,8 @@
 """Parquet and Zarr in an object store: a real S3 server on loopback, credentials from the environment."""
 
 import io
+import re
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import boto3
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import s3fs
 import zarr
+from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
 from streamgda import (
@@ -21,10 +24,12 @@ from streamgda import (
     StatisticsLedger,
     accumulate,
     load,
+    load_model,
     predict_dataset,
     scan_parquet,
     scan_zarr,
 )
+from streamgda.cli.main import main
 from streamgda.scoring.outputs import zarr as chunks
 from streamgda.storage import fetching, ranges
 
@@ -91,6 +96,50 @@ def test_parquet_by_filesystem(parquet, make):
     assert accumulate(source).allclose(expected(slice(400, None)), rtol=1e-12)
     with dask.config.set({"multiprocessing.context": "spawn"}):  # with the environment of this test
         assert accumulate(source, scheduler="processes").allclose(expected(slice(400, None)), rtol=1e-12)
+
+
+def test_no_message_shows_the_key_and_the_password_of_a_url(parquet, endpoint):
+    scheme, _, host = endpoint.partition("://")
+
+    def at(path):
+        options = f"region=us-east-1&scheme={scheme}&endpoint_override={host}"
+        return f"s3://somebody:hush@{path}?{options}"
+
+    source = scan_parquet(at("rows/data"), "y", features=NAMES)
+    statistics = accumulate(source)
+    model = GaussianNB.from_statistics(statistics)
+    statistics.save(at("rows/saved.parquet"))
+    ledger = StatisticsLedger(at("rows/ledger"))
+    ledger.refresh(source)
+    said = {
+        "rows/data": lambda: accumulate(source, checkpoint=at("rows/data")),
+        "rows/data/out": lambda: predict_dataset(model, source, at("rows/data/out")),
+        "rows/data/ledger": lambda: StatisticsLedger(at("rows/data/ledger")).refresh(source),
+        "rows/ledger": lambda: StatisticsLedger(at("rows/ledger"), "diag").statistics(),
+        "rows/none": lambda: scan_parquet(at("rows/none"), "y"),
+        "rows/none.parquet": lambda: load(at("rows/none.parquet")),
+        "rows/saved.parquet": lambda: load_model(at("rows/saved.parquet")),
+        "rows/data/day=1/1.parquet": lambda: statistics.save(at("rows/data/day=1/1.parquet")),
+    }
+    for path, call in said.items():
+        with pytest.raises((ValueError, OSError)) as raised:
+            call()
+        told = "".join(traceback.format_exception_only(raised.value))
+        assert f"s3://{path}" in told
+        assert not re.search(f"hush|somebody|{host}", told)
+    assert repr(ledger) == "StatisticsLedger('s3://rows/ledger', 'full')"
+    result = CliRunner().invoke(main, ["inspect", at("rows/none.parquet")])
+    assert result.output.startswith("Error: there is no file s3://rows/none.parquet")
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://somebody:hu/sh@rows/1.parquet", "nowhere://somebody:hush@127.0.0.1:1/x"]
+)
+def test_a_url_that_cannot_be_opened_is_shown_without_its_password(url):
+    with pytest.raises(ValueError, match="rows/1.parquet|127.0.0.1:1/x") as raised:
+        scan_parquet(url, "y")
+    told = "".join(traceback.format_exception(raised.value, limit=0))
+    assert not re.search("somebody|hu/?sh", told)
 
 
 def test_an_object_that_changes_or_vanishes_is_named(parquet):
