@@ -19,6 +19,7 @@ from streamgda.ledger.reading import OnError, read_files
 from streamgda.ledger.report import RefreshReport
 from streamgda.ledger.selection import FileFilter, select
 from streamgda.ledger.states import State
+from streamgda.passes.compute import opening_on
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
@@ -155,7 +156,7 @@ class StatisticsLedger(LedgerContents):
             source = source.with_groups(self.groups)
         if dry_run:
             self._folder.check_no_foreign()
-            plan = self._plan(source, verify)[1]
+            plan = self._plan(source, scheduler, verify)[1]
             return plan.report(Manifest(plan.read_options, plan.reused), DriftReport(), dry_run=True)
         limits = {
             "max_shift": max_shift,
@@ -166,7 +167,7 @@ class StatisticsLedger(LedgerContents):
         with self._folder.locked():
             return self._refresh(source, scheduler, progress, on_error, verify, limits)
 
-    def _plan(self, source: FileSource, verify: bool) -> tuple[Manifest, RefreshPlan]:
+    def _plan(self, source: FileSource, scheduler: Scheduler, verify: bool) -> tuple[Manifest, RefreshPlan]:
         # The entries are listed before the manifest is read, so that none that another refresh adds
         # meanwhile is taken for lost.
         entries = self._folder.entries.listing()
@@ -175,7 +176,8 @@ class StatisticsLedger(LedgerContents):
         read_options = {**source.read_options, **kept}
         held = self._folder.read_manifest() or Manifest(read_options, {})
         check_reads_alike(held, read_options)
-        return held, plan_refresh(listed(source, held, verify), held, entries, read_options)
+        files = listed(source, held, verify, opening_on(scheduler))
+        return held, plan_refresh(files, held, entries, read_options)
 
     def _refresh(
         self,
@@ -186,7 +188,7 @@ class StatisticsLedger(LedgerContents):
         verify: bool,
         limits: Mapping[str, Any],
     ) -> RefreshReport:
-        held, plan = self._plan(source, verify)
+        held, plan = self._plan(source, scheduler, verify)
         entries = self._folder.entries
         found, torn = entries.records(plan.found)
         missing = {**plan.missing, **torn}

@@ -11,7 +11,7 @@ from streamgda.ledger.drift import DriftReport
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.ledger.report import RefreshReport
-from streamgda.sources.base import FileSource, InputFile
+from streamgda.sources.base import FileSource, InputFile, Map
 
 F = TypeVar("F", bound=FileSource)
 
@@ -93,14 +93,17 @@ class RefreshPlan:
         )
 
 
-def listed(source: FileSource, manifest: Manifest, verify: bool) -> list[InputFile]:
-    """The files of a source; to verify them, with the footers of those that seem to be as they were."""
+def listed(source: FileSource, manifest: Manifest, verify: bool, each: Map) -> list[InputFile]:
+    """The files of a source; to verify them, with the footers of those that seem to be as they were.
+
+    `each` reads the footers.
+    """
     files = source.files()
     if not verify:
         return files
     records = manifest.records
     alike = [file for file in files if file.path in records and records[file.path].is_of(file)]
-    footers = dict(zip((file.path for file in alike), source.footers(alike), strict=True))
+    footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
     return [replace(file, footer=footers.get(file.path)) for file in files]
 
 

@@ -259,8 +259,11 @@ class FileSource(Source):
         """Whether a Parquet file written to a path would be one of the files from then on."""
 
     @abstractmethod
-    def footers(self, files: Sequence[InputFile]) -> list[str]:
-        """The digest of the footer of each of some files, as it is now; "" for one that cannot be opened."""
+    def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
+        """The digest of the footer of each of some files, as it is now; "" for one that cannot be opened.
+
+        `each` opens the files.
+        """
 
     @abstractmethod
     def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:

@@ -82,6 +82,10 @@ class ParquetSplits(Sequence[RowGroups]):
         return RowGroups(self.read_options, path, version, rows_of_group, partition, n_bytes=sum(n_bytes))
 
 
+def _batches(files: Sequence[T]) -> list[Sequence[T]]:
+    return [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
+
+
 @dataclass(frozen=True)
 class FilePlanner:
     """Plans files of a dataset.
@@ -116,8 +120,7 @@ class FilePlanner:
         each : callable, default=map
             Applies a function to lists of files, in order; on the workers of a cluster, if it does so.
         """
-        files = list(files)
-        batches = [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
+        batches = _batches(list(files))
         planner = self if each is map else replace(self, first=None)
         schemas: list[pa.Schema] = []
         retries: list[str] = []
@@ -151,8 +154,13 @@ class FilePlanner:
                 planned.append((version, runs, _position(schema, schemas), footer))
         return planned, schemas, noted
 
-    def footers(self, paths: Sequence[str]) -> list[str]:
+    def footers(self, paths: Sequence[str], each: Map = map) -> list[str]:
         """The digests of the footers that files have now; "" for one that cannot be opened."""
+        planner = replace(self, first=None)
+        return [found for batch in each(planner.digest_batch, _batches(paths)) for found in batch]
+
+    def digest_batch(self, paths: Sequence[str]) -> list[str]:
+        """One task: the digests of the footers of some files."""
         return list(self._each(self._digest, paths))
 
     def _each(self, function: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:

@@ -271,9 +271,9 @@ class ParquetSource(FileSource, ScorableSource):
             Place.of(self._files.filesystem, other).is_within(place) for other in folders
         )
 
-    def footers(self, files: Sequence[InputFile]) -> list[str]:
+    def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
         """The digest of the footer of each file; no file is decoded."""
-        return self._planner.footers([file.location for file in files])
+        return self._planner.footers([file.location for file in files], each)
 
     def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""
