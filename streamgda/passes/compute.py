@@ -19,7 +19,8 @@ from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.graph import Graph, Outcome
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Listener, Progress, telling
-from streamgda.passes.schedulers import Scheduler, client_of
+from streamgda.passes.schedulers import Scheduler, client_of, threads_of
+from streamgda.sources.ahead import Upcoming
 from streamgda.sources.base import Map
 from streamgda.storage.messages import one_line
 from streamgda.storage.retries import warning_of_retries
@@ -58,9 +59,20 @@ def compute_plan(plan: Plan, scheduler: Scheduler, progress: Progress) -> Any:
 
 def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progress) -> list[Any]:
     """Run several plans as one, as `compute_plan` does; their states."""
+    with _fetching_ahead(scheduler) as upcoming:
+        return _compute(plans, scheduler, progress, upcoming)
+
+
+def _compute(
+    plans: Sequence[Plan], scheduler: Scheduler, progress: Progress, upcoming: Upcoming | None
+) -> list[Any]:
+    from dask.order import order
+
     client, begun = client_of(scheduler), time.monotonic()
-    graph = Graph(on_cluster=client is not None)
+    graph = Graph(client is not None, upcoming)
     root, amount = graph.add_plans(plans), graph.amount
+    if upcoming is not None:
+        upcoming.arrange(order(graph.tasks))
     rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
     _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
     with (
@@ -82,6 +94,19 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
 
 
 # ---------------------------------------------------------------------- on this machine
+
+
+@contextmanager
+def _fetching_ahead(scheduler: Scheduler) -> Iterator[Upcoming | None]:
+    """What fetches for the next tasks, where tasks run in threads of this process; else None."""
+    n_threads = threads_of(scheduler)
+    if n_threads is None:
+        yield None
+        return
+    from streamgda.storage.fetching import Ahead  # and with it pyarrow, where it is used
+
+    with Ahead(n_threads + 1) as ahead:
+        yield Upcoming(ahead, n_threads)
 
 
 def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener | None) -> Outcome:

@@ -16,6 +16,7 @@ from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamgda.passes.plan import Amount, Plan
+from streamgda.sources.ahead import Upcoming
 from streamgda.sources.base import Split
 from streamgda.storage.retries import noting_retries, retried
 
@@ -54,6 +55,8 @@ class Graph:
     ----------
     on_cluster : bool
         Whether tasks are made for a cluster.
+    upcoming : Upcoming, optional
+        What fetches ahead for tasks that run in this process.
     tasks : dict
         The graph.
     reading : dict
@@ -65,6 +68,7 @@ class Graph:
     """
 
     on_cluster: bool
+    upcoming: Upcoming | None = None
     tasks: dict[Any, Any] = field(default_factory=dict)
     reading: dict[Hashable, Amount] = field(default_factory=dict)
     merging: dict[Hashable, Amount] = field(default_factory=dict)
@@ -135,8 +139,11 @@ class Graph:
             call = partial(_fold_computed, plan.fold)
             key = self._add(_name_of(plan.fold), call, shared, *(split.key for split in delayed))
         else:  # a partial, which Dask need not search for keys
-            call = partial(_fold_groups, groups, plan.fold, _in_place(plan.merge), plan.retries)
-            key = self._add(_name_of(plan.fold), call, shared)
+            name = _name_of(plan.fold)
+            here = self.upcoming
+            take = here.add(self._next_key(name), groups) if here else partial(_itself, groups)
+            call = partial(_fold_groups, take, plan.fold, _in_place(plan.merge), plan.retries)
+            key = self._add(name, call, shared)
         self.reading[key] = Amount.of(groups)
         return key
 
@@ -153,9 +160,12 @@ class Graph:
         return reduce(partial(self._add, "merge", partial(_merge_in_order, _in_place(merge))), run)
 
     def _add(self, name: str, call: Callable[..., Any], *keys: Hashable) -> Hashable:
-        key = (f"{name}-{self._token}", len(self.tasks))
+        key = self._next_key(name)
         self.tasks[key] = (call, *keys)
         return key
+
+    def _next_key(self, name: str) -> Hashable:
+        return f"{name}-{self._token}", len(self.tasks)
 
 
 def _runs(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -186,10 +196,10 @@ def _itself(value: T) -> T:
     return value
 
 
-def _fold_groups(groups: Groups, fold: Fold, merge: Merge, retries: int, shared: Any) -> Outcome:
+def _fold_groups(take: Callable[[], Groups], fold: Fold, merge: Merge, retries: int, shared: Any) -> Outcome:
     """Read groups of splits one after the other, each again if its storage fails, and merge their states."""
     with noting_retries() as noted:
-        states = (retried(partial(fold, group, shared), _retries_of(group, retries)) for group in groups)
+        states = (retried(partial(fold, group, shared), _retries_of(group, retries)) for group in take())
         return Outcome(reduce(merge, states), noted)
 
 

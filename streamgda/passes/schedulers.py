@@ -57,6 +57,18 @@ def client_of(scheduler: Scheduler) -> Client | None:
     return getattr(get_scheduler(scheduler=scheduler), "__self__", None)
 
 
+def threads_of(scheduler: Scheduler) -> int | None:
+    """How many threads of this process run tasks; None if tasks run elsewhere, or who knows where."""
+    import dask
+    from dask.base import get_scheduler, named_schedulers
+    from dask.system import CPU_COUNT
+
+    get = get_scheduler(scheduler=scheduler)
+    if get in {None, named_schedulers["threads"]}:
+        return dask.config.get("num_workers", None) or CPU_COUNT
+    return 1 if get is named_schedulers["sync"] else None
+
+
 def _check_scheduler(scheduler: object) -> None:
     """Raise ValueError or TypeError for what Dask does not take."""
     if isinstance(scheduler, str):

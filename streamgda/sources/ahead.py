@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from streamgda.storage.fetching import Ahead
@@ -34,3 +36,49 @@ def begun(splits: Iterable[B]) -> Iterator[B]:
             if not waiting:
                 return
             yield waiting.popleft()
+
+
+Groups: TypeAlias = Sequence[Sequence[Any]]
+
+
+class Upcoming:
+    """What the tasks of a pass in this process read; those that come next are begun.
+
+    Parameters
+    ----------
+    ahead : Ahead
+        What fetches it.
+    n_at_once : int
+        How many tasks run at once.
+    """
+
+    def __init__(self, ahead: Ahead, n_at_once: int) -> None:
+        self._ahead, self._n_at_once = ahead, n_at_once
+        self._tasks: dict[Hashable, Groups] = {}
+        self._waiting: deque[Hashable] = deque()
+        self._lock = Lock()
+
+    def add(self, key: Hashable, groups: Groups) -> Callable[[], Groups]:
+        """Add what a task reads; what the task calls for it when it starts."""
+        self._tasks[key] = groups
+        return partial(self._take, key)
+
+    def arrange(self, priorities: Mapping[Any, int]) -> None:
+        """Say in which order the tasks run, before the first does."""
+        self._waiting.extend(sorted(self._tasks, key=priorities.__getitem__))
+        for _ in range(self._n_at_once):
+            self._begin_next()
+
+    def _take(self, key: Hashable) -> Groups:
+        with self._lock:
+            self._begin_next()
+            return self._tasks.pop(key)
+
+    def _begin_next(self) -> None:
+        key = self._waiting.popleft() if self._waiting else None
+        if key in self._tasks:
+            groups = self._tasks[key]
+            self._tasks[key] = [
+                [*(split.begun(self._ahead) for split in group[:_MOST_BEGUN]), *group[_MOST_BEGUN:]]
+                for group in groups
+            ]

@@ -131,7 +131,7 @@ class RowGroups(ScorableSplit):
     def begun(self, ahead: Ahead) -> RowGroups:
         """The same row groups, which are being fetched if they are remote."""
         filesystem = self.read_options.filesystem
-        if not self.is_remote:
+        if not self.is_remote or (self.remote and not self.remote.is_closed):
             return self
         return replace(self, remote=ahead.begin(filesystem, self.path, self.version, self._needs))
 
@@ -159,7 +159,9 @@ class RowGroups(ScorableSplit):
         filesystem = self.read_options.filesystem
         if is_local(filesystem):
             return _LocalParquet(filesystem, self.path, self.version)
-        return self.remote or Ahead().begin(filesystem, self.path, self.version, self._needs)
+        if self.remote and not self.remote.is_closed:
+            return self.remote
+        return Ahead().begin(filesystem, self.path, self.version, self._needs)
 
     def _needs(self, metadata: pq.FileMetaData) -> Needs:
         """What is fetched of a remote file: long row groups in shares, unless they are decoded as a whole."""

@@ -1,7 +1,8 @@
 """Read remote Parquet files by few requests, which are made before what they return is used.
 
 Threads that all readers of a process share make the requests. Of what a task has asked for, at most 64 MB
-wait to be used, or twice that if row groups are longer.
+wait to be used, or twice that if row groups are longer. A pass in threads of this process asks for as much
+for each of them, and once more, for the tasks that come next.
 """
 
 from __future__ import annotations
@@ -48,12 +49,18 @@ Plan: TypeAlias = Callable[[pq.FileMetaData], Needs]
 
 
 class Ahead:
-    """What a task asks for before it uses it: of a file, or of several, one after the other.
+    """What is asked for before it is used: of a file, or of several, one after the other.
 
     The end of `with` closes the files.
+
+    Parameters
+    ----------
+    n_tasks : int
+        How many tasks use it at once; each may have as much waiting.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_tasks: int = 1) -> None:
+        self.n_tasks = n_tasks
         self.lock = RLock()
         self.n_held = 0  # bytes that were asked for, and wait to be used
         self._files: deque[RemoteParquet] = deque()
@@ -109,7 +116,7 @@ class RemoteParquet:
         self._turns: deque[_Part] = deque()
         self._n_unanswered = 0
         self._most_held = STEP
-        self._is_planned = self._is_closed = False
+        self._is_planned = self.is_closed = False
         self._checked: Future[None] | None = None
         self._opened = _pool().submit(self._open)
 
@@ -129,9 +136,9 @@ class RemoteParquet:
     def close(self) -> None:
         """Ask for nothing more, and forget what was fetched."""
         with self._ahead.lock:
-            if self._is_closed:
+            if self.is_closed:
                 return
-            self._is_closed = True
+            self.is_closed = True
             self._turns.clear()
             for part in self._parts:
                 self._forget(part)
@@ -159,7 +166,7 @@ class RemoteParquet:
 
     def ask(self) -> bool:
         """Make requests while there is room; whether all are made."""
-        while self._turns and self._ahead.n_held < self._most_held:
+        while self._turns and self._ahead.n_held < self._most_held * self._ahead.n_tasks:
             self._request(self._turns.popleft())
         return self._is_planned and not self._turns
 
@@ -203,7 +210,7 @@ class RemoteParquet:
         at_hand: Future[Any] = Future()
         at_hand.set_result(tail)
         with self._ahead.lock:
-            if self._is_closed:
+            if self.is_closed:
                 return
             self._turns.extend(parts)
             self._parts = sorted(
@@ -234,7 +241,7 @@ class RemoteParquet:
         return answer
 
     def _check_if_complete(self) -> None:
-        if not self._n_unanswered and not self._is_closed:
+        if not self._n_unanswered and not self.is_closed:
             self._checked = _pool().submit(self._check)
 
     def _check(self) -> None:

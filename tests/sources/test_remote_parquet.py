@@ -15,7 +15,10 @@ import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
-from streamgda import GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
+from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
+from streamgda.passes.accumulate import accumulate_splits
+from streamgda.passes.compute import compute_plan
+from streamgda.passes.plan import Plan
 from streamgda.sources import row_groups
 from streamgda.sources.ahead import begun
 from streamgda.storage import fetching, ranges
@@ -152,6 +155,21 @@ def test_what_is_predicted_and_evaluated_is_read_by_as_few_requests(store, folde
         assert store.counts()["bytes_sent"] <= size + 2 * 20 * TAIL  # with footers when it is planned
         assert store.counts()["most_at_once"] >= 8
         store.set(latency=0.0)
+
+
+@pytest.mark.parametrize(("scheduler", "n_at_once"), [("synchronous", 1), ("threads", 2)])
+def test_what_the_next_tasks_read_is_fetched_while_one_is_at_work(store, scheduler, n_at_once):
+    """Each file, of which two columns that lie apart are read, is a task."""
+    splits = scan_parquet("rows/short", "y", features=["x0"], filesystem=arrow(store)).splits()
+    plan = Plan([[split] for split in splits], accumulate_splits, ClassStatistics())
+    with dask.config.set(num_workers=2):
+        store.reset()
+        store.set(latency=0.1)
+        compute_plan(plan, scheduler, progress=False)
+    counts = store.counts()
+    store.set(latency=0.0)
+    assert counts["GET"] == 2 * len(splits)
+    assert counts["most_at_once"] > 2 * n_at_once
 
 
 def test_no_more_is_fetched_ahead_than_the_budget(store, folder, monkeypatch):
