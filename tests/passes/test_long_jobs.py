@@ -2,6 +2,7 @@
 
 import logging
 import operator
+import os
 import pickle
 import subprocess
 import sys
@@ -384,6 +385,39 @@ def test_workers_that_come_and_go_change_no_bit(folder, expected, tmp_path):
         for n_workers in (2, 1, 2):
             time.sleep(1)
             cluster.scale(n_workers)
+        assert passing.result(timeout=60) == expected
+
+
+class Gated(NotingHandler):
+    """Lets the tasks of a cluster open files only as far as some gates, which are files, are open."""
+
+    def __init__(self, log, gates):
+        super().__init__(log)
+        self.gates, self.planner = gates, os.getpid()
+
+    def open_input_file(self, path):
+        for first, gate in self.gates.items():
+            while os.getpid() != self.planner and int(Path(path).stem) >= first and not gate.exists():
+                time.sleep(0.01)
+        return super().open_input_file(path)
+
+
+@pytest.mark.slow
+def test_an_adaptive_cluster_that_grows_and_shrinks_during_a_pass_changes_no_bit(folder, expected, tmp_path):
+    """The worker that goes is reading, as all files that are left wait for the gate."""
+    gates = {20: tmp_path / "grown", 40: tmp_path / "shrunk"}
+    source = scan_parquet(folder, "y", filesystem=pafs.PyFileSystem(Gated(tmp_path / "log", gates)))
+    cluster = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0")
+    with cluster, Client(cluster, set_as_default=False) as client, ThreadPoolExecutor(1) as background:
+        passing = background.submit(accumulate, source, scheduler=client, **EACH)
+        for n_workers, gate in ((2, gates[20]), (1, gates[40])):
+            cluster.adapt(minimum=n_workers, maximum=n_workers, interval="50ms", wait_count=1)
+            deadline = time.monotonic() + 60
+            while len(client.nthreads()) != n_workers and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert len(client.nthreads()) == n_workers
+            assert not passing.done()
+            gate.touch()
         assert passing.result(timeout=60) == expected
 
 
