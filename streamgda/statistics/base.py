@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import RLock
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,56 @@ from streamgda.statistics.validation import (
 )
 from streamgda.storage.digests import table_digest
 from streamgda.storage.saving import Savable
+
+
+class ReadOut(Protocol):
+    """The moments of rows in float64, as `Statistics` explains them."""
+
+    @property
+    def weights(self) -> Array:
+        """Of each class: (K,)."""
+
+    @property
+    def rounded_means(self) -> Array:
+        """Of each class, to the precision of float64: (K, d)."""
+
+    @property
+    def mean_tails(self) -> Array:
+        """What rounding left of them: (K, d)."""
+
+    @property
+    def scatter(self) -> Array:
+        """Within the classes, in the shape of the kind of covariance."""
+
+    @property
+    def sums(self) -> Array:
+        """Σ w x: (K, d)."""
+
+    @property
+    def outer_sums(self) -> Array:
+        """Σ w x xᵀ, in the shape of the scatter."""
+
+    @property
+    def third_moments(self) -> Array | None:
+        """(K, d, d), where they are kept."""
+
+    @property
+    def fourth_moments(self) -> Array | None:
+        """(K, d, d), where they are kept."""
+
+    @property
+    def overall_mean(self) -> Array:
+        """Of all rows together: (d,)."""
+
+    @property
+    def total_variance(self) -> Array:
+        """Of all rows together: (d,)."""
+
+    def covariance(self, ddof: float) -> Array:
+        """The scatter over the weight less `ddof`; ZeroDivisionError where there is not so much weight."""
+
+    def check_squares(self, names: tuple[str, ...] | None) -> None:
+        """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
 
 
 class Statistics(Savable):
@@ -139,58 +189,106 @@ class Statistics(Savable):
         """Bytes held by the arrays of the state."""
         return self._labelled.nbytes
 
-    def _check_has_rows(self) -> None:
-        if not self.n_rows:
-            raise ValueError(f"there is no mean of no rows: {self!r}")
-
     # ------------------------------------------------------------------ moments
 
     @property
     @abstractmethod
+    def _read_out(self) -> ReadOut:
+        """The moments of the rows, from which all that follows is read."""
+
+    @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
+        return self._read_out.weights.copy()
 
     @property
-    @abstractmethod
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
+        return self._read_out.rounded_means.copy()
 
     @property
-    @abstractmethod
     def mean_tails(self) -> Array:
         """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
+        return self._read_out.mean_tails.copy()
 
     @property
-    @abstractmethod
     def scatter(self) -> Array:
-        """Σ w (x − mean)(x − mean)ᵀ within the classes."""
+        """Σ w (x − mean)(x − mean)ᵀ within the classes.
+
+        Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
+        (n_classes, n_features) for "diag".
+        """
+        return self._read_out.scatter.copy()
 
     @property
-    @abstractmethod
     def sums(self) -> Array:
-        """Σ w x of each class; shape (n_classes, n_features)."""
+        """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
+        return self._read_out.sums.copy()
 
     @property
-    @abstractmethod
     def outer_sums(self) -> Array:
-        """Σ w x xᵀ in the shape of `scatter`."""
+        """Σ w x xᵀ in the shape of `scatter`, for exchange with SQL engines.
+
+        Of floating sums, it loses the digits that `scatter` keeps where means are large beside deviations.
+        """
+        return self._read_out.outer_sums.copy()
 
     @property
-    @abstractmethod
+    def third_moments(self) -> Array | None:
+        """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
+        third = self._read_out.third_moments
+        return None if third is None else third.copy()
+
+    @property
     def fourth_moments(self) -> Array | None:
-        """Σ w u_i² u_j² with u = x − mean; None where not kept."""
+        """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
+        fourth = self._read_out.fourth_moments
+        return None if fourth is None else fourth.copy()
 
-    @abstractmethod
     def covariance(self, ddof: float = 0) -> Array:
-        """The covariance within the classes: the scatter over the weight less `ddof`."""
+        """The covariance within the classes: the scatter over the weight less `ddof`.
 
-    @abstractmethod
+        Parameters
+        ----------
+        ddof : float, default=0
+            Subtracted from the weight of each class. 0 gives the maximum-likelihood estimate, 1
+            the unbiased one. For "tied", where the scatter is pooled, it counts once per class.
+
+        Returns
+        -------
+        ndarray
+            In the shape of `scatter`. Of exact sums it is rounded once, and infinite where it exceeds
+            float64.
+
+        Raises
+        ------
+        ValueError
+            If a class (for "tied", the whole) has no more weight than `ddof` takes away, or, of floating
+            sums, a feature is so small that its squares are no numbers of all digits.
+        """
+        read_out = self._read_out
+        if self.n_rows:
+            read_out.check_squares(self._names)
+        try:
+            return read_out.covariance(ddof)
+        except ZeroDivisionError as error:
+            raise ValueError(
+                f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
+            ) from error
+
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
+        self._check_has_rows()
+        return self._read_out.overall_mean.copy()
 
-    @abstractmethod
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
+        self._check_has_rows()
+        return self._read_out.total_variance.copy()
+
+    def _check_has_rows(self) -> None:
+        if not self.n_rows:
+            raise ValueError(f"there is no mean of no rows: {self!r}")
 
     @property
     def undetermined(self) -> Mapping[int, ValueError]:

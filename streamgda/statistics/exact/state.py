@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from streamgda.blocks import labels
 from streamgda.blocks.arrays import check_no_rounding
 from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.exact.columns import from_columns, from_sums, to_columns
 from streamgda.statistics.exact.reduction import reduce_block
 from streamgda.statistics.exact.rounding import ExactMoments
@@ -88,79 +88,13 @@ class ExactClassStatistics(Statistics):
     def _set_labelled(self, labelled: Labelled[Any]) -> None:
         """Replace the state, and forget what was rounded of the last one."""
         super()._set_labelled(labelled)
-        self._rounded_before: dict[Any, Array] = {}
-
-    # ------------------------------------------------------------------ properties
+        self._rounded: ExactMoments | None = None
 
     @property
-    def weights(self) -> Array:
-        """Sum of the sample weights of each class, rounded once; shape (n_classes,)."""
-        return self._rounded(ExactMoments.weights)
-
-    @property
-    def means(self) -> Array:
-        """Weighted mean of each class, rounded once; shape (n_classes, n_features)."""
-        return self._rounded(ExactMoments.means)
-
-    @property
-    def mean_tails(self) -> Array:
-        """What rounding left of `means`, rounded once; shape (n_classes, n_features)."""
-        return self._rounded(ExactMoments.tails)
-
-    @property
-    def scatter(self) -> Array:
-        """Σ w (x − mean)(x − mean)ᵀ within the classes, rounded once; shaped as in `ClassStatistics`."""
-        return self._rounded(ExactMoments.scatter)
-
-    @property
-    def sums(self) -> Array:
-        """Σ w x of each class, rounded once; shape (n_classes, n_features)."""
-        return self._rounded(ExactMoments.sums)
-
-    @property
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ in the shape of `scatter`, rounded once."""
-        return self._rounded(ExactMoments.outer_sums)
-
-    @property
-    def fourth_moments(self) -> None:
-        """None: no exact state keeps them."""
-        return None
-
-    def covariance(self, ddof: float = 0) -> Array:
-        """The covariance within the classes, rounded once; infinite where it exceeds float64.
-
-        Parameters
-        ----------
-        ddof : float, default=0
-            Subtracted from the weight of each class; for "tied", it counts once per class.
-
-        Returns
-        -------
-        ndarray
-            In the shape of `scatter`.
-
-        Raises
-        ------
-        ValueError
-            If a class (for "tied", the whole) has no more weight than `ddof` takes away.
-        """
-        try:
-            return self._rounded(ExactMoments.covariance, ddof)
-        except ZeroDivisionError as error:
-            raise ValueError(
-                f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
-            ) from error
-
-    def overall_mean(self) -> Array:
-        """Weighted mean of all rows together, rounded once; shape (n_features,)."""
-        self._check_has_rows()
-        return self._rounded(ExactMoments.overall_mean)
-
-    def total_variance(self) -> Array:
-        """Maximum-likelihood variance of each feature over all rows, rounded once; shape (n_features,)."""
-        self._check_has_rows()
-        return self._rounded(ExactMoments.total_variance)
+    def _read_out(self) -> ExactMoments:
+        if self._rounded is None:
+            self._rounded = self._labelled.sums.moments()
+        return self._rounded
 
     def to_float(self) -> ClassStatistics:
         """The floating state of the same rows: means to twice the precision of float64, scatter rounded once.
@@ -177,26 +111,19 @@ class ExactClassStatistics(Statistics):
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
         state._n_dropped = self._n_dropped
-        exact = self._labelled.sums.moments()
+        exact = self._read_out
         rounded = Moments(
             self._labelled.kind,
             self.weights,
-            exact.weight_tails(),
+            exact.weight_tails,
             self.means,
-            exact.tails(),
+            self.mean_tails,
             self.scatter,
         )
         if not rounded.are_finite():
             raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
         state._set_labelled(Labelled(self.classes, self.counts, rounded))
         return state
-
-    def _rounded(self, view: Callable[..., Array], *arguments: Any) -> Array:
-        """Moments rounded to float64, computed once for a state."""
-        key = (view.__name__, *arguments)
-        if key not in self._rounded_before:
-            self._rounded_before[key] = view(self._labelled.sums.moments(), *arguments)
-        return self._rounded_before[key].copy()
 
     # ------------------------------------------------------------------ rows go in
 

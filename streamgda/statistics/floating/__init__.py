@@ -5,5 +5,5 @@
 - `moments`: merges and subtracts moments. `arrays`: the arrays that they consist of. `fourth_moments`: third
   and fourth moments.
 - `columns`: a state as the columns of a table. `exchange`: states from raw sums or moments, and raw sums.
-- `digits`: errors and warnings where float64 does not hold the digits of a variance.
+- `digits`: warnings where float64 does not hold the digits of a variance.
 """

@@ -1,4 +1,4 @@
-"""Whether float64 holds the digits of variances: of very small features, and after rows are taken out."""
+"""Whether float64 holds the digits of variances after rows are taken out."""
 
 from __future__ import annotations
 
@@ -11,23 +11,7 @@ from streamgda.blocks.wording import named
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.labelled import Labelled
 
-_LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _SIX_DIGITS = 1e6 * 2.0**-52
-
-
-def check_squares(moments: Moments, names: tuple[str, ...] | None) -> None:
-    """Raise ValueError if a feature is so small that its squares have fewer digits."""
-    largest = np.maximum(moments.means.max(axis=0), -moments.means.min(axis=0))
-    is_small = largest < _LEAST_SQUARE**0.5
-    if not is_small.any():
-        return
-    variances = moments.total_variance()
-    is_small &= variances < _LEAST_SQUARE
-    for j in np.flatnonzero(is_small & ((largest > 0) | (variances > 0))):
-        raise ValueError(
-            f"feature {_name(int(j), names)} is too small: float64 does not hold all digits of its squares. "
-            "Multiply it by a power of ten first"
-        )
 
 
 def warn_of_lost_digits(

@@ -23,22 +23,6 @@ class ExchangedStatistics(Statistics):
 
     _labelled: Labelled[Moments]
 
-    @property
-    def sums(self) -> Array:
-        """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
-        moments = self._labelled.sums
-        weights = moments.weights[:, None]
-        return weights * moments.means + weights * moments.tails
-
-    @property
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ in the shape of `scatter`, for exchange with SQL engines.
-
-        It loses the digits that `scatter` keeps where means are large beside deviations.
-        """
-        moments = self._labelled.sums
-        return moments.scatter + moments.kind.outer(np.sqrt(moments.weights)[:, None] * moments.means)
-
     @classmethod
     def from_sums(
         cls,

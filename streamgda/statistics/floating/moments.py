@@ -24,6 +24,7 @@ _MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge w
 _SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
 
 _EPS = float(np.finfo(np.float64).eps)
+_LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _SPLIT = 2.0**27 + 1  # of Veltkamp
 
 # Differences of moments, relative to the moments that were subtracted.
@@ -274,6 +275,64 @@ class Moments(MomentArrays):
             and (not (self.fourth and other.fourth) or self.fourth.close(other.fourth, self.diagonal, rtol))
         )
 
+    # ------------------------------------------------------------------ moments are read out
+
+    @property
+    def rounded_means(self) -> Array:
+        """The mean of each class, to the precision of float64: (K, d)."""
+        return self.means + self.tails
+
+    @property
+    def mean_tails(self) -> Array:
+        """What rounding left of them: (K, d)."""
+        left = self.rounded_means
+        np.subtract(self.means, left, out=left)
+        left += self.tails
+        return left
+
+    @property
+    def sums(self) -> Array:
+        """Σ w x of each class: (K, d)."""
+        weights = self.weights[:, None]
+        return weights * self.means + weights * self.tails
+
+    @property
+    def outer_sums(self) -> Array:
+        """Σ w x xᵀ in the shape of the scatter."""
+        return self.scatter + self.kind.outer(np.sqrt(self.weights)[:, None] * self.means)
+
+    @property
+    def third_moments(self) -> Array | None:
+        """Σ w u_i² u_j of each class, where they are kept: (K, d, d)."""
+        return None if self.fourth is None else self.fourth.third
+
+    @property
+    def fourth_moments(self) -> Array | None:
+        """Σ w u_i² u_j² of each class, where they are kept: (K, d, d)."""
+        return None if self.fourth is None else self.fourth.fourth
+
+    def covariance(self, ddof: float) -> Array:
+        """The scatter over the weight less `ddof`; ZeroDivisionError where there is not so much weight."""
+        freedom = self.kind.freedom(self.weights, ddof)
+        if not (freedom > 0).all():
+            raise ZeroDivisionError
+        return self.scatter / freedom
+
+    def check_squares(self, names: tuple[str, ...] | None) -> None:
+        """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
+        largest = np.maximum(self.means.max(axis=0), -self.means.min(axis=0))
+        is_small = largest < _LEAST_SQUARE**0.5
+        if not is_small.any():
+            return
+        variances = self.total_variance
+        is_small &= variances < _LEAST_SQUARE
+        for j in np.flatnonzero(is_small & ((largest > 0) | (variances > 0))):
+            raise ValueError(
+                f"feature {repr(names[j]) if names else j} is too small: float64 does not hold all digits of "
+                "its squares. Multiply it by a power of ten first"
+            )
+
+    @property
     def overall_mean(self) -> Array:
         """The mean of all classes together: (d,)."""
         _, shift = self._offsets()
@@ -286,6 +345,7 @@ class Moments(MomentArrays):
         offsets += self.tails
         return offsets, self.weights / self.weights.sum() @ offsets
 
+    @property
     def total_variance(self) -> Array:
         """The variance of each feature over the rows of all classes together: (d,)."""
         offsets, shift = self._offsets()

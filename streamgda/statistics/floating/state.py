@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.anchored import is_quicker_anchored
 from streamgda.statistics.floating.columns import from_columns, to_columns
-from streamgda.statistics.floating.digits import check_squares, warn_of_lost_digits
+from streamgda.statistics.floating.digits import warn_of_lost_digits
 from streamgda.statistics.floating.exchange import ExchangedStatistics
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
@@ -88,88 +88,13 @@ class ClassStatistics(ExchangedStatistics):
             Moments.zeros(kind_named(covariance_type), 0, 0, fourth=fourth_moments), feature_names
         )
 
-    # ------------------------------------------------------------------ properties
-
     @property
     def _moments(self) -> Moments:
         return self._labelled.sums
 
     @property
-    def weights(self) -> Array:
-        """Sum of the sample weights of each class; shape (n_classes,)."""
-        return self._moments.weights.copy()
-
-    @property
-    def means(self) -> Array:
-        """Weighted mean of each class; shape (n_classes, n_features)."""
-        return self._moments.means + self._moments.tails
-
-    @property
-    def mean_tails(self) -> Array:
-        """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
-        means, tails = self._moments.means, self._moments.tails
-        left = means + tails
-        np.subtract(means, left, out=left)
-        left += tails
-        return left
-
-    @property
-    def scatter(self) -> Array:
-        """Σ w (x − mean)(x − mean)ᵀ within the classes.
-
-        Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
-        (n_classes, n_features) for "diag".
-        """
-        return self._moments.scatter.copy()
-
-    @property
-    def third_moments(self) -> Array | None:
-        """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._moments.fourth
-        return None if fourth is None else fourth.third.copy()
-
-    @property
-    def fourth_moments(self) -> Array | None:
-        """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._moments.fourth
-        return None if fourth is None else fourth.fourth.copy()
-
-    def covariance(self, ddof: float = 0) -> Array:
-        """The covariance within the classes: the scatter over the weight less `ddof`.
-
-        Parameters
-        ----------
-        ddof : float, default=0
-            Subtracted from the weight of each class. 0 gives the maximum-likelihood estimate, 1
-            the unbiased one. For "tied", where the scatter is pooled, it counts once per class.
-
-        Returns
-        -------
-        ndarray
-            In the shape of `scatter`.
-
-        Raises
-        ------
-        ValueError
-            If a class (for "tied", the whole) has no more weight than `ddof` takes away, or a feature is so
-            small that its squares are no numbers of all digits.
-        """
-        if self.n_rows:
-            check_squares(self._moments, self._names)
-        freedom = self._moments.kind.freedom(self._moments.weights, ddof)
-        if not (freedom > 0).all():
-            raise ValueError(f"a covariance with ddof={ddof} needs more weight than there is in {self!r}")
-        return self._moments.scatter / freedom
-
-    def overall_mean(self) -> Array:
-        """Weighted mean of all rows together; shape (n_features,)."""
-        self._check_has_rows()
-        return self._moments.overall_mean()
-
-    def total_variance(self) -> Array:
-        """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        self._check_has_rows()
-        return self._moments.total_variance()
+    def _read_out(self) -> Moments:
+        return self._labelled.sums
 
     # ------------------------------------------------------------------ rows go in
 

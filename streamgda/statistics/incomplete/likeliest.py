@@ -9,6 +9,7 @@ import numpy as np
 from streamgda.blocks.labels import Labels
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, Indices
+from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
@@ -120,13 +121,13 @@ class LikeliestMoments(Statistics):
         statistics._n_dropped = self._n_dropped
         return statistics, completion
 
-    def _determined(self) -> Plain:
-        """The completed statistics; an error, unless each class has parameters of its own."""
-        if self._labelled.kind.has_products and not self._labelled.kind.is_pooled:
-            return self._likeliest()
-        for error in self.undetermined.values():
-            raise error
-        return self._likeliest()
+    @property
+    def _read_out(self) -> Moments | ExactMoments:
+        """The moments of the completed statistics; an error, unless each class has parameters of its own."""
+        if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
+            for error in self.undetermined.values():
+                raise error
+        return self._likeliest()._read_out
 
     def _name_of(self, feature: int) -> str:
         return repr(self._names[feature]) if self._names else str(feature)
@@ -136,31 +137,6 @@ class LikeliestMoments(Statistics):
         """Sum of the sample weights of each class, of all rows; shape (n_classes,)."""
         weights, _ = total_weights(self._groups(counting=True), len(self._labelled.classes))
         return weights
-
-    @property
-    def means(self) -> Array:
-        """The likeliest mean of each class; NaN where it is not determined; shape (n_classes, n_features)."""
-        return self._determined().means
-
-    @property
-    def mean_tails(self) -> Array:
-        """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
-        return self._determined().mean_tails
-
-    @property
-    def scatter(self) -> Array:
-        """The likeliest covariance within the classes times their weight, shaped as in `ClassStatistics`."""
-        return self._determined().scatter
-
-    @property
-    def sums(self) -> Array:
-        """The likeliest mean of each class times its weight; shape (n_classes, n_features)."""
-        return self._determined().sums
-
-    @property
-    def outer_sums(self) -> Array:
-        """The expected Σ w x xᵀ in the shape of `scatter`."""
-        return self._determined().outer_sums
 
     @property
     def fourth_moments(self) -> Array | None:
@@ -176,19 +152,7 @@ class LikeliestMoments(Statistics):
                 "fourth moments, which shrinkage='auto' needs, are those of complete rows, and here features "
                 "are missing; set shrinkage='oas' or a number"
             )
-        return self._likeliest().fourth_moments
-
-    def covariance(self, ddof: float = 0) -> Array:
-        """The likeliest covariance within the classes; with `ddof`, scaled as in `ClassStatistics`."""
-        return self._determined().covariance(ddof)
-
-    def overall_mean(self) -> Array:
-        """The likeliest mean of all rows together; shape (n_features,)."""
-        return self._determined().overall_mean()
-
-    def total_variance(self) -> Array:
-        """The likeliest variance of each feature over all rows together; shape (n_features,)."""
-        return self._determined().total_variance()
+        return super().fourth_moments
 
 
 def _floating(state: Plain) -> Moments:
