@@ -23,7 +23,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.labelled import ClassSums, Labelled
+from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import (
     Columns,
@@ -100,7 +100,7 @@ class Statistics(Savable):
 
     _labelled: Labelled[Any]
 
-    def __init__(self, sums: ClassSums, feature_names: Sequence[str] | None) -> None:
+    def __init__(self, sums: ClassMoments, feature_names: Sequence[str] | None) -> None:
         self._lock = RLock()
         self._names = None if feature_names is None else tuple(feature_names)
         self._n_dropped = 0
@@ -348,7 +348,7 @@ class Statistics(Savable):
         return together
 
     @abstractmethod
-    def _reduce(self, block: Block, workspace: Workspace) -> ClassSums:
+    def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
         """The sums of the classes of a block."""
 
     def _take_over(self, other: Self) -> None:
@@ -361,7 +361,7 @@ class Statistics(Savable):
             sums = self._reduce(block, workspace)
             labelled = Labelled(block.classes, np.bincount(block.codes), sums)
         else:
-            labelled = Labelled.empty(self._labelled.sums, block.n_features)
+            labelled = Labelled.empty(self._labelled.moments, block.n_features)
         part = self._twin(labelled)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
         if part._labelled.kind.is_pooled:

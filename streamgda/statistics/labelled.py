@@ -16,7 +16,7 @@ from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 Counts = NDArray[np.int64]
 
 
-class ClassSums(Protocol):
+class ClassMoments(Protocol):
     """What is summed up of the rows of each class, whether it is floating or exact.
 
     Its arrays have a row for each class; of a kind of covariance that pools, the scatter has none.
@@ -81,63 +81,63 @@ class ClassSums(Protocol):
         """The weight of a class as an error names it."""
 
 
-S = TypeVar("S", bound=ClassSums)
+S = TypeVar("S", bound=ClassMoments)
 
 
 @dataclass
 class Labelled(Generic[S]):
-    """The classes seen, sorted, with the number of rows and the sums of each."""
+    """The classes seen, sorted, with the number of rows and the moments of each, floating or exact."""
 
     classes: Labels
     counts: Counts
-    sums: S
+    moments: S
 
     @classmethod
-    def empty(cls, sums: S, n_features: int) -> Self:
-        """The state that has seen no rows, of the kind of these sums."""
-        return cls(labels.no_labels(), np.zeros(0, np.int64), sums.zeros_like(0, n_features))
+    def empty(cls, like: S, n_features: int) -> Self:
+        """The state that has seen no rows, of the kind of these moments."""
+        return cls(labels.no_labels(), np.zeros(0, np.int64), like.zeros_like(0, n_features))
 
     @property
     def kind(self) -> CovarianceKind:
         """The kind of covariance that is kept."""
-        return self.sums.kind
+        return self.moments.kind
 
     @property
     def has_fourth(self) -> bool:
         """Whether fourth moments are kept."""
-        return self.sums.has_fourth
+        return self.moments.has_fourth
 
     @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
-        return self.sums.n_features
+        return self.moments.n_features
 
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
-        return self.classes.nbytes + self.counts.nbytes + self.sums.nbytes
+        return self.classes.nbytes + self.counts.nbytes + self.moments.nbytes
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
-        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.copy())
+        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.copy())
 
     def take(self, kept: Indices) -> Self:
         """The state of some of the classes."""
         if len(kept) == len(self.classes):
             return self
         if not len(kept):
-            return self.empty(self.sums, self.n_features)
-        return type(self)(labels.trimmed(self.classes[kept]), self.counts[kept], self.sums.take(kept))
+            return self.empty(self.moments, self.n_features)
+        return type(self)(labels.trimmed(self.classes[kept]), self.counts[kept], self.moments.take(kept))
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
         """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
-        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.narrowed(kind, fourth=fourth))
+        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.narrowed(kind, fourth=fourth))
 
     def as_one_class(self) -> Self:
         """A copy in which all rows are of the class 0."""
         if not len(self.classes):
             return self.copy()
-        return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.sums.total())
+        return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.moments.total())
 
     def renamed(self, classes: Labels) -> Self:
         """The same state with other labels, in the same order."""
@@ -146,19 +146,19 @@ class Labelled(Generic[S]):
     def relabelled(self, labels: Labels) -> Self:
         """The state with another label for each class. Classes of the same label become one."""
         classes, first, groups = np.unique(labels, return_index=True, return_inverse=True)
-        sums = self.sums.take(first).copy()
+        sums = self.moments.take(first).copy()
         counts = np.zeros(len(classes), dtype=np.int64)
         np.add.at(counts, groups, self.counts)
         left = np.setdiff1d(np.arange(len(groups)), first)
         while len(left):
             _, nearest = np.unique(groups[left], return_index=True)
-            sums.merge(self.sums.without_pooled(left[nearest]), groups[left[nearest]])
+            sums.merge(self.moments.without_pooled(left[nearest]), groups[left[nearest]])
             left = np.delete(left, nearest)
         return type(self)(classes, counts, sums)
 
     def selected(self, features: Indices) -> Self:
         """The state of some features, in this order."""
-        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.selected(features))
+        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.selected(features))
 
     def mapped(self, A: Array, b: Array) -> Self:
         """The state of the rows A x + b; ValueError if the products of features are not kept."""
@@ -167,7 +167,7 @@ class Labelled(Generic[S]):
                 "a linear map needs the covariances of features, which covariance type "
                 f"{self.kind.name!r} does not keep; accumulate with covariance_type='full' or 'tied'"
             )
-        return type(self)(self.classes.copy(), self.counts.copy(), self.sums.mapped(A, b))
+        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.mapped(A, b))
 
     def check_compatible(self, other: Labelled[S]) -> None:
         """Raise ValueError, naming both sides, if the two cannot be merged."""
@@ -196,15 +196,15 @@ class Labelled(Generic[S]):
         """
         if len(other.classes) and not len(self.classes):
             same = other if owned else other.copy()
-            self.classes, self.counts, self.sums = same.classes, same.counts, same.sums
+            self.classes, self.counts, self.moments = same.classes, same.counts, same.moments
             return
         classes = labels.union(self.classes, other.classes)
         united = self._reindexed(classes, max(self.n_features, other.n_features))
         if len(other.classes):
             places = np.searchsorted(classes, other.classes)
-            united.sums.merge(other.sums, places)
+            united.moments.merge(other.moments, places)
             united.counts[places] += other.counts
-        self.classes, self.counts, self.sums = united.classes, united.counts, united.sums
+        self.classes, self.counts, self.moments = united.classes, united.counts, united.moments
 
     def subtract(self, other: Labelled[S]) -> Self:
         """The state of the rows that are in this one but not in the other.
@@ -221,22 +221,22 @@ class Labelled(Generic[S]):
         removed = other._reindexed(self.classes, self.n_features)
         counts = self.counts - removed.counts
         self._check_weights(removed, counts)
-        rest, kept = self.sums.subtract(removed.sums, counts), np.flatnonzero(counts)
+        rest, kept = self.moments.subtract(removed.moments, counts), np.flatnonzero(counts)
         if not len(kept):
-            return self.empty(self.sums, self.n_features)
+            return self.empty(self.moments, self.n_features)
         return type(self)(self.classes[kept], counts[kept], rest)
 
     def _check_weights(self, removed: Labelled[S], counts: Counts) -> None:
-        differs = self.sums.overdrawn(removed.sums, np.zeros_like(counts))
-        for k in np.flatnonzero((counts < 0) | self.sums.overdrawn(removed.sums, counts)).tolist():
+        differs = self.moments.overdrawn(removed.moments, np.zeros_like(counts))
+        for k in np.flatnonzero((counts < 0) | self.moments.overdrawn(removed.moments, counts)).tolist():
             hidden = (
                 f": rounding hides the weight of the other {counted(counts[k], 'row')}; accumulate them anew"
             )
             why = "" if differs[k] or counts[k] <= 0 else hidden
             raise ValueError(
                 f"class {named(self.classes[k])}: cannot remove {counted(removed.counts[k], 'row')} of "
-                f"weight {removed.sums.weight_text(k)} from {counted(self.counts[k], 'row')} of weight "
-                f"{self.sums.weight_text(k)}{why}"
+                f"weight {removed.moments.weight_text(k)} from {counted(self.counts[k], 'row')} of weight "
+                f"{self.moments.weight_text(k)}{why}"
             )
 
     def _reindexed(self, classes: Labels, n_features: int) -> Labelled[S]:
@@ -245,10 +245,10 @@ class Labelled(Generic[S]):
             return self
         counts = np.zeros(len(classes), dtype=np.int64)
         if not len(self.classes):
-            return Labelled(classes, counts, self.sums.zeros_like(len(classes), n_features))
+            return Labelled(classes, counts, self.moments.zeros_like(len(classes), n_features))
         places = np.searchsorted(classes, self.classes)
         counts[places] = self.counts
-        return Labelled(classes, counts, self.sums.reindexed(len(classes), places))
+        return Labelled(classes, counts, self.moments.reindexed(len(classes), places))
 
     def same_counts(self, other: Labelled[Any]) -> bool:
         """Whether the two have the same kind of covariance, features, classes and counts."""
@@ -263,4 +263,4 @@ class Labelled(Generic[S]):
 
     def equals(self, other: Labelled[S]) -> bool:
         """Whether the two are the same to the last bit."""
-        return self.same_counts(other) and self.sums.equals(other.sums)
+        return self.same_counts(other) and self.moments.equals(other.moments)

@@ -29,7 +29,7 @@ def to_columns(state: Labelled[Sums]) -> tuple[dict[str, NDArray[Any]], dict[str
     """The arrays of a state, a row for each class, and the positions of the lowest planes."""
     columns: dict[str, NDArray[Any]] = {"label": _narrow(state.classes), "count": state.counts}
     positions = {}
-    for name, numbers in zip(_names(state.kind), state.sums.arrays, strict=True):
+    for name, numbers in zip(_names(state.kind), state.moments.arrays, strict=True):
         planes = np.moveaxis(numbers.digits, 0, 1)
         columns[f"{name}_digits"] = planes.reshape(len(planes), math.prod(planes.shape[1:]))
         positions[name] = numbers.position
@@ -150,7 +150,7 @@ def _labelled(classes: Labels, counts: NDArray[Any], sums: Sums) -> Labelled[Sum
         raise ValueError("the weights of exact statistics are whole numbers")
     if not len(classes):
         return Labelled.empty(sums, sums.n_features)
-    if not sums.moments().are_of_rows(counts):
+    if not sums.rounded().are_of_rows(counts):
         raise ValueError("a variance would be negative, or a correlation exceed 1: these sums are of no rows")
     order = np.argsort(classes)
     return Labelled(classes[order], counts[order], sums.take(order))

@@ -66,17 +66,17 @@ class ExactMoments:
         return self._shaped(_quotients(products, 1, square))
 
     @property
-    def weight_tails(self) -> Array:
+    def low_weights(self) -> Array:
         """What rounding left of each weight, rounded."""
-        tails: Array = (self._weights - _FRACTION(self.weights)).astype(np.float64)
-        return tails
+        low: Array = (self._weights - _FRACTION(self.weights)).astype(np.float64)
+        return low
 
     @cached_property
     def mean_tails(self) -> Array:
         """What rounding left of each mean, rounded."""
         exact = self._totals * Fraction(2) ** self._unit / self._weights[:, None]
-        tails: Array = (exact - _FRACTION(self.rounded_means)).astype(np.float64)
-        return tails
+        low: Array = (exact - _FRACTION(self.rounded_means)).astype(np.float64)
+        return low
 
     @cached_property
     def scatter(self) -> Array:

@@ -93,7 +93,7 @@ class ExactClassStatistics(Statistics):
     @property
     def _read_out(self) -> ExactMoments:
         if self._rounded is None:
-            self._rounded = self._labelled.sums.moments()
+            self._rounded = self._labelled.moments.rounded()
         return self._rounded
 
     def to_float(self) -> ClassStatistics:
@@ -115,7 +115,7 @@ class ExactClassStatistics(Statistics):
         rounded = Moments(
             self._labelled.kind,
             self.weights,
-            exact.weight_tails,
+            exact.low_weights,
             self.means,
             self.mean_tails,
             self.scatter,
@@ -195,7 +195,7 @@ class ExactClassStatistics(Statistics):
         """The state without the rows of another: the same bits as if they had never gone in."""
         rest = super().__sub__(other)
         if rest is not NotImplemented and not rest.n_rows:
-            rest._set_labelled(Labelled.empty(rest._labelled.sums, len(self._names or ())))
+            rest._set_labelled(Labelled.empty(rest._labelled.moments, len(self._names or ())))
         return rest
 
     def decay(self, factor: float) -> Self:

@@ -67,8 +67,8 @@ class Sums:
         """The weight of a class as an error names it."""
         return str(self.weights[[k]].fractions()[0])
 
-    def moments(self) -> ExactMoments:
-        """The moments of these sums."""
+    def rounded(self) -> ExactMoments:
+        """The moments of these sums, each rounded once when it is read."""
         return ExactMoments(self.kind, *self.arrays)
 
     def equals(self, other: Sums) -> bool:
@@ -181,7 +181,7 @@ class Sums:
         rest._check_emptied(counts)
         kept = np.flatnonzero(counts)
         rest = rest.take(kept)
-        if len(kept) and not rest.moments().are_of_rows(counts[kept]):
+        if len(kept) and not rest.rounded().are_of_rows(counts[kept]):
             raise ValueError("a variance would be negative: these rows never went into the state")
         return rest
 

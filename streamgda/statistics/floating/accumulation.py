@@ -42,7 +42,7 @@ class Accumulation:
         self._classes: Labels = state.classes
         self._places: Indices = np.arange(len(state.classes))
         self._counts: Counts = state.counts
-        self._moments = state.sums
+        self._moments = state.moments
         self._sums: AnchoredSums | None = None  # of rows that are not in the moments yet
 
     def add(self, block: Block, workspace: Workspace) -> None:
@@ -92,17 +92,17 @@ class Accumulation:
         self._counts = self._counts[kept]
         if np.array_equal(kept, np.arange(len(moments.weights))):
             return
-        moments.weights, moments.weight_tails = moments.weights[kept], moments.weight_tails[kept]
+        moments.weights, moments.low_weights = moments.weights[kept], moments.low_weights[kept]
         moments.means = moments.means[kept]
-        moments.tails = moments.tails[kept]
+        moments.low_means = moments.low_means[kept]
         moments.scatter = moments.kind.take(moments.scatter, kept)
 
     def _round_means(self) -> None:
-        """Let each mean be the nearest number to the true mean, and its tail what rounding left."""
+        """Let each mean be the nearest number to the true mean, and its low part what rounding left."""
         moments, step = self._moments, max(1, _ELEMENTS_IN_CACHE // max(1, self._moments.n_features))
         for start in range(0, len(moments.weights), step):
             few = slice(start, start + step)
-            moments.means[few], moments.tails[few] = two_sum(moments.means[few], moments.tails[few])
+            moments.means[few], moments.low_means[few] = two_sum(moments.means[few], moments.low_means[few])
 
     # ------------------------------------------------------------------ classes
 
@@ -179,28 +179,28 @@ class Accumulation:
         before = moments.weights[places]
         is_new = before == 0
         new = places[is_new]
-        moments.means[new], moments.tails[new] = centred.means[is_new], centred.tails[is_new]
+        moments.means[new], moments.low_means[new] = centred.means[is_new], centred.low_means[is_new]
         weights, rest = two_sum(before, centred.totals)
-        rest += moments.weight_tails[places] + centred.total_tails
-        moments.weights[places], moments.weight_tails[places] = two_sum(weights, rest)
+        rest += moments.low_weights[places] + centred.low_totals
+        moments.weights[places], moments.low_weights[places] = two_sum(weights, rest)
         shares = (centred.totals / weights)[:, None]
         spread = centred.means  # in place
         step = max(1, _ELEMENTS_IN_CACHE // max(1, moments.n_features))
         for start in range(0, len(places), step):
             few = slice(start, start + step)
-            self._move_few(places[few], spread[few], centred.tails[few], shares[few])
+            self._move_few(places[few], spread[few], centred.low_means[few], shares[few])
             spread[few] *= np.sqrt(before[few, None] * shares[few])
         return spread
 
-    def _move_few(self, places: Indices, means: Array, tails: Array, shares: Array) -> None:
+    def _move_few(self, places: Indices, means: Array, low_means: Array, shares: Array) -> None:
         """Move the means of some classes, and turn the means of the block into distances from them."""
         moments = self._moments
-        distances = moments.tails.take(places, axis=0)
+        distances = moments.low_means.take(places, axis=0)
         means -= moments.means.take(places, axis=0)
-        means += tails
+        means += low_means
         means -= distances
         distances += means * shares
-        moments.tails[places] = distances
+        moments.low_means[places] = distances
 
     def _check_sums(self, block: Block, places: Indices) -> None:
         moments = self._moments

@@ -113,11 +113,11 @@ class AnchoredSums:
         del squares, self._products
         means = np.ascontiguousarray(self._anchors[:, kept].T)
         del self._anchors
-        tails = np.ascontiguousarray(vectors.T)
+        low_means = np.ascontiguousarray(vectors.T)
         del vectors, self._sums
-        tails /= roots[:, None]
+        low_means /= roots[:, None]
         return places, Moments(
-            kind, counts, np.zeros_like(counts), means, tails, np.ascontiguousarray(scatter)
+            kind, counts, np.zeros_like(counts), means, low_means, np.ascontiguousarray(scatter)
         )
 
     def _make_room(self) -> None:

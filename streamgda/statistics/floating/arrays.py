@@ -1,9 +1,9 @@
 """The arrays of moments: what they hold, and how classes are taken from them and put into them.
 
-A mean is kept as the unevaluated sum of two float64 numbers, ``means + tails``. The difference of
+A mean is kept as the unevaluated sum of two float64 numbers, ``means + low_means``. The difference of
 two means, on which the merge rests, is then good to the last digit even where the mean is 10^12
 times the deviation; and a mean does not stand still after 10^16 rows have gone into it. So is a weight,
-``weights + weight_tails``: the same rows then weigh the same, however they were cut and merged.
+``weights + low_weights``: the same rows then weigh the same, however they were cut and merged.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class MomentArrays:
     ----------
     kind : CovarianceKind
         What is kept of the scatter.
-    weights, weight_tails : ndarray of shape (n_classes,)
+    weights, low_weights : ndarray of shape (n_classes,)
         Their sum is the weight of a class.
-    means, tails : ndarray of shape (n_classes, n_features)
+    means, low_means : ndarray of shape (n_classes, n_features)
         Their sum is the mean of a class.
     scatter : ndarray
         Σ w (x − mean)(x − mean)ᵀ, in a shape that `kind` gives.
@@ -37,9 +37,9 @@ class MomentArrays:
 
     kind: CovarianceKind
     weights: Array
-    weight_tails: Array
+    low_weights: Array
     means: Array
-    tails: Array
+    low_means: Array
     scatter: Array
     fourth: FourthMoments | None = None
 
@@ -83,9 +83,9 @@ class MomentArrays:
         """All arrays."""
         return (
             self.weights,
-            self.weight_tails,
+            self.low_weights,
             self.means,
-            self.tails,
+            self.low_means,
             self.scatter,
             *(self.fourth.arrays if self.fourth else ()),
         )
@@ -101,7 +101,7 @@ class MomentArrays:
 
     def are_finite(self) -> bool:
         """Whether no value was NaN or infinite and no power of it exceeded float64."""
-        finite = all(bool(np.isfinite(array).all()) for array in (self.means, self.tails, self.diagonal))
+        finite = all(bool(np.isfinite(array).all()) for array in (self.means, self.low_means, self.diagonal))
         return finite and (self.fourth is None or self.fourth.are_finite())
 
     def equals(self, other: MomentArrays) -> bool:
@@ -129,9 +129,9 @@ class MomentArrays:
         return replace(
             self,
             weights=self.weights.copy(),
-            weight_tails=self.weight_tails.copy(),
+            low_weights=self.low_weights.copy(),
             means=self.means.copy(),
-            tails=self.tails.copy(),
+            low_means=self.low_means.copy(),
             scatter=self.scatter.copy(),
             fourth=self.fourth and self.fourth.copy(),
         )
@@ -141,9 +141,9 @@ class MomentArrays:
         return type(self)(
             self.kind,
             self.weights[classes],
-            self.weight_tails[classes],
+            self.low_weights[classes],
             self.means[classes],
-            self.tails[classes],
+            self.low_means[classes],
             self.kind.take(self.scatter, classes),
             self.fourth and self.fourth.take(classes),
         )
@@ -151,9 +151,9 @@ class MomentArrays:
     def put(self, classes: Rows, part: MomentArrays) -> None:
         """Write the moments of some classes back."""
         self.weights[classes] = part.weights
-        self.weight_tails[classes] = part.weight_tails
+        self.low_weights[classes] = part.low_weights
         self.means[classes] = part.means
-        self.tails[classes] = part.tails
+        self.low_means[classes] = part.low_means
         self.kind.put(self.scatter, classes, part.scatter)
         if self.fourth and part.fourth:
             self.fourth.put(classes, part.fourth)
@@ -187,7 +187,7 @@ class MomentArrays:
         return replace(
             self.copy(),
             means=self.means[:, features],
-            tails=self.tails[:, features],
+            low_means=self.low_means[:, features],
             scatter=self.kind.unpacked(packed, len(self.weights), len(features)),
             fourth=self.fourth and self.fourth.selected(features),
         )

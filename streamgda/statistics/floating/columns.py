@@ -26,17 +26,17 @@ _FOURTH = {"third_moment", "fourth_moment"}
 
 def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     """Vectors and matrices with one row for each class; the scatter packed."""
-    held, n_classes = state.sums, len(state.classes)
+    held, n_classes = state.moments, len(state.classes)
     columns = {
         "label": state.classes,
         "count": state.counts,
         "weight": held.weights,
         "mean": held.means,
-        "mean_tail": held.tails,
+        "mean_tail": held.low_means,
         _scatter_column(held.kind): held.kind.packed(held.scatter)[:n_classes],
     }
-    if held.weight_tails.any():
-        columns["weight_tail"] = held.weight_tails
+    if held.low_weights.any():
+        columns["weight_tail"] = held.low_weights
     if held.fourth is not None:
         columns["third_moment"] = held.fourth.third.reshape(n_classes, held.n_features**2)
         columns["fourth_moment"] = held.kind.packed(held.fourth.fourth)
@@ -102,8 +102,8 @@ def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
     weights = arrays["weight"]
     scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
     fourth = _fourth_moments(kind, arrays, n_features) if "fourth_moment" in arrays else None
-    weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
-    return Moments(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, fourth)
+    low_weights = arrays.get("weight_tail", np.zeros_like(weights))
+    return Moments(kind, weights, low_weights, arrays["mean"], arrays["mean_tail"], scatter, fourth)
 
 
 def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> FourthMoments:
@@ -118,4 +118,4 @@ def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
     classes = state.classes[order]
     if (classes[1:] == classes[:-1]).any():
         raise ValueError("a label stands twice")
-    return Labelled(classes, state.counts[order], state.sums.take(order))
+    return Labelled(classes, state.counts[order], state.moments.take(order))

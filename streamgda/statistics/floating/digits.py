@@ -18,12 +18,12 @@ def warn_of_lost_digits(
     rest: Labelled[Moments], whole: Labelled[Moments], names: tuple[str, ...] | None
 ) -> None:
     """Warn if a variance of the rest has fewer than six correct digits, taken out of the whole."""
-    before = whole.sums.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
-    lost = _lost(rest.sums, before, rest.counts)
+    before = whole.moments.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
+    lost = _lost(rest.moments, before, rest.counts)
     if not rest.counts.sum() or not lost.any():
         return
     k, feature = np.argwhere(lost)[0]
-    owner = "the classes" if rest.sums.kind.is_pooled else f"class {named(rest.classes[k])}"
+    owner = "the classes" if rest.moments.kind.is_pooled else f"class {named(rest.classes[k])}"
     more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
     warnings.warn(
         f"{owner}: of feature {_name(int(feature), names)}{more} the variance that is left has fewer than "

@@ -120,7 +120,7 @@ class ExchangedStatistics(Statistics):
     def _of_labelled(cls, labelled: Labelled[Moments], feature_names: Sequence[str] | None) -> Self:
         """A state of such sums."""
         state = cls.__new__(cls)
-        Statistics.__init__(state, labelled.sums, feature_names)
+        Statistics.__init__(state, labelled.moments, feature_names)
         state._set_labelled(labelled)
         check_feature_names(state.feature_names, state.n_features)
         return state
@@ -165,8 +165,8 @@ def _of_sums(kind: CovarianceKind, given: _Given, sums: Array, outer_sums: Array
     weights, sums = given.weights[order], sums[order]
     outer_sums = _in_order(kind, outer_sums, order, sums.shape)
     scatter = outer_sums - kind.outer(sums / np.sqrt(weights)[:, None])
-    means, no_tails = sums / weights[:, None], np.zeros_like(sums)
-    moments = Moments(kind, weights, np.zeros_like(weights), means, no_tails, scatter)
+    means, no_low_means = sums / weights[:, None], np.zeros_like(sums)
+    moments = Moments(kind, weights, np.zeros_like(weights), means, no_low_means, scatter)
     squares = kind.diagonal(outer_sums)
     moments.clip(squares, NOISE * squares, "these sums cannot be of any rows")
     _check_semidefinite(moments, squares, "these sums")

@@ -49,14 +49,14 @@ class Moments(MomentArrays):
     def scale(self, factor: float) -> None:
         """Multiply every weight by a factor, in place."""
         self.weights *= factor
-        self.weight_tails *= factor
+        self.low_weights *= factor
         self.scatter *= factor
         if self.fourth:
             self.fourth.scale(factor)
 
     def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
-        left = (self.weights - part.weights) + (self.weight_tails - part.weight_tails)
+        left = (self.weights - part.weights) + (self.low_weights - part.low_weights)
         rounding = _WEIGHT_ROUNDING * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
@@ -116,20 +116,20 @@ class Moments(MomentArrays):
         """Add all but a pooled scatter; return the vectors whose outer products come to the scatter."""
         ours = self.take(places)
         weights, rest = two_sum(ours.weights, other.weights)
-        weights, weight_tails = two_sum(weights, rest + (ours.weight_tails + other.weight_tails))
+        weights, low_weights = two_sum(weights, rest + (ours.low_weights + other.low_weights))
         our_share = (ours.weights / weights)[:, None]
         their_share = (other.weights / weights)[:, None]
         anchor = _heavier_mean(ours, other)
-        shift = our_share * ((ours.means - anchor) + ours.tails)
-        shift += their_share * ((other.means - anchor) + other.tails)
-        gap = (other.means - ours.means) + (other.tails - ours.tails)
+        shift = our_share * ((ours.means - anchor) + ours.low_means)
+        shift += their_share * ((other.means - anchor) + other.low_means)
+        gap = (other.means - ours.means) + (other.low_means - ours.low_means)
         spread = gap * np.sqrt(our_share * their_share * weights[:, None])
         if self.fourth and ours.fourth and other.fourth:
             fourth = ours.fourth.shifted(-their_share * gap, ours.weights, ours.scatter)
             fourth += other.fourth.shifted(our_share * gap, other.weights, other.scatter)
             self.fourth.put(places, fourth)
-        self.weights[places], self.weight_tails[places] = weights, weight_tails
-        self.means[places], self.tails[places] = two_sum(anchor, shift)
+        self.weights[places], self.low_weights[places] = weights, low_weights
+        self.means[places], self.low_means[places] = two_sum(anchor, shift)
         if not self.kind.is_pooled:
             scatter = ours.scatter + other.scatter
             scatter += self.kind.outer(spread)
@@ -163,10 +163,10 @@ class Moments(MomentArrays):
     def _minus(self, part: Moments) -> Self:
         """The moments of the other rows; their scatter may come out slightly negative on its diagonal."""
         weights, rest = two_sum(self.weights, -part.weights)
-        weights, weight_tails = two_sum(weights, rest + (self.weight_tails - part.weight_tails))
-        gap = (part.means - self.means) + (part.tails - self.tails)
+        weights, low_weights = two_sum(weights, rest + (self.low_weights - part.low_weights))
+        gap = (part.means - self.means) + (part.low_means - self.low_means)
         retreat = gap * (part.weights / weights)[:, None]
-        means, tails = two_sum(self.means, self.tails - retreat)
+        means, low_means = two_sum(self.means, self.low_means - retreat)
         spread = gap * np.sqrt(part.weights * (self.weights / weights))[:, None]
         scatter = self.scatter - part.scatter
         scatter -= self.kind.outer(spread)
@@ -177,9 +177,9 @@ class Moments(MomentArrays):
         return replace(
             self,
             weights=weights,
-            weight_tails=weight_tails,
+            low_weights=low_weights,
             means=means,
-            tails=tails,
+            low_means=low_means,
             scatter=scatter,
             fourth=fourth,
         )
@@ -239,10 +239,10 @@ class Moments(MomentArrays):
                 "first with to_covariance_type('full')"
             )
         with np.errstate(over="ignore", invalid="ignore"):
-            means, tails = self._mapped_means(A, b)
+            means, low_means = self._mapped_means(A, b)
             scatter = A @ self.scatter @ A.T
             scatter = (scatter + np.swapaxes(scatter, -1, -2)) / 2
-        derived = replace(self.copy(), means=means, tails=tails, scatter=scatter)
+        derived = replace(self.copy(), means=means, low_means=low_means, scatter=scatter)
         if not derived.are_finite():
             raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
         scale = (np.sqrt(self.diagonal) @ np.abs(A).T) ** 2
@@ -254,12 +254,12 @@ class Moments(MomentArrays):
 
         Ogita, Rump & Oishi (2005), "Accurate sum and dot product", algorithm 5.3.
         """
-        totals, tails = np.tile(b, (len(self.means), 1)), self.tails @ A.T
+        totals, low_means = np.tile(b, (len(self.means), 1)), self.low_means @ A.T
         for mean, column in zip(self.means.T[:, :, None], A.T, strict=True):
             products, left = _two_product(mean, column)
             totals, rest = two_sum(totals, products)
-            tails += left + rest
-        return two_sum(totals, tails)
+            low_means += left + rest
+        return two_sum(totals, low_means)
 
     # ------------------------------------------------------------------ moments compare
 
@@ -267,7 +267,7 @@ class Moments(MomentArrays):
         """Whether the two agree to `rtol`, judged on the scale of each feature."""
         spread = np.sqrt(self.diagonal)
         size = np.abs(self.means) + spread / np.sqrt(self.weights)[:, None]
-        gap = (other.means - self.means) + (other.tails - self.tails)
+        gap = (other.means - self.means) + (other.low_means - self.low_means)
         return bool(
             (np.abs(other.weights - self.weights) <= rtol * self.weights).all()
             and (np.abs(gap) <= rtol * size).all()
@@ -280,21 +280,21 @@ class Moments(MomentArrays):
     @property
     def rounded_means(self) -> Array:
         """The mean of each class, to the precision of float64: (K, d)."""
-        return self.means + self.tails
+        return self.means + self.low_means
 
     @property
     def mean_tails(self) -> Array:
         """What rounding left of them: (K, d)."""
         left = self.rounded_means
         np.subtract(self.means, left, out=left)
-        left += self.tails
+        left += self.low_means
         return left
 
     @property
     def sums(self) -> Array:
         """Σ w x of each class: (K, d)."""
         weights = self.weights[:, None]
-        return weights * self.means + weights * self.tails
+        return weights * self.means + weights * self.low_means
 
     @property
     def outer_sums(self) -> Array:
@@ -342,7 +342,7 @@ class Moments(MomentArrays):
     def _offsets(self) -> tuple[Array, Array]:
         """The distances of all classes, and of their mean, from the mean of the first."""
         offsets = self.means - self.means[0]
-        offsets += self.tails
+        offsets += self.low_means
         return offsets, self.weights / self.weights.sum() @ offsets
 
     @property
@@ -394,7 +394,7 @@ def _check_same_means(ours: Moments, theirs: Moments) -> None:
     """Raise ValueError if the rows of a class cannot be those that are taken out of it."""
     if not len(ours.weights):
         return
-    gap = (theirs.means - ours.means) + (theirs.tails - ours.tails)
+    gap = (theirs.means - ours.means) + (theirs.low_means - ours.low_means)
     deviation = np.sqrt(ours.diagonal / ours.weights[:, None])
     if (np.abs(gap) > _ROUNDING * (np.abs(ours.means) + deviation)).any():
         raise ValueError("the means of a class differ: these rows never went into the state")

@@ -25,7 +25,7 @@ from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.gather import Workspace, gather
 
-_NEGLIGIBLE_TAIL = 1e-9  # of the deviation of a row
+_NEGLIGIBLE_LOW = 1e-9  # of the deviation of a row
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class CentredBlock:
         Which class of the block comes first, second, and so on: all other arrays have this order.
     counts : ndarray of shape (K,)
         The rows of each class.
-    totals, total_tails : ndarray of shape (K,)
+    totals, low_totals : ndarray of shape (K,)
         The weight of each class, to twice the precision of float64.
-    means, tails : ndarray of shape (K, d)
+    means, low_means : ndarray of shape (K, d)
         The mean of each class, to twice the precision of float64.
     rows : ndarray of shape (d, n)
         √w (x − mean), in the workspace. Classes of one row may be left out, which then come last.
@@ -53,9 +53,9 @@ class CentredBlock:
     classes: Indices
     counts: NDArray[np.intp]
     totals: Array
-    total_tails: Array
+    low_totals: Array
     means: Array
-    tails: Array
+    low_means: Array
     rows: Array
     weights: Array
     bounds: Bounds
@@ -78,7 +78,7 @@ def centre_block(
     workspace : Workspace
         Where the centred rows will be, until the next block.
     compensate : bool, default=False
-        Whether the tails of the means are always subtracted too, as fourth moments need it.
+        Whether the low parts of the means are always subtracted too, as fourth moments need it.
     single_apart : bool, default=False
         Whether classes of one row come last, and their rows, which are their means, are left out.
     """
@@ -92,21 +92,21 @@ def centre_block(
     gather(block.features, order, rows, workspace)
     weights = np.ones(len(order)) if block.weights is None else block.weights[order]
     bounds = np.concatenate(([0], np.cumsum(counts)))
-    totals, total_tails = counts.astype(np.float64), np.zeros(len(counts))
+    totals, low_totals = counts.astype(np.float64), np.zeros(len(counts))
     if block.weights is not None:
-        totals, total_tails = _sums_of_weights(weights, bounds)
+        totals, low_totals = _sums_of_weights(weights, bounds)
     n_several = len(counts) - n_single
     end = bounds[n_several]
     several = (rows[:, :end], weights[:end], totals[:n_several], bounds[: n_several + 1])
-    means, tails = _centre(*several, compensate=compensate or block.weights is not None)
+    means, low_means = _centre(*several, compensate=compensate or block.weights is not None)
     if n_single:
         means = np.concatenate([means, rows[:, end:].T])
-        tails = np.concatenate([tails, np.zeros((n_single, len(rows)))])
+        low_means = np.concatenate([low_means, np.zeros((n_single, len(rows)))])
     rows, weights = rows[:, :end], weights[:end]
     if block.weights is not None:
         rows *= np.sqrt(weights)
     return CentredBlock(
-        classes, counts, totals, total_tails, means, tails, rows, weights, bounds[: n_several + 1]
+        classes, counts, totals, low_totals, means, low_means, rows, weights, bounds[: n_several + 1]
     )
 
 
@@ -140,7 +140,9 @@ def _moments(block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth
     centred = centre_block(block, workspace, compensate=fourth)
     scatter = kind.products(centred.rows, centred.bounds)
     powers = FourthMoments.from_rows(centred.rows, centred.weights, centred.bounds) if fourth else None
-    return Moments(kind, centred.totals, centred.total_tails, centred.means, centred.tails, scatter, powers)
+    return Moments(
+        kind, centred.totals, centred.low_totals, centred.means, centred.low_means, scatter, powers
+    )
 
 
 def _moments_of_single_rows(
@@ -174,9 +176,9 @@ def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
 def _centre(
     rows: Array, weights: Array, totals: Array, bounds: Bounds, *, compensate: bool
 ) -> tuple[Array, Array]:
-    """Subtract from each class its mean, in place; return the means and their tails.
+    """Subtract from each class its mean, in place; return the means and their low parts.
 
-    The tail, which rounding left of the mean, is subtracted too where it matters: always if asked to
+    The low part, which rounding left of the mean, is subtracted too where it matters: always if asked to
     `compensate` (for fourth moments, and with weights, where a heavy row may hide it), and where it is not
     far below the deviation of a row, as in a constant feature or at a huge offset. With equal weights, what
     is neglected of n rows is below n × 10⁻¹⁸ of the scatter.
@@ -186,16 +188,16 @@ def _centre(
     if rows.size < max(SHORT_CLASS * len(rows), SHORT_ELEMENTS) * len(totals):
         return _centre_short(rows, weights, totals, bounds)
     means = np.empty((len(totals), len(rows)))
-    tails = np.empty_like(means)
+    low_means = np.empty_like(means)
     for k, total in enumerate(totals):
         of_class = slice(bounds[k], bounds[k + 1])
         centred, weight = rows[:, of_class], weights[of_class]
         means[k] = centred @ weight / total
         centred -= means[k][:, None]
-        tails[k] = centred @ weight / total
-        if compensate or (np.abs(tails[k]) > _NEGLIGIBLE_TAIL * np.abs(centred[:, 0])).any():
-            centred -= tails[k][:, None]
-    return means, tails
+        low_means[k] = centred @ weight / total
+        if compensate or (np.abs(low_means[k]) > _NEGLIGIBLE_LOW * np.abs(centred[:, 0])).any():
+            centred -= low_means[k][:, None]
+    return means, low_means
 
 
 def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) -> tuple[Array, Array]:
@@ -206,7 +208,7 @@ def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) ->
     """
     is_weighted = bool((weights != 1).any())
     means = np.empty((len(totals), len(rows)))
-    tails = np.empty_like(means)
+    low_means = np.empty_like(means)
     for features, classes in tiles(len(rows), bounds):
         start = bounds[classes.start]
         tile = rows[features, start : bounds[classes.stop]]
@@ -216,6 +218,6 @@ def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) ->
         weighted = tile * weights[start : bounds[classes.stop]] if is_weighted else tile
         shift = np.add.reduceat(weighted, starts, axis=1) / totals[classes]
         tile -= np.repeat(shift, counts, axis=1)
-        mean, tail = two_sum(first, shift)
-        means[classes, features], tails[classes, features] = mean.T, tail.T
-    return means, tails
+        mean, low_mean = two_sum(first, shift)
+        means[classes, features], low_means[classes, features] = mean.T, low_mean.T
+    return means, low_means

@@ -90,11 +90,11 @@ class ClassStatistics(ExchangedStatistics):
 
     @property
     def _moments(self) -> Moments:
-        return self._labelled.sums
+        return self._labelled.moments
 
     @property
     def _read_out(self) -> Moments:
-        return self._labelled.sums
+        return self._labelled.moments
 
     # ------------------------------------------------------------------ rows go in
 
@@ -146,7 +146,7 @@ class ClassStatistics(ExchangedStatistics):
     ) -> Labelled[Moments]:
         labelled = from_columns(kind, columns, n_features)
         is_checked = metadata["definite"] and len(labelled.classes)
-        if is_checked and not kind.is_semidefinite(labelled.sums.scatter):
+        if is_checked and not kind.is_semidefinite(labelled.moments.scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return labelled
 

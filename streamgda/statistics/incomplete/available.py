@@ -48,7 +48,7 @@ class AvailableCases:
 
     Attributes
     ----------
-    weights, means, tails : ndarray of shape (n_classes, n_features)
+    weights, means, low_means : ndarray of shape (n_classes, n_features)
         The weight of these rows, their mean, and what rounding left of it; zero where there are none.
     scatter : ndarray of shape (n_classes, n_features), or (1, n_features) if pooled
         Σ w (x − mean)².
@@ -56,7 +56,7 @@ class AvailableCases:
 
     weights: Array
     means: Array
-    tails: Array
+    low_means: Array
     scatter: Array
 
     @classmethod
@@ -69,17 +69,17 @@ class AvailableCases:
             anchors[cells] = np.where(is_new, group.moments.means, anchors[cells])
             weights[cells] += group.moments.weights[:, None]
         for group, cells in _cells(groups):
-            offsets = (group.moments.means - anchors[cells]) + group.moments.tails
+            offsets = (group.moments.means - anchors[cells]) + group.moments.low_means
             shifts[cells] += group.moments.weights[:, None] * offsets
-        means, tails = two_sum(anchors, shifts / np.where(weights > 0, weights, 1.0))
+        means, low_means = two_sum(anchors, shifts / np.where(weights > 0, weights, 1.0))
         scatter = np.zeros((1 if pooled else n_classes, n_features))
         for group, cells in _cells(groups):
-            offsets = (group.moments.means - means[cells]) + (group.moments.tails - tails[cells])
+            offsets = (group.moments.means - means[cells]) + (group.moments.low_means - low_means[cells])
             between = group.moments.weights[:, None] * offsets**2
             rows = np.zeros(1, np.intp) if pooled else group.places
             total = between.sum(axis=0, keepdims=True) if pooled else between
             scatter[np.ix_(rows, group.features)] += group.moments.diagonal + total
-        return cls(weights, means, tails, scatter)
+        return cls(weights, means, low_means, scatter)
 
 
 def _cells(groups: Sequence[Group]) -> list[tuple[Group, tuple[Indices, ...]]]:
@@ -89,9 +89,9 @@ def _cells(groups: Sequence[Group]) -> list[tuple[Group, tuple[Indices, ...]]]:
 
 def total_weights(groups: Sequence[Group], n_classes: int) -> tuple[Array, Array]:
     """The weight of each class, and what rounding left of it, over groups in which each row is once."""
-    weights, tails = np.zeros(n_classes), np.zeros(n_classes)
+    weights, low = np.zeros(n_classes), np.zeros(n_classes)
     for group in groups:
         moments = group.moments
         weights[group.places], rest = two_sum(weights[group.places], moments.weights)
-        tails[group.places] += rest + moments.weight_tails
-    return two_sum(weights, tails)
+        low[group.places] += rest + moments.low_weights
+    return two_sum(weights, low)

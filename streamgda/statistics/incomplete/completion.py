@@ -102,9 +102,9 @@ def complete(
 def _without_scatter(
     available: AvailableCases, counting: Sequence[Group], kind: CovarianceKind, classes: Labels
 ) -> Moments:
-    weights, weight_tails = total_weights(counting, len(classes))
-    means, tails = available.means.copy(), available.tails.copy()
-    return Moments(kind, weights, weight_tails, means, tails, kind.zeros(*means.shape))
+    weights, low_weights = total_weights(counting, len(classes))
+    means, low_means = available.means.copy(), available.low_means.copy()
+    return Moments(kind, weights, low_weights, means, low_means, kind.zeros(*means.shape))
 
 
 def _find_unseen(completion: Completion, available: AvailableCases, classes: Labels) -> None:
@@ -194,7 +194,7 @@ class _Population:
         features, moments = group.features[kept], group.moments
         cells, scale = np.ix_(group.places, features), self.scale[features]
         means = (moments.means[:, kept] - self.available.means[cells]) + (
-            moments.tails[:, kept] - self.available.tails[cells]
+            moments.low_means[:, kept] - self.available.low_means[cells]
         )
         scatter = moments.scatter if moments.kind.is_pooled else moments.scatter.sum(axis=0)
         return Cases(
@@ -208,8 +208,8 @@ class _Population:
     def _write(self, completion: Completion, varying: Indices, fit: Fit) -> None:
         moments, scale = completion.moments, self.scale[varying]
         cells = np.ix_(self.places, varying)
-        moments.means[cells], moments.tails[cells] = two_sum(
-            moments.means[cells], moments.tails[cells] + fit.normal.means * scale
+        moments.means[cells], moments.low_means[cells] = two_sum(
+            moments.means[cells], moments.low_means[cells] + fit.normal.means * scale
         )
         covariance = fit.normal.covariance * np.outer(scale, scale)
         scatter = moments.scatter if moments.kind.is_pooled else moments.scatter[self.places[0]]

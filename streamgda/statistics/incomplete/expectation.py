@@ -35,7 +35,7 @@ class Expectation:
         "full" for a covariance of each class, "tied" for one that they share.
     classes : ndarray of shape (n_classes,)
         The labels.
-    means, tails : ndarray of shape (n_classes, n_features)
+    means, low_means : ndarray of shape (n_classes, n_features)
         The means of the available cases, and what rounding left of them.
     scale : ndarray of shape (n_populations, n_features)
         Their standard deviations, in each class or within all classes; 0 for a feature that does not vary.
@@ -46,7 +46,7 @@ class Expectation:
     kind: CovarianceKind
     classes: Labels
     means: Array
-    tails: Array
+    low_means: Array
     scale: Array
     normals: tuple[Normal, ...]
 
@@ -60,7 +60,7 @@ class Expectation:
         return replace(self, normals=tuple(self._maximised(expected)))
 
     def _maximised(self, expected: ClassStatistics) -> Iterable[Normal]:
-        offsets = (expected.means - self.means) + (expected.mean_tails - self.tails)
+        offsets = (expected.means - self.means) + (expected.mean_tails - self.low_means)
         covariances = expected.covariance()
         for population, scale in enumerate(self.scale):
             varying = np.flatnonzero(scale)
@@ -72,18 +72,20 @@ class Expectation:
 
     def in_units(self) -> tuple[Array, Array, Array]:
         """The means, what rounding left of them, and the covariances, in the units of the features."""
-        means, tails = self.means.copy(), self.tails.copy()
+        means, low_means = self.means.copy(), self.low_means.copy()
         covariances = self.kind.zeros(*means.shape)
         for population, (scale, normal) in enumerate(zip(self.scale, self.normals, strict=True)):
             varying = np.flatnonzero(scale)
             rows = np.arange(len(means)) if self.kind.is_pooled else np.array([population])
             cells = np.ix_(rows, varying)
-            means[cells], tails[cells] = two_sum(means[cells], tails[cells] + normal.means * scale[varying])
+            means[cells], low_means[cells] = two_sum(
+                means[cells], low_means[cells] + normal.means * scale[varying]
+            )
             covariance = covariances if self.kind.is_pooled else covariances[population]
             covariance[np.ix_(varying, varying)] = normal.covariance * np.outer(
                 scale[varying], scale[varying]
             )
-        return means, tails, covariances
+        return means, low_means, covariances
 
 
 class ExpectedRows:
@@ -149,7 +151,7 @@ class ExpectedRows:
             block, rows, observed = block.take(has_any), rows[has_any], observed[has_any]
         residual = self._complete(block, rows, observed)
         part = self.statistics._from_block(replace(block, features=rows), workspace)
-        part._labelled.sums.scatter += residual
+        part._labelled.moments.scatter += residual
         self.statistics.merge(part)
 
     def _complete(self, block: Block, rows: Array, observed: NDArray[np.bool_]) -> Array:
@@ -183,7 +185,7 @@ class _Completing:
         self.varying = np.flatnonzero(self.scale)
         normal = given.normals[population]
         positions = places if given.kind.is_pooled else np.zeros(len(places), np.intp)
-        self.anchors, self.tails = given.means[places], given.tails[places]
+        self.anchors, self.low_means = given.means[places], given.low_means[places]
         self.centres = normal.means[positions]
         self.precision, self.log_det = _precision(normal.covariance)
         self.log_likelihood = 0.0
@@ -192,13 +194,13 @@ class _Completing:
         """Fill in what is missing; return the sum of the covariances of what was, (d, d)."""
         varying, units = self.varying, self.scale[self.varying]
         seen = observed[:, varying]
-        offsets = (rows[:, varying] - self.anchors[:, varying]) - self.tails[:, varying]
+        offsets = (rows[:, varying] - self.anchors[:, varying]) - self.low_means[:, varying]
         offsets = np.where(seen, offsets / units - self.centres, 0.0)
         within = self._fill_offsets(offsets, ~seen, weights)
         self.log_likelihood -= float(weights @ (seen @ np.log(units)))
         completed = np.zeros(rows.shape)
         completed[:, varying] = (offsets + self.centres) * units
-        completed += self.tails
+        completed += self.low_means
         completed += self.anchors
         np.copyto(rows, completed, where=~observed)
         residual = np.zeros((rows.shape[1],) * 2)

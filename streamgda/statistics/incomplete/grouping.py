@@ -64,7 +64,7 @@ class PatternSums:
         self._rows: dict[Pattern, Adding] = {}  # each row is counted in one of these
         self._columns: dict[Pattern, Adding] = {}  # of single features; their rows are counted above
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
-        self._ended: Groups[Any] = Groups(plain._labelled.sums, 0, {})
+        self._ended: Groups[Any] = Groups(plain._labelled.moments, 0, {})
 
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block.
@@ -150,7 +150,7 @@ class PatternSums:
         rows, columns = (
             {pattern: sums.state() for pattern, sums in some.items()} for some in (self._rows, self._columns)
         )
-        empty, like = empty_pattern(n_features), self._plain._labelled.sums
+        empty, like = empty_pattern(n_features), self._plain._labelled.moments
         if empty in rows:
             rows[empty] = without_features(rows[empty])
         states = rows if self._keeps_patterns else by_feature(rows, columns, n_features)
@@ -162,7 +162,7 @@ class _MergedSums:
     """Sums that are merged block by block: exact ones, and those with fourth moments."""
 
     def __init__(self, plain: Any) -> None:
-        self._plain, self._labelled = plain, Labelled.empty(plain._labelled.sums, 0)
+        self._plain, self._labelled = plain, Labelled.empty(plain._labelled.moments, 0)
 
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block."""
@@ -180,4 +180,4 @@ class _MergedSums:
 def _sums_like(plain: Any) -> Adding:
     if plain.exact or plain.has_fourth_moments:
         return _MergedSums(plain)
-    return Accumulation(Labelled.empty(plain._labelled.sums, 0))
+    return Accumulation(Labelled.empty(plain._labelled.moments, 0))

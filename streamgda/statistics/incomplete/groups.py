@@ -21,9 +21,9 @@ from streamgda.statistics.incomplete.patterns import (
     pattern_of,
     single_pattern,
 )
-from streamgda.statistics.labelled import ClassSums, Labelled
+from streamgda.statistics.labelled import ClassMoments, Labelled
 
-S = TypeVar("S", bound=ClassSums)
+S = TypeVar("S", bound=ClassMoments)
 
 
 class Groups(Labelled[S]):
@@ -37,7 +37,7 @@ class Groups(Labelled[S]):
     ----------
     groups : dict of Pattern to Labelled
         Sorted by pattern. Each has at least one class.
-    sums : ClassSums
+    moments : ClassMoments
         The sums of no rows, which say how many features a row has and what is kept of it.
     """
 
@@ -68,7 +68,7 @@ class Groups(Labelled[S]):
     def complete(self) -> Labelled[S] | None:
         """The sums of all the rows, if none of them lacks a feature."""
         if not self.groups:
-            return Labelled.empty(self.sums, self.n_features)
+            return Labelled.empty(self.moments, self.n_features)
         (pattern, group), *others = self.groups.items()
         return group if not others and pattern == complete_pattern(self.n_features) else None
 
@@ -80,7 +80,7 @@ class Groups(Labelled[S]):
     # ------------------------------------------------------------------ by class and by feature
 
     def _with(self, groups: Mapping[Pattern, Labelled[S]], n_features: int | None = None) -> Self:
-        return type(self)(self.sums, self.n_features if n_features is None else n_features, groups)
+        return type(self)(self.moments, self.n_features if n_features is None else n_features, groups)
 
     def _map(self, function: Callable[[Labelled[S]], Labelled[S]]) -> Self:
         return self._with({pattern: function(group) for pattern, group in self.groups.items()})
@@ -98,7 +98,7 @@ class Groups(Labelled[S]):
         """The same state with other labels, in the same order."""
         return self._map(
             lambda group: Labelled(
-                classes[np.searchsorted(self.classes, group.classes)], group.counts, group.sums
+                classes[np.searchsorted(self.classes, group.classes)], group.counts, group.moments
             )
         )
 
@@ -108,7 +108,7 @@ class Groups(Labelled[S]):
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
         """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
-        like: S = self.sums.narrowed(kind, fourth=fourth)
+        like: S = self.moments.narrowed(kind, fourth=fourth)
         groups = {p: group.narrowed(kind, fourth=fourth) for p, group in self.groups.items()}
         narrow = type(self)(like, self.n_features, {})
         if kind.has_products or not self.kind.has_products:
@@ -126,7 +126,7 @@ class Groups(Labelled[S]):
         if not self.kind.is_pooled:
             return self.narrowed(diagonal)
         groups = {pattern: _unpooled(group, diagonal) for pattern, group in self.groups.items()}
-        like: Any = _unpooled(Labelled.empty(self.sums, self.n_features), diagonal).sums
+        like: Any = _unpooled(Labelled.empty(self.moments, self.n_features), diagonal).moments
         return type(self)(like, self.n_features, by_feature(groups, {}, self.n_features))
 
     def selected(self, features: Indices) -> Self:
@@ -176,12 +176,12 @@ class Groups(Labelled[S]):
         labels.union(self.classes, other.classes)  # raises if the two are labels of different kinds
         merged = dict(self.groups)
         for pattern, theirs in other.groups.items():
-            ours = merged.get(pattern, Labelled.empty(theirs.sums, theirs.n_features))
+            ours = merged.get(pattern, Labelled.empty(theirs.moments, theirs.n_features))
             # A single group is merged wholly or not at all, and need not be copied.
             merged[pattern] = ours.copy() if len(other.groups) > 1 else ours
             merged[pattern].merge(theirs, owned=owned)
         if not self.n_features:
-            self.sums = other.sums
+            self.moments = other.moments
         self._set_groups(merged)
 
     def subtract(self, other: Labelled[S]) -> Self:
@@ -220,7 +220,7 @@ class Groups(Labelled[S]):
 def of_complete(labelled: Labelled[S]) -> Groups[S]:
     """The groups of rows that all are complete."""
     complete = {complete_pattern(labelled.n_features): labelled} if labelled.n_features else {}
-    return Groups(labelled.sums, labelled.n_features, complete)
+    return Groups(labelled.moments, labelled.n_features, complete)
 
 
 def by_feature(
@@ -271,20 +271,20 @@ def _columns_of(
 
 def _unpooled(group: Labelled[Any], diagonal: CovarianceKind) -> Labelled[Any]:
     """The squares alone of a group whose classes share them, each with its share by weight."""
-    shares = group.sums.weights / max(group.sums.weights.sum(), np.finfo(np.float64).tiny)
-    scatter = shares[:, None] * group.sums.diagonal
-    return Labelled(group.classes, group.counts, replace(group.sums, kind=diagonal, scatter=scatter))
+    shares = group.moments.weights / max(group.moments.weights.sum(), np.finfo(np.float64).tiny)
+    scatter = shares[:, None] * group.moments.diagonal
+    return Labelled(group.classes, group.counts, replace(group.moments, kind=diagonal, scatter=scatter))
 
 
 def without_features(group: Labelled[Any]) -> Labelled[Any]:
     """The counts and weights of a group alone."""
-    kept = {n: getattr(group.sums, n) for n in ("weights", "weight_tails") if hasattr(group.sums, n)}
-    sums = replace(group.sums.zeros_like(len(group.classes), 0), **kept)
+    kept = {n: getattr(group.moments, n) for n in ("weights", "low_weights") if hasattr(group.moments, n)}
+    sums = replace(group.moments.zeros_like(len(group.classes), 0), **kept)
     return Labelled(group.classes, group.counts, sums)
 
 
 def _of_features(group: Labelled[Any], features: Indices) -> Labelled[Any]:
     """Some features of a group that keeps squares alone."""
-    arrays = ("means", "tails", "scatter", "totals", "products")
-    kept = {n: getattr(group.sums, n)[:, features] for n in arrays if hasattr(group.sums, n)}
-    return Labelled(group.classes, group.counts, replace(group.sums, **kept))
+    arrays = ("means", "low_means", "scatter", "totals", "products")
+    kept = {n: getattr(group.moments, n)[:, features] for n in arrays if hasattr(group.moments, n)}
+    return Labelled(group.classes, group.counts, replace(group.moments, **kept))

@@ -158,4 +158,4 @@ class LikeliestMoments(Statistics):
 def _floating(state: Plain) -> Moments:
     """The moments of a state in floating point."""
     floating = state.to_float() if isinstance(state, ExactClassStatistics) else state
-    return floating._labelled.sums
+    return floating._labelled.moments

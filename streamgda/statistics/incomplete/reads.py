@@ -153,15 +153,15 @@ class _Maximising:
         scale = np.sqrt(scatter / weights)
         n_means = len(classes) if self.kind.is_pooled else 1
         normals = tuple(Normal(np.zeros((n_means, n)), np.eye(n)) for n in np.count_nonzero(scale, axis=1))
-        return Expectation(self.kind, classes, available.means, available.tails, scale, normals)
+        return Expectation(self.kind, classes, available.means, available.low_means, scale, normals)
 
     def _completed(self) -> ClassStatistics:
         """Complete statistics with the weights of all rows and the parameters that were found."""
         first = self.first
-        means, tails, covariances = self.now.in_units()
+        means, low_means, covariances = self.now.in_units()
         weights = first.weights
         scatter = covariances * self.kind.freedom(weights, 0)
-        moments = Moments(self.kind, weights, np.zeros_like(weights), means, tails, scatter)
+        moments = Moments(self.kind, weights, np.zeros_like(weights), means, low_means, scatter)
         kind = cast("CovarianceType", self.kind.name)
         statistics = ClassStatistics(kind, feature_names=first.feature_names)
         statistics._set_labelled(Labelled(first.classes, first.counts, moments))

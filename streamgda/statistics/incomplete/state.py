@@ -22,7 +22,7 @@ from streamgda.statistics.incomplete.likeliest import LikeliestMoments, Plain
 from streamgda.statistics.incomplete.patterns import features_in
 from streamgda.statistics.incomplete.table import PatternTable
 from streamgda.statistics.incomplete.too_many import TooManyPatternsError
-from streamgda.statistics.labelled import ClassSums
+from streamgda.statistics.labelled import ClassMoments
 from streamgda.statistics.validation import Columns, as_count, check_same_names, check_whole
 
 MAX_PATTERNS = 256
@@ -92,7 +92,7 @@ class IncompleteStatistics(LikeliestMoments):
         check_whole(max_patterns, "max_patterns", 1)
         self.max_patterns, self.exact = max_patterns, exact
         self._plain = _empty(covariance_type, exact=exact, fourth_moments=fourth_moments)
-        super().__init__(self._plain._labelled.sums, feature_names)
+        super().__init__(self._plain._labelled.moments, feature_names)
 
     @classmethod
     def from_statistics(cls, statistics: Plain, *, max_patterns: int = MAX_PATTERNS) -> Self:
@@ -127,7 +127,7 @@ class IncompleteStatistics(LikeliestMoments):
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
-        together = self._twin(Groups(self._plain._labelled.sums, 0, {}))
+        together = self._twin(Groups(self._plain._labelled.moments, 0, {}))
         together._names, together._n_dropped = None, 0
         sums = PatternSums(self._plain, self.max_patterns)
         if not sum(map(partial(together._add_block, sums, workspace), blocks)):
@@ -140,7 +140,7 @@ class IncompleteStatistics(LikeliestMoments):
         check_same_names(self._names, block.feature_names)
         self._labelled.check_features(block.n_features)
         if not self.n_features:
-            self._set_labelled(Groups(self._labelled.sums, block.n_features, {}))
+            self._set_labelled(Groups(self._labelled.moments, block.n_features, {}))
         self._names = self._names or block.feature_names
         self._n_dropped += block.n_dropped
         if len(block.codes):
@@ -150,7 +150,7 @@ class IncompleteStatistics(LikeliestMoments):
     def _add_rows(self, sums: PatternSums, workspace: Workspace, block: Block) -> None:
         sums.add(block, workspace)
 
-    def _reduce(self, block: Block, workspace: Workspace) -> ClassSums:
+    def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
         """The sums of a block whose rows have all features."""
         return self._plain._reduce(block, workspace)
 
@@ -277,7 +277,7 @@ class IncompleteStatistics(LikeliestMoments):
             groups = {
                 p: self._plain._twin(g).decay(factor)._labelled for p, g in self._labelled.groups.items()
             }
-            self._set_labelled(Groups(self._labelled.sums, self.n_features, groups))
+            self._set_labelled(Groups(self._labelled.moments, self.n_features, groups))
         return self
 
     def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
@@ -363,7 +363,7 @@ class IncompleteStatistics(LikeliestMoments):
             n_observed = len(features_in(pattern, n_features))
             described = {**metadata, **own, "n_features": n_observed, "feature_names": None, "n_dropped": 0}
             groups[pattern] = type(plain).from_columns(part, described)._labelled
-        return Groups(plain._labelled.sums, n_features, groups)
+        return Groups(plain._labelled.moments, n_features, groups)
 
 
 def _empty(covariance_type: CovarianceType, *, exact: bool, fourth_moments: bool) -> Plain:
