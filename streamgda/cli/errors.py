@@ -16,7 +16,7 @@ import click
 
 from streamgda.blocks.wording import counted
 from streamgda.cli.wording import in_shell_words
-from streamgda.storage.messages import shown
+from streamgda.storage.paths import shown
 
 DEBUG = "streamgda.debug"
 

@@ -74,8 +74,8 @@ def check_apart(path: str, source: Any) -> None:
 
 def write_atomically(path: str, content: bytes) -> None:
     """Write a file under a temporary name, and rename it when it is complete."""
-    from streamgda.storage.atomic import replacing
     from streamgda.storage.filesystems import resolve
+    from streamgda.storage.writing import replacing
 
     with replacing(*resolve(path)) as file:
         file.write(content)

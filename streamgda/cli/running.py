@@ -16,7 +16,7 @@ import click
 
 from streamgda.cli.errors import DEBUG, QUIET
 from streamgda.cli.options import bundled
-from streamgda.storage.messages import shown
+from streamgda.storage.paths import shown
 
 _LOCAL_SCHEDULERS = ("threads", "synchronous", "processes")
 

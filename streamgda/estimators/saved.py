@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.statistics.saved import COLUMNS, state_of
 from streamgda.storage import tables
-from streamgda.storage.messages import shown
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.paths import AnyFileSystem, Path, shown
 
 if TYPE_CHECKING:
     from streamgda.estimators.generative import GenerativeClassifier

@@ -21,8 +21,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.storage.filesystems import resolve, unwrapped
-from streamgda.storage.messages import shown
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.paths import AnyFileSystem, Path, shown
 
 
 class LedgerContents:

@@ -22,10 +22,9 @@ from streamgda.ledger.read_ahead import contents
 from streamgda.ledger.states import COLUMNS, State, state_of, table_of
 from streamgda.sources.base import InputFile
 from streamgda.storage import tables
-from streamgda.storage.digests import digest
-from streamgda.storage.documents import Metadata
+from streamgda.storage.documents import Metadata, digest
 from streamgda.storage.filesystems import is_object_store, reaching
-from streamgda.storage.messages import one_line
+from streamgda.storage.paths import one_line
 from streamgda.storage.tables import DamagedFileError
 from streamgda.storage.versions import Version, listing
 

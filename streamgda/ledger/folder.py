@@ -14,8 +14,8 @@ from streamgda.ledger.entries import EntryFolder, MergedCache
 from streamgda.ledger.manifest import Manifest
 from streamgda.ledger.names import ENTRIES, MANIFEST, TOTAL, foreign_names, is_unfinished
 from streamgda.storage.filesystems import is_local, reaching
-from streamgda.storage.locks import locked
 from streamgda.storage.versions import Version, children
+from streamgda.storage.writing import locked
 
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: what is older was left by a crash
 

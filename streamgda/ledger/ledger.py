@@ -25,7 +25,7 @@ from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.storage.messages import shown
+from streamgda.storage.paths import shown
 from streamgda.storage.versions import Version
 
 

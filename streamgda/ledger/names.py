@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from streamgda.sources.base import InputFile
-from streamgda.storage.atomic import finished_name
-from streamgda.storage.digests import digest
-from streamgda.storage.locks import LOCK
+from streamgda.storage.documents import digest
 from streamgda.storage.versions import children
+from streamgda.storage.writing import LOCK, finished_name
 
 MANIFEST = "manifest.parquet"
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from streamgda.ledger.ages import Age, ages, modified, nanoseconds
 from streamgda.ledger.manifest import FileRecord, Manifest
-from streamgda.storage.messages import one_line
+from streamgda.storage.paths import one_line
 
 FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 """A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""

@@ -20,7 +20,7 @@ from streamgda.statistics.saved import state_of as statistics_of
 from streamgda.statistics.validation import as_count
 from streamgda.storage.columns import to_arrow
 from streamgda.storage.documents import Metadata
-from streamgda.storage.messages import one_line
+from streamgda.storage.paths import one_line
 
 State = Statistics | FoldStatistics
 

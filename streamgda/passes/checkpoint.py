@@ -12,11 +12,9 @@ from streamgda.sources.base import ScorableSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.saved import COLUMNS, state_of
 from streamgda.storage import tables
-from streamgda.storage.digests import digest
-from streamgda.storage.documents import FORMAT_VERSION
+from streamgda.storage.documents import FORMAT_VERSION, digest
 from streamgda.storage.filesystems import resolve
-from streamgda.storage.messages import shown
-from streamgda.storage.paths import Path
+from streamgda.storage.paths import Path, shown
 from streamgda.storage.versions import children
 
 

@@ -22,7 +22,7 @@ from streamgda.passes.progress import Listener, Progress, telling
 from streamgda.passes.schedulers import Scheduler, client_of, threads_of
 from streamgda.sources.ahead import Upcoming
 from streamgda.sources.base import Map
-from streamgda.storage.messages import one_line
+from streamgda.storage.paths import one_line
 from streamgda.storage.retries import warning_of_retries
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSource, Source, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
-from streamgda.storage.digests import digest
-from streamgda.storage.messages import shown
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.documents import digest
+from streamgda.storage.paths import AnyFileSystem, Path, shown
 
 _FORMAT = 1
 

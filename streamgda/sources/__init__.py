@@ -5,17 +5,16 @@ metadata until a pass is made. Then it is cut into splits, and each split yields
 sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr groups (`scan_zarr`) and Dask
 collections (`scan_dask`).
 
-- `parquet`: plans a pass by `footers`; each task reads `row_groups`. `wide_groups`: row groups of many
-  columns. `carried_strings`: columns kept beside predictions.
-- `arrow`: Arrow data, which are `tables`, `datasets` or `streams`; `arrow_source` is common to them.
-- `ahead`: fetches the next splits while one is read. `zarr`: Zarr groups, read in `zarr_slabs`.
-  `zarr_chunks`: whether stored chunks change in a pass. `dask`: Dask collections.
-- `discovery`: finds files; `partitions`: the keys in the names of their folders. `table_formats` refuses
-  Delta, Iceberg and Hudi tables, `file_formats` says what reads CSV, Feather and others.
-- `roles`: which columns are features, target and weight. `identifiers`: warns of features named like one.
-- `filters`: which rows to read; `comparisons`: what is wrong with one. `views`: string views as plain
-  strings. `batches`: batches cut into blocks.
-- `conversion`: a source from a path or collection. `errors`: why a read failed.
+- `parquet`: a Parquet dataset. `discovery` finds its files, `partitions` has the keys in the names of their
+  folders, `planning` reads their footers, and each task reads `row_groups`. `stored_columns` says how Arrow
+  decodes their columns in bounded memory.
+- `arrow`: Arrow data. `arrow_sources`: tables, datasets and streams.
+- `zarr`: Zarr groups, read in `zarr_slabs`. `zarr_chunks`: whether stored chunks change in a pass.
+- `dask`: Dask collections.
+- `roles`: which columns are features, target and weight. `filters`: which rows to read. `batches`: batches
+  cut into blocks.
+- `base`: what every source is. `conversion`: a source from a path or collection. `ahead`: fetches what is
+  read next. `errors`: why a read failed. `formats`: what reads the files and tables that are not read here.
 
 How to write another one
 ------------------------

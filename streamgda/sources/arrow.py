@@ -10,15 +10,18 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from streamgda.blocks.block import Missing
-from streamgda.sources.arrow_source import ArrowSource
+from streamgda.sources.arrow_sources import (
+    ArrowSource,
+    DatasetSource,
+    ReaderSource,
+    Stream,
+    StreamSource,
+    TableSource,
+)
 from streamgda.sources.base import Source
-from streamgda.sources.datasets import DatasetSource
-from streamgda.sources.identifiers import warn_of_identifiers
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.partitions import DatasetFiles
-from streamgda.sources.roles import Roles, besides_index
-from streamgda.sources.streams import ReaderSource, Stream, StreamSource
-from streamgda.sources.tables import TableSource
+from streamgda.sources.roles import Roles, besides_index, warn_of_identifiers
 
 
 def scan_arrow(

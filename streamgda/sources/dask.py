@@ -18,8 +18,7 @@ from streamgda.blocks.places import Places
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batches
-from streamgda.sources.identifiers import warn_of_identifiers
-from streamgda.sources.roles import Roles
+from streamgda.sources.roles import Roles, warn_of_identifiers
 
 
 def scan_dask(

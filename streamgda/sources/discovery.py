@@ -24,11 +24,9 @@ from os import PathLike
 
 import pyarrow.fs as pafs
 
-from streamgda.sources.table_formats import check_no_table_format, marks_above
-from streamgda.storage.filesystems import is_object_store, resolve
-from streamgda.storage.messages import shown
-from streamgda.storage.paths import AnyFileSystem, Path
-from streamgda.storage.places import Place, local_path, moved
+from streamgda.sources.formats import check_no_table_format, marks_above
+from streamgda.storage.filesystems import Place, is_object_store, local_path, moved, resolve
+from streamgda.storage.paths import AnyFileSystem, Path, shown
 from streamgda.storage.versions import listing
 
 _SUFFIXES = (".parquet", ".parq", ".pq")

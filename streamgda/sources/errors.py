@@ -8,7 +8,7 @@ from gzip import BadGzipFile
 
 import pyarrow as pa
 
-from streamgda.sources.file_formats import other_format
+from streamgda.sources.formats import other_format
 
 # Arrow raises a bare OSError both for bytes that it cannot decode and for an object store that gives
 # none. Only the text tells which it was; these are the words of its clients of S3, Azure and GCS.

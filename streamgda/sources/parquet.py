@@ -20,12 +20,11 @@ from streamgda.blocks.wording import counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
 from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.filters import Filter
-from streamgda.sources.footers import FilePlanner, ParquetSplits, PlannedFile, unified_types
-from streamgda.sources.identifiers import warn_of_identifiers
 from streamgda.sources.partitions import DatasetFiles, ListedFile
-from streamgda.sources.roles import Roles, besides_index, check_known
+from streamgda.sources.planning import FilePlanner, ParquetSplits, PlannedFile, unified_types
+from streamgda.sources.roles import Roles, besides_index, check_known, warn_of_identifiers
 from streamgda.sources.row_groups import ReadOptions
-from streamgda.storage.places import Place
+from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import current_version, listing
 
 

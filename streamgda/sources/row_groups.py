@@ -18,12 +18,17 @@ from streamgda.blocks.places import Places
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
-from streamgda.sources.carried_strings import read_as_dictionaries, rows_at_a_time
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
-from streamgda.sources.views import batch_without_views
-from streamgda.sources.wide_groups import WIDE, decode_by_columns, most_rows
+from streamgda.sources.stored_columns import (
+    WIDE,
+    batch_without_views,
+    decode_by_columns,
+    most_rows,
+    read_as_dictionaries,
+    rows_at_a_time,
+)
 from streamgda.storage.fetching import Ahead, Needs, RemoteParquet
 from streamgda.storage.filesystems import is_local
 from streamgda.storage.ranges import STEP, Range, chunks_of, in_shares, range_of, size_of

@@ -38,7 +38,7 @@ from streamgda.sources.zarr_chunks import (
     with_absolute_path,
 )
 from streamgda.sources.zarr_slabs import rows_at_once, slabs
-from streamgda.storage.places import Place
+from streamgda.storage.filesystems import Place
 
 _MOST_FEATURES = 1 << 27  # in float64, a row of them takes a gigabyte
 

@@ -18,7 +18,7 @@ from zarr.core.sync import collect_aiterator, sync  # private: the only way into
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.blocks.wording import counted
-from streamgda.storage.places import Place
+from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import Version as FileVersion
 from streamgda.storage.versions import version_of_info
 

@@ -34,7 +34,7 @@ from streamgda.statistics.validation import (
     check_feature_names,
     check_same_names,
 )
-from streamgda.storage.digests import table_digest
+from streamgda.storage.documents import table_digest
 from streamgda.storage.saving import Savable
 
 

@@ -3,30 +3,21 @@
 Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 
 `paths`
-    The types of what users pass.
-`messages`
-    What messages show of errors of other libraries, and of places that users name.
+    Paths as users pass them; paths and errors as messages show them.
 `retries`
     Calls of a storage, made again after a pause where it fails.
-`local`
-    The files in a local folder.
 `filesystems`
-    Which filesystem, pyarrow's or fsspec's, a path or URL is on.
+    Which filesystem, pyarrow's or fsspec's, a path or URL is on, and whether two paths are of one place.
 `versions`
     Which files are in a folder, and in which version.
-`atomic`
-    Write a file wholly or not at all.
-`locks`, `places`
-    Let one process at a time write to a folder; tell whether two paths are of one place.
-`digests`
-    Plain values as JSON, and as hashes.
+`writing`
+    Write a file wholly or not at all; let one process at a time write to a folder.
 `documents`
-    The JSON document in the metadata of a file.
-`footers`, `limits`
-    Check the footer of a Parquet file, and what it would take in memory.
-`ranges`, `kept_footers`, `fetching`
-    The byte ranges of a Parquet file that are needed; footers that were read lately; remote files, of which
-    what is needed is fetched ahead.
+    Plain values as JSON and as hashes, and the JSON document in the metadata of a file.
+`footers`
+    Read, keep and check the footer of a Parquet file.
+`ranges`, `fetching`
+    The byte ranges of a Parquet file that are needed; remote files, of which these are fetched ahead.
 `columns`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`
@@ -94,7 +85,7 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     pairs of a label, in its own type, and its prior. It may be absent; then the text stands for the label.
 ``checksum``
     A hash of all the other keys: BLAKE2b, 16 bytes, of their JSON with sorted keys, as
-    `streamgda.storage.digests.digest` computes it. It may be absent. The columns have the checksums of
+    `streamgda.storage.documents.digest` computes it. It may be absent. The columns have the checksums of
     Parquet's pages.
 ``library``, ``time``, ``fingerprint``
     The name and version of the library that saved the file, when (ISO 8601 in UTC; absent from `to_bytes`),

@@ -23,9 +23,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import fsspec_of
-from streamgda.storage.footers import has_encrypted_columns
-from streamgda.storage.kept_footers import KEPT_FOOTERS, KeptFooter
-from streamgda.storage.messages import one_line
+from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns
+from streamgda.storage.paths import one_line
 from streamgda.storage.ranges import STEP, Range, requests_for
 from streamgda.storage.versions import Version, check_unchanged, opened
 

@@ -1,21 +1,23 @@
-"""Read the footer of a Parquet file, and check that what it says of the file agrees with itself.
+"""Read the footer of a Parquet file, keep it for a while, and check what it says.
 
 pyarrow decodes it. A footer that pyarrow reads may still be damaged: a flipped bit in the place of a column
-would give the values of another one.
+would give the values of another one. The footers of remote files are read for a plan and again for the rows,
+so those that were read lately are kept.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
+from threading import Lock
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.storage.filesystems import fsspec_of, is_local
-from streamgda.storage.kept_footers import KEPT_FOOTERS
+from streamgda.storage.filesystems import fsspec_of, is_local, is_object_store
 from streamgda.storage.versions import Version, current_version, opened
 
 _TAIL = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
@@ -117,3 +119,99 @@ def _places(metadata: pq.FileMetaData, groups: Sequence[pq.RowGroupMetaData]) ->
             start, size = chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size
             if size:
                 yield start, start + size
+
+
+_FILE = 1 << 11  # bytes that an opened file takes, about
+
+
+class KeptFooter(NamedTuple):
+    """The end of a file, with its footer; and the file as pyarrow has opened it; fsspec needs none."""
+
+    tail: bytes
+    file: pa.NativeFile | None
+
+
+class KeptFooters:
+    """The ends of some files; the oldest are forgotten.
+
+    Parameters
+    ----------
+    most_bytes : int
+        How many bytes to keep in all.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._n_bytes = 0
+        self._kept: dict[tuple[str, Version], tuple[pafs.FileSystem, KeptFooter]] = {}
+        self._lock = Lock()
+
+    def keep(
+        self,
+        filesystem: pafs.FileSystem,
+        path: str,
+        version: Version,
+        tail: bytes,
+        file: pa.NativeFile | None,
+    ) -> None:
+        """Keep the end of a file in some version, and the opened file."""
+        with self._lock:
+            self._forget((path, version))
+            is_name = is_object_store(filesystem)  # elsewhere an open file may hold a connection
+            self._kept[path, version] = filesystem, KeptFooter(tail, file if is_name else None)
+            self._n_bytes += len(tail) + _FILE
+            while self._n_bytes > self._most_bytes:
+                self._forget(next(iter(self._kept)))
+
+    def get(self, filesystem: pafs.FileSystem, path: str, version: Version) -> KeptFooter | None:
+        """The end of a file in some version, if it is kept."""
+        kept = self._kept.get((path, version))
+        return kept[1] if kept is not None and kept[0] == filesystem else None
+
+    def _forget(self, key: tuple[str, Version]) -> None:
+        if key in self._kept:
+            self._n_bytes -= len(self._kept.pop(key)[1].tail) + _FILE
+
+
+KEPT_FOOTERS = KeptFooters(1 << 24)
+"""Those that this process has read."""
+
+
+_LEAST_LIMIT = 1 << 26  # bytes that even the smallest file may take
+
+_LARGEST_RATIO = 100  # of bytes in memory to bytes of the file
+
+_WIDEST_NUMBER = 8  # bytes
+
+
+def check_size(parquet: pq.ParquetFile, n_bytes: int, columns: Collection[str]) -> None:
+    """Check what some columns of a Parquet file would take in memory.
+
+    Parameters
+    ----------
+    parquet : pyarrow.parquet.ParquetFile
+        The file.
+    n_bytes : int
+        How long it is.
+    columns : collection of str
+        The columns to read.
+
+    Raises
+    ------
+    ValueError
+        If that is far more than their digits could take in the file.
+    """
+    size = sum(_sizes(parquet, columns))
+    if size > _LEAST_LIMIT + _LARGEST_RATIO * n_bytes:
+        raise ValueError(f"its {n_bytes:,} bytes stand for {size:,}, which digits cannot")
+
+
+def _sizes(parquet: pq.ParquetFile, columns: Collection[str]) -> Iterator[int]:
+    metadata = parquet.metadata
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema.partition(".")[0] in columns:
+                yield max(chunk.num_values * _WIDEST_NUMBER, chunk.total_uncompressed_size)
+    for field in parquet.schema_arrow:
+        if field.name in columns and pa.types.is_fixed_size_list(field.type):
+            yield metadata.num_rows * field.type.list_size * _WIDEST_NUMBER  # a null takes as much as a list

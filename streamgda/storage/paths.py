@@ -1,7 +1,9 @@
-"""The types of what users pass for a file: a path or URL, and the filesystem that it is on."""
+"""Paths as users pass them, and paths and errors as messages show them."""
 
 from __future__ import annotations
 
+import os
+import re
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,3 +16,29 @@ else:
     AnyFileSystem = Any  # annotations resolve without loading pyarrow or fsspec
 
 Path = str | PathLike[str]
+
+
+_USER = re.compile(r"(?<=://)[^/?#@:\s]*:(?!\d*(?:[/?#\s]|$))(?:[^/?#\s]*@|[^@\s]*@)")  # not host:port
+
+_OPTIONS = re.compile(r"(://\S*?)\?[^/?\s]*=\S*?(?=\W*(?:\s|$))")  # not a wildcard
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error, without line breaks."""
+    return " ".join(str(error).split())
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path as messages show it: URLs without what may be secret, a key with its password, and options.
+
+    Parameters
+    ----------
+    path : str or path
+        A path, a URL, or a text with URLs in it.
+
+    Examples
+    --------
+    >>> shown("s3://key:secret@bucket/2026/part-?.parquet?region=eu-west-1")
+    's3://bucket/2026/part-?.parquet'
+    """
+    return _OPTIONS.sub(r"\1", _USER.sub("", os.fspath(path)))

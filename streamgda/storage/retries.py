@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from streamgda.storage.messages import one_line
+from streamgda.storage.paths import one_line
 
 T = TypeVar("T")
 

@@ -17,15 +17,12 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.storage.atomic import replacing
 from streamgda.storage.columns import Columns, to_arrow
-from streamgda.storage.digests import table_digest
-from streamgda.storage.documents import Metadata, decode, encode
+from streamgda.storage.documents import Metadata, decode, encode, table_digest
 from streamgda.storage.filesystems import reaching, resolve
-from streamgda.storage.footers import check_footer, read_tail
-from streamgda.storage.limits import check_size
-from streamgda.storage.messages import one_line, shown
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.footers import check_footer, check_size, read_tail
+from streamgda.storage.paths import AnyFileSystem, Path, one_line, shown
+from streamgda.storage.writing import replacing
 
 
 def save(

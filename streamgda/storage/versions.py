@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.storage.filesystems import fsspec_of, unwrapped
-from streamgda.storage.local import walk_files
-from streamgda.storage.places import local_path, moved
+from streamgda.storage.filesystems import fsspec_of, local_path, moved, unwrapped
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+
+from collections import deque
+from collections.abc import Iterator
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -162,3 +164,40 @@ def _nanoseconds(time: float | str | datetime) -> int:
         time = datetime.fromisoformat(time)
     seconds = time.timestamp() if isinstance(time, datetime) else time
     return round(seconds * 1_000_000) * 1_000
+
+
+def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield each file in a folder, at any depth, once: its path, with "/" in it, and its status.
+
+    A file or folder to which several paths lead goes by the one without a link in it, if there is one within
+    the folder. A link to nothing is listed as a file, which cannot be read. A folder that is not there has no
+    files.
+    """
+    seen: set[str] = set()
+    folders, links = deque([folder]), deque[str]()
+    while folders or links:
+        path = folders.popleft() if folders else links.popleft()
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        if Path(real).is_file():
+            yield path, Path(real).stat()
+        for entry in _entries(real):
+            inside = f"{path.rstrip('/')}/{entry.name}"
+            if entry.is_symlink() and Path(entry.path).exists():
+                links.append(inside)
+            elif entry.is_dir():
+                folders.append(inside)
+            elif entry.is_file() or entry.is_symlink():
+                seen.add(entry.path)
+                yield inside, entry.stat(follow_symlinks=False)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """What lies directly in a folder, by name; nothing, if it is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

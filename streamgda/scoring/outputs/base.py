@@ -16,7 +16,7 @@ from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource, ScorableSplit, Split
 from streamgda.storage.fetching import Ahead
 from streamgda.storage.filesystems import is_local, is_object_store
-from streamgda.storage.locks import locked
+from streamgda.storage.writing import locked
 
 LOCK = ".predict_dataset.lock"
 

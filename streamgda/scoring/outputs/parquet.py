@@ -17,10 +17,10 @@ from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, s
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
-from streamgda.storage.atomic import finished_name, replacing
-from streamgda.storage.digests import digest
+from streamgda.storage.documents import digest
 from streamgda.storage.filesystems import fsspec_of, resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.writing import finished_name, replacing
 
 _FINGERPRINT = b"streamgda.prediction"
 

@@ -38,7 +38,7 @@ from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedR
 from streamgda.scoring.outputs.group import GroupFolder, Note
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSplit
-from streamgda.storage.digests import digest
+from streamgda.storage.documents import digest
 from streamgda.storage.filesystems import fsspec_of, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
 

@@ -1,7 +1,8 @@
-"""Write a file wholly or not at all: under a temporary name first, and renamed when it is whole.
+"""Write a file wholly or not at all, and let one process at a time write to a folder.
 
-The temporary name is hidden, lies in the same folder and ends in ``.unfinished``. Only a crash leaves such a
-file behind; `finished_name` tells whose it is, so that the next run can delete it.
+A file is first written under a temporary name, and renamed when it is whole. That name is hidden, lies in
+the same folder and ends in ``.unfinished``. Only a crash leaves such a file behind; `finished_name` tells
+whose it is, so that the next run can delete it.
 """
 
 from __future__ import annotations
@@ -106,3 +107,42 @@ def _unfinished_name(path: str) -> str:
 def _flush_to_disk(path: str) -> None:
     with LocalPath(path).open("rb+") as file:
         os.fsync(file.fileno())
+
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(filesystem: pafs.FileSystem, folder: str, busy: str, name: str = LOCK) -> Iterator[None]:
+    """Hold the lock of a folder, which exists, where its filesystem is local; others have no locks.
+
+    What is locked is an empty file in the folder, which stays there unlocked.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+        Where the folder is.
+    folder : str
+        Its name there.
+    busy : str
+        What the error says if another process holds the lock.
+    name : str, default=".lock"
+        The name of the lock file; an existing file of this name is emptied.
+
+    Raises
+    ------
+    RuntimeError
+        If another process, or another thread of this one, holds the lock.
+    """
+    from filelock import FileLock, Timeout
+
+    filesystem, folder = unwrapped(filesystem, folder)
+    if not is_local(filesystem):
+        yield
+        return
+    try:
+        lock = FileLock(f"{folder}/{name}").acquire(timeout=0)
+    except Timeout as error:
+        raise RuntimeError(busy) from error
+    with lock:
+        yield

@@ -1,4 +1,7 @@
-"""Folders of table formats, in which a log says which of the Parquet files are rows of the table now."""
+"""Files and tables of other formats: how they are told from a Parquet dataset, and what reads them.
+
+In the folder of a Delta, Iceberg or Hudi table, a log says which of the Parquet files are rows of the table.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,28 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 
 from streamgda.storage.versions import children
+
+_READERS = (
+    (r"csv|txt", "CSV", "pyarrow.dataset.dataset({path!r}, format='csv')"),
+    (r"tsv|tab", "tab-separated", "polars.scan_csv({path!r}, separator='\\t')"),
+    (r"json|jsonl|ndjson", "JSON", "pyarrow.dataset.dataset({path!r}, format='json')"),
+    (r"feather|arrow|ipc", "Arrow or Feather", "pyarrow.dataset.dataset({path!r}, format='feather')"),
+    (r"arrows", "an Arrow stream", "pyarrow.ipc.open_stream({path!r})"),
+    (r"orc", "ORC", "pyarrow.dataset.dataset({path!r}, format='orc')"),
+)
+
+_COMPRESSED = r"(?:\.(?:gz|bz2|zst|lz4))?"
+
+
+def other_format(path: str) -> str:
+    """Say what a file is if it is no Parquet, by its name, and how to read it; "" for other names."""
+    for suffixes, name, reader in _READERS:
+        if re.search(rf"\.(?:{suffixes}){_COMPRESSED}$", path, re.IGNORECASE):
+            return (
+                f"it is {name} by its name. Write it as Parquet; or, to learn from it as it is, use "
+                f"scan_arrow({reader.format(path=path)}, ...)"
+            )
+    return ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,306 @@
+"""Sources of Arrow data: tables, datasets and streams. `scan_arrow` chooses among them.
+
+Tables are read in slices, and datasets fragment by fragment. Streams of record batches, from whatever library
+makes them, are read in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.wording import counted
+from streamgda.sources.base import ROWS_PER_TASK, Source, Split
+from streamgda.sources.batches import blocks_of_batches
+from streamgda.sources.errors import decoding
+from streamgda.sources.roles import Roles
+from streamgda.storage.versions import Version, check_unchanged, current_version
+
+D = TypeVar("D", bound="Described")
+
+
+class Described(Protocol):
+    """Data with a schema."""
+
+    @property
+    def schema(self) -> Any:
+        """Its columns."""
+
+
+class ArrowSource(Source, Generic[D]):
+    """Arrow data with the roles of its columns; made by `scan_arrow`."""
+
+    def __init__(self, data: D, roles: Roles) -> None:
+        self._data = data
+        self._roles = roles
+        self.feature_names = roles.features
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows in which features are missing are to be learnt."""
+        return self._roles.missing == "keep"
+
+    def with_groups(self, column: str) -> Self:
+        """The same source, which also reads a column that groups the rows."""
+        return self._with_roles(self._roles.with_groups(column, self._data.schema.names, "the data"))
+
+    def with_features(self, names: Sequence[str]) -> Self:
+        """The same source with some of its features, in this order."""
+        return self._with_roles(replace(self._roles, features=tuple(names)))
+
+    def _with_roles(self, roles: Roles) -> Self:
+        twin = copy(self)
+        twin._roles, twin.feature_names = roles, roles.features
+        return twin
+
+    def __repr__(self) -> str:
+        return (
+            f"<Arrow {type(self._data).__name__}: {counted(len(self._roles.features), 'feature')}, "
+            f"target {self._roles.target!r}>"
+        )
+
+
+class TableSource(ArrowSource[pa.Table]):
+    """A table in memory."""
+
+    def splits(self) -> list[TableSlice]:
+        """Slices of the table, whatever its chunks."""
+        starts = range(0, self._data.num_rows, ROWS_PER_TASK)
+        table = self._data.select(list(self._roles.columns))
+        return [TableSlice(table.slice(start, ROWS_PER_TASK), self._roles, start) for start in starts]
+
+
+@dataclass(frozen=True)
+class TableSlice(Split):
+    """Some rows of a table in memory."""
+
+    table: pa.Table
+    roles: Roles
+    start: int
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.table.num_rows)
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut the rows into blocks, whatever the chunks of the table."""
+        return blocks_of_batches(self.table.to_batches(), self.roles, "the table", self.start)
+
+    def __reduce__(self) -> tuple[Callable[..., TableSlice], tuple[pa.Buffer, Roles, int]]:
+        """Send its own rows to another process: Arrow's pickle of a slice holds the whole table."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _received_slice, (sink.getvalue(), self.roles, self.start)
+
+
+def _received_slice(content: pa.Buffer, roles: Roles, start: int) -> TableSlice:
+    with pa.ipc.open_stream(content) as stream:
+        return TableSlice(stream.read_all(), roles, start)
+
+
+_UNREADABLE = (
+    "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "
+    "the dataset with a schema that serves all its files)"
+)
+
+
+class DatasetSource(ArrowSource[ds.Dataset]):
+    """A dataset of files that are not Parquet or not read as they are stored, or of tables."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether some of it is in memory, which Arrow does not send."""
+        return _is_in_memory(self._data)
+
+    def splits(self) -> list[Fragment]:
+        """The fragments, a split each."""
+        return [
+            Fragment(self._data.schema, fragment, self._roles, position, _version_of(fragment))
+            for position, fragment in enumerate(self._data.get_fragments())
+        ]
+
+
+def _is_in_memory(dataset: ds.Dataset) -> bool:
+    parts = getattr(dataset, "children", ())
+    return isinstance(dataset, ds.InMemoryDataset) or any(map(_is_in_memory, parts))
+
+
+def _version_of(fragment: ds.Fragment) -> Version | None:
+    """The version of a fragment that is a file; else None."""
+    if getattr(fragment, "filesystem", None) is None:
+        return None
+    return current_version(fragment.filesystem, fragment.path)
+
+
+@dataclass(frozen=True)
+class Fragment(Split):
+    """A fragment of a dataset, such as a file of it, in the version that was there when it was planned."""
+
+    schema: pa.Schema
+    fragment: ds.Fragment
+    roles: Roles
+    position: int
+    version: Version | None
+
+    @property
+    def n_rows(self) -> None:
+        """Unknown: to count the rows of a text file is to read it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the fragment in order."""
+        origin = getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
+        return blocks_of_batches(self._batches(origin), self.roles, origin, dataset=origin)
+
+    def _batches(self, origin: str) -> Iterator[pa.RecordBatch]:
+        written_as = type(getattr(self.fragment, "format", self.fragment)).__name__
+        written_as = written_as.removesuffix("FileFormat").removesuffix("Fragment")
+        self._check_unchanged()
+        with decoding(origin, written_as, _UNREADABLE):
+            for batch in self._scan(list(self.roles.columns)):
+                batch.validate(full=True)  # a damaged IPC file would crash the process
+                yield batch
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        if self.version is not None:
+            check_unchanged(self.fragment.filesystem, self.fragment.path, self.version)
+
+    def _scan(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        if not type(self.fragment).__module__.startswith("pyarrow."):  # such as Lance's
+            return iter(self.fragment.scanner(columns=names).to_reader())
+        if isinstance(self.fragment, ds.ParquetFileFragment):
+            self.fragment.format.default_fragment_scan_options.page_checksum_verification = True
+        return iter(
+            self.fragment.to_batches(schema=self.schema, columns=names, use_threads=False, batch_readahead=1)
+        )
+
+
+_ORIGIN = "the stream"
+
+_BROKEN = "its maker has failed or it is damaged"
+
+Open = Callable[[list[str]], pa.RecordBatchReader]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Data that can be read from its beginning as often as wanted.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of all its columns.
+    open : callable
+        Begins to read the columns that are named, and perhaps others.
+    """
+
+    schema: pa.Schema
+    open: Open
+
+    @classmethod
+    def of(cls, data: Any) -> Self | None:
+        """The stream that data of another library makes; None, if it makes none."""
+        if hasattr(data, "collect_batches"):
+            return cls(_schema_of_lazy_frame(data), partial(_read_lazy_frame, data))
+        if hasattr(data, "to_reader") and hasattr(data, "projected_schema"):
+            return cls(data.projected_schema, lambda names: data.to_reader())
+        if hasattr(data, "scanner"):
+            return cls(data.schema, lambda names: data.scanner(columns=names).to_reader())
+        if hasattr(data, "__arrow_c_stream__"):
+            from_stream = pa.RecordBatchReader.from_stream
+            return cls(from_stream(data).schema, lambda names: from_stream(data))
+        return None
+
+
+def _schema_of_lazy_frame(frame: Any) -> pa.Schema:
+    return frame.head(0).collect().to_arrow().schema
+
+
+def _read_lazy_frame(frame: Any, names: list[str]) -> pa.RecordBatchReader:
+    """Batches of a Polars LazyFrame as its engine makes them."""
+    frame = frame.select(names)
+    schema = _schema_of_lazy_frame(frame)
+    batches = (
+        batch for part in frame.collect_batches() for batch in part.to_arrow().cast(schema).to_batches()
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+class StreamSource(ArrowSource[Stream]):
+    """A stream that can be started again."""
+
+    is_local = True
+
+    def splits(self) -> list[StreamSplit]:
+        """One: a stream has an order and no parts."""
+        return [StreamSplit(self._data.open, self._roles)]
+
+
+class ReaderSource(ArrowSource[pa.RecordBatchReader]):
+    """A stream that can be read once."""
+
+    is_local = True
+    is_one_shot = True
+
+    def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
+        super().__init__(data, roles)
+        self._unread = iter([data])  # shared by all that are made of this source
+
+    def splits(self) -> list[StreamSplit]:
+        """One, once.
+
+        Raises
+        ------
+        ValueError
+            The second time.
+        """
+        reader = next(self._unread, None)
+        if reader is None:
+            raise ValueError(
+                "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
+                "a dataset or what the reader was made from to read it again"
+            )
+        return [StreamSplit(lambda names: reader, self._roles)]
+
+
+@dataclass(frozen=True)
+class StreamSplit(Split):
+    """All of a stream."""
+
+    is_read_once = True
+
+    open: Open
+    roles: Roles
+
+    @property
+    def n_rows(self) -> None:
+        """Unknown until the stream ends."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the stream in order."""
+        return blocks_of_batches(self._batches(), self.roles, _ORIGIN)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        names = list(self.roles.columns)
+        with decoding(_ORIGIN, "Arrow", _BROKEN):
+            for batch in self.open(names):
+                chosen = batch.select(names)
+                chosen.validate(
+                    full=True
+                )  # Arrow trusts its makers: a damaged IPC stream would crash the process
+                yield chosen
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be sent to another process, where the stream is not."""
+        raise TypeError(
+            "a stream can be read in this process only: use scheduler='threads' or scheduler='synchronous'"
+        )
