@@ -69,7 +69,7 @@ class Keep:
 def options_held(path: str) -> dict[str, Any]:
     """The options with which the ledger at a path was made; none, if it holds nothing yet or is damaged."""
     from streamgda import StatisticsLedger
-    from streamgda.ledger.contents import options_of
+    from streamgda.ledger.manifest import options_of
 
     try:
         return options_of(StatisticsLedger(path).read_options)

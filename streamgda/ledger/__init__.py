@@ -27,28 +27,16 @@ From the bottom up:
     The manifest, and the record of each file in it.
 `entries`
     Read and write entries, and the cached total.
-`read_ahead`
-    Fetch entries ahead of their use.
+`folder`
+    The folder: its lock, its commit, and what is deleted.
 `divergence`
     The Gaussian of each class, and how far two of them lie apart.
 `drift`
-    How far new rows lie from old ones, class by class, and when that is an alarm.
-`report`
-    What a refresh did.
-`folder`
-    The folder: its lock, its commit, and what is deleted.
-`plan`
-    Which files to read, which entries to reuse.
-`reading`
-    Read files and write their entries, on any scheduler.
-`ages`
-    How old entries are, by the time of their files or by given dates.
+    The reports: how far new rows lie from old ones and when that is an alarm, and what a refresh did.
 `selection`
-    Choose entries by path, partition or time.
-`comparison`
-    Compare the new rows of a refresh with those held before, and judge each new file.
-`contents`
-    What a ledger holds, and how it is merged.
+    Choose entries by path, partition or time, and weigh them by their age.
+`refresh`
+    Plan which files to read, read them on any scheduler, and judge each new one.
 `ledger`
     `StatisticsLedger`, which uses all of these.
 """

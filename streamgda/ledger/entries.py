@@ -6,10 +6,13 @@ records of these files. It never changes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import repeat
+from threading import Condition
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
@@ -18,13 +21,11 @@ import pyarrow.fs as pafs
 from streamgda.blocks.wording import counted
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import is_entry
-from streamgda.ledger.read_ahead import contents
 from streamgda.ledger.states import COLUMNS, State, state_of, table_of
 from streamgda.sources.base import InputFile
 from streamgda.storage import tables
 from streamgda.storage.documents import Metadata, digest
 from streamgda.storage.filesystems import is_object_store, reaching
-from streamgda.storage.paths import one_line
 from streamgda.storage.tables import DamagedFileError
 from streamgda.storage.versions import Version, listing
 
@@ -144,12 +145,6 @@ class EntryFolder:
                 ) from error
         return records, torn
 
-    def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
-        try:
-            yield from contents(self.filesystem, [self._at(name) for name in names])
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{one_line(error)}; refresh the ledger") from error
-
     def delete(self, names: Iterable[str]) -> None:
         """Delete what is still there of some files."""
         for name in names:
@@ -159,9 +154,15 @@ class EntryFolder:
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
 
+    def _contents(self, names: Iterable[str]) -> Iterator[pa.Buffer]:
+        return contents(self.filesystem, [self._at(name) for name in names])
+
 
 def added(total: Any, part: Any) -> Any:
-    """The sum of two states, in place of one of them: of that which keeps patterns of missing features."""
+    """Add two states, and return the one that has become their sum.
+
+    That is the first, unless only the second keeps patterns of missing features.
+    """
     keeps = [getattr(state, "keeps_patterns", False) for state in (total, part)]
     return part.merge(total) if keeps == [False, True] else total.merge(part)
 
@@ -225,3 +226,81 @@ class MergedCache:
 
 def _identity(manifest: Manifest) -> str:
     return digest(sorted(manifest.entries), 16)
+
+
+# ---------------------------------------------------------------------- fetching ahead
+
+_READERS = 16  # an object store answers many requests in the time of one
+
+_MOST_BYTES = 1 << 24  # fetched and not yet used; a single larger file is fetched when it is its turn
+
+
+def contents(filesystem: pafs.FileSystem, paths: Sequence[str]) -> Iterator[pa.Buffer]:
+    """Yield the contents of some files, in order; the next few are fetched meanwhile.
+
+    What was yielded counts as used when the next one is asked for.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing.
+    OSError
+        If the filesystem cannot be reached.
+    """
+    budget = _Budget()
+    waiting: deque[Future[pa.Buffer]] = deque()
+    pool = ThreadPoolExecutor(_READERS)
+    try:
+        for turn, path in enumerate(paths):
+            waiting.append(pool.submit(_fetch, filesystem, path, turn, budget))
+            if len(waiting) > _READERS:
+                yield waiting.popleft().result()
+                budget.advance()
+        while waiting:
+            yield waiting.popleft().result()
+            budget.advance()
+    finally:
+        budget.close()
+        pool.shutdown(cancel_futures=True)
+
+
+def _fetch(filesystem: pafs.FileSystem, path: str, turn: int, budget: _Budget) -> pa.Buffer:
+    try:
+        with reaching(path), filesystem.open_input_file(path) as file:
+            budget.wait_for(turn, file.size())
+            return file.read_buffer()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} is missing; refresh the ledger") from error
+
+
+class _Budget:
+    """The sizes of the files that have been fetched and not been used, and whose turn it is to be used."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._sizes: dict[int, int] = {}
+        self._turn = 0
+        self._is_closed = False
+
+    def wait_for(self, turn: int, size: int) -> None:
+        """Wait until there is room for a file, or until it is its turn."""
+
+        def has_room() -> bool:
+            return self._is_closed or turn == self._turn or sum(self._sizes.values()) + size <= _MOST_BYTES
+
+        with self._changed:
+            self._changed.wait_for(has_room)
+            self._sizes[turn] = size
+
+    def advance(self) -> None:
+        """The file whose turn it was has been used."""
+        with self._changed:
+            self._sizes.pop(self._turn, None)
+            self._turn += 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let go all that wait."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()

@@ -1,35 +1,40 @@
-"""The ledger itself: refresh it with a dataset of files, and merge what it holds."""
+"""The ledger itself: what goes in, what is held, and how it is kept."""
 
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
+from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import abridged, counted
-from streamgda.ledger.comparison import as_known, compare
-from streamgda.ledger.contents import LedgerContents
-from streamgda.ledger.drift import DriftReport
-from streamgda.ledger.manifest import FileRecord, Manifest, Status, check_reads_alike
+from streamgda.ledger.drift import DriftReport, RefreshReport
+from streamgda.ledger.folder import LedgerFolder
+from streamgda.ledger.manifest import FileRecord, Manifest, Status, check_reads_alike, options_of
 from streamgda.ledger.names import fold_name
-from streamgda.ledger.plan import RefreshPlan, in_held_order, listed, plan_refresh
-from streamgda.ledger.reading import OnError, read_files
-from streamgda.ledger.report import RefreshReport
-from streamgda.ledger.selection import FileFilter, select
-from streamgda.ledger.states import State
+from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
+from streamgda.ledger.selection import Age, FileFilter, select, to_table, weights_by_age
+from streamgda.ledger.states import State, total_of
 from streamgda.passes.compute import opening_on
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FileSource, Source
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.storage.paths import shown
+from streamgda.storage.filesystems import resolve, unwrapped
+from streamgda.storage.paths import AnyFileSystem, Path, shown
 from streamgda.storage.versions import Version
 
 
-class StatisticsLedger(LedgerContents):
+class StatisticsLedger:
     """A folder with the statistics of each file of a dataset whose files come, change and go.
 
     `refresh` reads only the files that are new or have changed, and drops those that are gone; `statistics`
@@ -82,6 +87,39 @@ class StatisticsLedger(LedgerContents):
     >>> ledger.statistics().means
     array([[2.25]])
     """
+
+    def __init__(
+        self,
+        path: Path,
+        covariance_type: CovarianceType = "full",
+        *,
+        fourth_moments: bool = False,
+        exact: bool = False,
+        folds: int | None = None,
+        groups: str | None = None,
+        filesystem: AnyFileSystem | None = None,
+    ) -> None:
+        if folds is not None and not (isinstance(folds, int) and folds > 1):
+            raise ValueError(f"at least 2 folds are needed, a whole number; got folds={folds!r}")
+        if groups is not None and folds is None:
+            raise ValueError("groups say which rows share a fold; give a number of folds too")
+        self.path, self.folds, self.groups = os.fspath(path), folds, groups
+        self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
+        self._empty = self._state_of_no_rows()
+        found, folder = unwrapped(*resolve(path, filesystem))
+        self._folder = LedgerFolder(found, folder.rstrip("/"))
+
+    def _state_of_no_rows(self, incomplete: bool = False) -> State:
+        """The state of no rows; with patterns, if features may be missing in those that come."""
+        empty = empty_statistics(
+            self.covariance_type, fourth_moments=self.fourth_moments, exact=self.exact, incomplete=incomplete
+        )
+        return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
+        options += "" if self.folds is None else f", folds={self.folds}"
+        return f"StatisticsLedger({shown(self.path)!r}, {self.covariance_type!r}{options})"
 
     # ------------------------------------------------------------------ what goes in
 
@@ -142,6 +180,36 @@ class StatisticsLedger(LedgerContents):
         """
         if on_error not in {"raise", "skip"}:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
+        files = self._files_of(source)
+        if dry_run:
+            self._folder.check_no_foreign()
+            plan = self._plan(files, scheduler, verify)
+            return plan.report(plan.manifest(), DriftReport(), {}, dry_run=True)
+        alarms_of = partial(
+            DriftReport.alarms,
+            max_shift=max_shift,
+            max_divergence=max_divergence,
+            max_share_shift=max_share_shift,
+            no_new_classes=no_new_classes,
+        )
+        with self._folder.locked():
+            plan = self._plan(files, scheduler, verify)
+            held, entries = plan.held, self._folder.entries
+            found, torn = entries.records(plan.found)
+            missing, empty = {**plan.missing, **torn}, self._state_of_no_rows(files.keeps_missing)
+            read, skipped = read_files(files, missing, entries, empty, scheduler, progress, on_error)
+            there = entries.listing()
+            fresh = [as_known(record, held) for record in (*found, *read)]
+            now = plan.manifest([*held.former(skipped, there), *fresh])
+            self._check_present(now, there)
+            now, drift = compare(self._folder, held, now, there, self._empty, alarms_of)
+            if now != held:
+                self._folder.write_manifest(now)
+            self._folder.tidy(held, now, there)
+            return plan.report(now, drift, skipped)
+
+    def _files_of(self, source: Source) -> FileSource:
+        """The source with the files that are there now, and its features in the order that is held."""
         if not isinstance(source, FileSource):
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
@@ -151,23 +219,12 @@ class StatisticsLedger(LedgerContents):
                 f"the ledger in {shown(self.path)} lies in the folder of the dataset, where its own files "
                 'would be taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
             )
-        source = in_held_order(source.rescanned(), self._folder.read_manifest())
-        if self.groups is not None:
-            source = source.with_groups(self.groups)
-        if dry_run:
-            self._folder.check_no_foreign()
-            plan = self._plan(source, scheduler, verify)[1]
-            return plan.report(Manifest(plan.read_options, plan.reused), DriftReport(), dry_run=True)
-        limits = {
-            "max_shift": max_shift,
-            "max_divergence": max_divergence,
-            "max_share_shift": max_share_shift,
-            "no_new_classes": no_new_classes,
-        }
-        with self._folder.locked():
-            return self._refresh(source, scheduler, progress, on_error, verify, limits)
+        source = source.rescanned()
+        if (manifest := self._folder.read_manifest()) is not None:
+            source = source.in_order_of(manifest.read_options.get("features") or ())
+        return source if self.groups is None else source.with_groups(self.groups)
 
-    def _plan(self, source: FileSource, scheduler: Scheduler, verify: bool) -> tuple[Manifest, RefreshPlan]:
+    def _plan(self, source: FileSource, scheduler: Scheduler, verify: bool) -> RefreshPlan:
         # The entries are listed before the manifest is read, so that none that another refresh adds
         # meanwhile is taken for lost.
         entries = self._folder.entries.listing()
@@ -176,50 +233,8 @@ class StatisticsLedger(LedgerContents):
         read_options = {**source.read_options, **kept}
         held = self._folder.read_manifest() or Manifest(read_options, {})
         check_reads_alike(held, read_options)
-        files = listed(source, held, verify, opening_on(scheduler))
-        return held, plan_refresh(files, held, entries, read_options)
-
-    def _refresh(
-        self,
-        source: FileSource,
-        scheduler: Scheduler,
-        progress: Progress,
-        on_error: OnError,
-        verify: bool,
-        limits: Mapping[str, Any],
-    ) -> RefreshReport:
-        held, plan = self._plan(source, scheduler, verify)
-        entries = self._folder.entries
-        found, torn = entries.records(plan.found)
-        missing = {**plan.missing, **torn}
-        empty = self._empty_for(source)
-        read, skipped = read_files(source, missing, entries, empty, scheduler, progress, on_error)
-        there = entries.listing()
-        kept = held.former((file.path for file in skipped), there)
-        fresh = {record.path: as_known(record, held) for record in (*found, *read)}
-        now = Manifest(plan.read_options, {**plan.reused, **kept, **fresh})
-        self._check_present(now, there)
-        now, drift = compare(self._folder, held, now, there, self._empty, limits)
-        if now != held:
-            self._folder.write_manifest(now)
-        self._folder.tidy(held, now, there)
-        return plan.report(
-            now,
-            drift,
-            skipped={file.path: file.reason for file in skipped},
-            kept=kept,
-            rows=sum(record.rows for record in fresh.values()),
-            rows_held=now.held.n_rows,
-        )
-
-    def _empty_for(self, source: FileSource) -> State:
-        """The state of no rows; one with patterns, if the source keeps rows in which features are missing."""
-        if not source.keeps_missing:
-            return self._empty
-        empty = empty_statistics(
-            self.covariance_type, fourth_moments=self.fourth_moments, exact=self.exact, incomplete=True
-        )
-        return FoldStatistics(empty, self._empty.rule) if isinstance(self._empty, FoldStatistics) else empty
+        each = opening_on(scheduler)
+        return plan_refresh(source, held, entries, read_options, verify=verify, each=each)
 
     def _check_present(self, now: Manifest, there: Mapping[str, Version]) -> None:
         if missing := now.entries.keys() - there.keys():
@@ -228,6 +243,156 @@ class StatisticsLedger(LedgerContents):
                 "the workers wrote elsewhere, or another refresh has deleted what they wrote; use a folder "
                 "or URL that all share, and refresh again"
             )
+
+    # ------------------------------------------------------------------ what is held
+
+    @property
+    def rejected(self) -> tuple[str, ...]:
+        """The files that do not count until they change; see `StatisticsLedger.reject`."""
+        return self._existing_manifest().rejected
+
+    def files_with(self, label: Any) -> tuple[str, ...]:
+        """The files that count and have rows of a class. Of files folded together, all or none are named.
+
+        Every entry is read.
+        """
+        held = self._opened_manifest().held.entries
+        states = self._folder.entries.statistics(list(held), self._empty)
+        found = [
+            record.path
+            for records, state in zip(held.values(), states, strict=True)
+            if label in state.classes.tolist()
+            for record in records
+        ]
+        return tuple(sorted(found))
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """What is read of each file, and what is kept of it, as plain values."""
+        return dict(self._existing_manifest().read_options)
+
+    @property
+    def files(self) -> pa.Table:
+        """The files that count: size, time, rows and entry of each; partition keys are columns."""
+        return to_table(self._existing_manifest().held)
+
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """The files that do not count, because they have drifted, and why; see `StatisticsLedger.accept`."""
+        return self._existing_manifest().quarantined
+
+    def statistics(
+        self,
+        *,
+        where: FileFilter = None,
+        half_life: timedelta | None = None,
+        since: datetime | None = None,
+        age: Age = None,
+    ) -> Statistics:
+        """The merged statistics of all the files held, or of some of them.
+
+        Parameters
+        ----------
+        where : str, pyarrow expression, or list of tuples, optional
+            The files that count: a pattern such as ``"2024/*"`` for their paths, or a filter over the
+            columns of `files`, such as ``[("region", "=", "north")]``, as
+            `pyarrow.parquet.read_table` takes it.
+        half_life : timedelta, optional
+            The time in which the weight of a row halves. Its age is that of its file, counted from the newest
+            of the chosen files; priors, means and covariances depend on the differences alone. A file that
+            is dated in the future counts as new.
+        since : datetime, optional
+            Only files modified at or after this time count.
+        age : str, sequence of str, or mapping of str to date, optional
+            With `half_life`, what dates a file in place of its modification: a partition key such as "day",
+            with values like 2026-01-31; several, such as ``["year", "month", "day"]``; or the date of each
+            path in `files`.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            Merged in the order of the paths, so the same files give the same bits whatever the history.
+
+        Raises
+        ------
+        ValueError
+            If nothing is held, no file is chosen, only some of the files that were folded into one entry are,
+            or the age of a file is not known.
+        """
+        return total_of(self._merged(where, half_life, since, age))
+
+    def fold_statistics(
+        self,
+        *,
+        where: FileFilter = None,
+        half_life: timedelta | None = None,
+        since: datetime | None = None,
+        age: Age = None,
+    ) -> FoldStatistics:
+        """The merged statistics of each fold, for `StatisticsSearchCV.fit`, which then reads nothing.
+
+        Parameters and errors are those of `statistics`; it is an error too if the ledger keeps no folds.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.datasets import load_wine
+        >>> from streamgda import GaussianNB, StatisticsLedger, StatisticsSearchCV, scan_parquet
+        >>> folder = tempfile.mkdtemp()
+        >>> load_wine(as_frame=True).frame.to_parquet(f"{folder}/monday.parquet")
+        >>> ledger = StatisticsLedger(f"{folder}/ledger", "diag", folds=5)
+        >>> _ = ledger.refresh(scan_parquet(f"{folder}/*.parquet", "target"))
+        >>> search = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-5]})
+        >>> search.fit(ledger.fold_statistics()).best_params_
+        {'var_smoothing': 1e-09}
+        """
+        state = self._merged(where, half_life, since, age)
+        if not isinstance(state, FoldStatistics):
+            raise ValueError(f"{self!r} keeps no folds: make it with folds=5")
+        return state
+
+    def _merged(
+        self, where: FileFilter, half_life: timedelta | None, since: datetime | None, age: Age
+    ) -> State:
+        """The merged entries of the chosen files."""
+
+        def merged(manifest: Manifest) -> State:
+            chosen = select(manifest.held, where, since)
+            if not chosen:
+                n_held, n_apart = len(manifest.held.records), len(manifest.quarantined)
+                raise ValueError(
+                    f"the ledger in {shown(self.path)} holds no file that is chosen, of {n_held} in all"
+                    + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
+                )
+            weights = weights_by_age(chosen, half_life, age)
+            return self._folder.entries.merged(list(chosen), self._empty, weights)
+
+        manifest = self._opened_manifest()
+        try:
+            return merged(manifest)
+        except FileNotFoundError:
+            newer = self._opened_manifest()
+            if newer == manifest:
+                raise
+            return merged(newer)  # a refresh has ended meanwhile
+
+    def _opened_manifest(self) -> Manifest:
+        """The manifest; a ValueError if the ledger is not opened with the options that it is kept with."""
+        manifest = self._existing_manifest()
+        held = options_of(manifest.read_options)
+        given = {name: getattr(self, name) for name in held}
+        if other := [name for name in held if held[name] != given[name]]:
+            has, not_with = (
+                ", ".join(f"{name}={options[name]!r}" for name in other) for options in (held, given)
+            )
+            raise ValueError(f"the ledger in {shown(self.path)} has {has}; open it so, not with {not_with}")
+        return manifest
+
+    def _existing_manifest(self) -> Manifest:
+        manifest = self._folder.read_manifest()
+        if manifest is None:
+            raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
+        return manifest
 
     # ------------------------------------------------------------------ alarms are answered
 
@@ -336,9 +501,9 @@ class StatisticsLedger(LedgerContents):
 
 def _matching(manifest: Manifest, meant: str) -> list[str]:
     """The file of this path, or the quarantined files whose paths fit this pattern."""
-    alarms = manifest.alarms()
-    found = [meant] if meant in manifest.records else fnmatch.filter(alarms, meant)
+    apart = list(manifest.quarantined)
+    found = [meant] if meant in manifest.records else fnmatch.filter(apart, meant)
     if not found:
-        known = f"quarantined: {abridged(list(alarms), 10)}" if alarms else "no file is quarantined"
+        known = f"quarantined: {abridged(apart, 10)}" if apart else "no file is quarantined"
         raise ValueError(f"the ledger has no file {meant!r}; {known}")
     return found

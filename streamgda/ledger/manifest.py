@@ -163,8 +163,9 @@ class Manifest:
         """The part of it that counts."""
         return Manifest(self.read_options, {p: r for p, r in self.records.items() if r.status == "held"})
 
-    def alarms(self) -> dict[str, str]:
-        """Why each quarantined file is so, in the order of their paths."""
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """The files that have drifted too far, in the order of their paths, and what was found of each."""
         records = (self.records[path] for path in sorted(self.records))
         return {record.path: record.alarm for record in records if record.status == "quarantined"}
 
@@ -178,10 +179,10 @@ class Manifest:
         """Rows of all the files."""
         return sum(record.rows for record in self.records.values())
 
-    def former(self, paths: Iterable[str], there: Container[str]) -> dict[str, FileRecord]:
+    def former(self, paths: Iterable[str], there: Container[str]) -> list[FileRecord]:
         """The records of some files that have an entry of their own, if it is still there."""
         alone = {records[0].path: records[0] for records in self.entries.values() if len(records) == 1}
-        return {path: alone[path] for path in paths if path in alone and alone[path].entry in there}
+        return [alone[path] for path in paths if path in alone and alone[path].entry in there]
 
     def to_arrow(self) -> pa.Table:
         """The records, in the order of their paths."""
@@ -234,6 +235,18 @@ def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
     if any(record.status != "held" for record in manifest.records.values()):
         metadata["format_version"] = _KEPT_APART
     tables.write(path, manifest.to_arrow(), metadata, filesystem)
+
+
+def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the `StatisticsLedger` whose manifest has these read options."""
+    plain = {
+        "covariance_type": "full",
+        "fourth_moments": False,
+        "exact": False,
+        "folds": None,
+        "groups": None,
+    }
+    return {name: read_options.get(name, default) for name, default in plain.items()}
 
 
 def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:

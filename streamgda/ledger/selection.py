@@ -1,54 +1,29 @@
-"""Choose entries by path, by partition or by time."""
+"""Choose entries by path, by partition or by time, and weigh them by their age."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streamgda.ledger.ages import Age, ages, modified, nanoseconds
+from streamgda.blocks.wording import counted
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.storage.paths import one_line
 
 FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 """A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""
 
+Age: TypeAlias = str | Sequence[str] | Mapping[str, str | date] | None
+"""Partition keys, or dates by path, that say how old a file is; None for the time of the file."""
 
-@dataclass(frozen=True)
-class Choice:
-    """Which files count, and what by their age; the arguments of `StatisticsLedger.statistics`."""
-
-    where: FileFilter = None
-    half_life: timedelta | None = None
-    since: datetime | None = None
-    age: Age = None
-
-    def __post_init__(self) -> None:
-        """Raise an error for a half-life that is no time, and for an age that is given without one."""
-        if self.half_life is None:
-            if self.age is not None:
-                raise ValueError("age says how old a file is, which counts with half_life alone; give both")
-            return
-        if not isinstance(self.half_life, timedelta):
-            raise TypeError(f"a half-life is a timedelta, such as timedelta(days=30); got {self.half_life!r}")
-        if self.half_life <= timedelta(0):
-            raise ValueError(f"a half-life is longer than nothing; got {self.half_life}")
-
-    def entries(self, manifest: Manifest) -> dict[str, list[FileRecord]]:
-        """The entries of the chosen files; see `select`."""
-        return select(manifest, self.where, self.since)
-
-    def weights(self, entries: Mapping[str, list[FileRecord]]) -> list[float] | None:
-        """What the rows of each entry count by their age; None if all count alike."""
-        if self.half_life is None:
-            return None
-        return [0.5 ** (age / self.half_life) for age in ages(entries, self.age)]
+_TOMORROW = timedelta(days=1)  # a date has no zone, and may be tomorrow's here
 
 
 def to_table(manifest: Manifest) -> pa.Table:
@@ -66,6 +41,9 @@ def _column(values: list[Any]) -> pa.Array:
     if any(isinstance(value, str) for value in values):
         values = [None if value is None else str(value) for value in values]
     return pa.array(values)
+
+
+# ---------------------------------------------------------------------- choosing
 
 
 def select(
@@ -92,9 +70,9 @@ def select(
     """
     meant = set(_paths(manifest, where))
     if since is not None:
-        meant = {path for path in meant if modified(manifest.records[path]) >= nanoseconds(since)}
+        meant = {path for path in meant if _modified(manifest.records[path]) >= _nanoseconds(since)}
     if before is not None:
-        meant = {path for path in meant if modified(manifest.records[path]) < nanoseconds(before)}
+        meant = {path for path in meant if _modified(manifest.records[path]) < _nanoseconds(before)}
     chosen = {}
     for entry, records in manifest.entries.items():
         inside = [record.path for record in records if record.path in meant]
@@ -123,3 +101,115 @@ def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
             f"{one_line(error)}"
         ) from error
     return paths
+
+
+# ---------------------------------------------------------------------- weighing
+
+
+def weights_by_age(
+    entries: Mapping[str, list[FileRecord]], half_life: timedelta | None, age: Age = None
+) -> list[float] | None:
+    """What the rows of each entry count, where the weight of a file halves in some time; else None.
+
+    The newest file counts 1, and so does one that is dated in the future: its age is not known, and it must
+    not make all the others seem old.
+
+    Parameters
+    ----------
+    entries : mapping of str to list of FileRecord
+        The files of each entry.
+    half_life : timedelta, optional
+        The time in which the weight of a file halves.
+    age : str, sequence of str, or mapping of str to date, optional
+        What dates a file; see `StatisticsLedger.statistics`.
+
+    Raises
+    ------
+    TypeError
+        If the half-life is no time.
+    ValueError
+        If it is nothing or less, or there is none although `age` is given; if an entry holds files of
+        different age, or the age of a file is not known.
+    """
+    if half_life is None:
+        if age is not None:
+            raise ValueError("age says how old a file is, which counts with half_life alone; give both")
+        return None
+    if not isinstance(half_life, timedelta):
+        raise TypeError(f"a half-life is a timedelta, such as timedelta(days=30); got {half_life!r}")
+    if half_life <= timedelta(0):
+        raise ValueError(f"a half-life is longer than nothing; got {half_life}")
+    time_of, now = _dating(age), datetime.now(tz=UTC)
+    latest = _nanoseconds(now if age is None else now + _TOMORROW)
+    times = []
+    for records in entries.values():
+        time, *others = {min(time_of(record), latest) for record in records}
+        if others:
+            raise ValueError(
+                f"{records[0].path} and {counted(len(records) - 1, 'other file')} have been folded into one "
+                "entry, though their ages differ; leave half_life out"
+            )
+        times.append(time)
+    newest = max(times)
+    return [0.5 ** (timedelta(microseconds=(newest - time) / 1000) / half_life) for time in times]
+
+
+def _modified(record: FileRecord) -> int:
+    """When a file was modified, in nanoseconds since 1970; a ValueError if that is not known."""
+    if record.modified is None:
+        raise ValueError(f"{record.path}: its filesystem does not tell when a file was modified")
+    return record.modified
+
+
+def _nanoseconds(time: datetime) -> int:
+    """A time in nanoseconds since 1970; a TypeError if it is no time."""
+    if not isinstance(time, datetime):
+        raise TypeError(f"a time is needed, such as datetime(2026, 1, 31, tzinfo=UTC); got {time!r}")
+    return round(time.timestamp() * 1e6) * 1000
+
+
+def _dating(age: Age) -> Callable[[FileRecord], int]:
+    """The function that gives the time of a file."""
+    if age is None:
+        return _modified
+    if isinstance(age, Mapping):
+        return partial(_by_path, age)
+    keys = [age] if isinstance(age, str) else age
+    if not isinstance(keys, Sequence) or not all(isinstance(key, str) for key in keys) or not keys:
+        raise TypeError(f"age is a partition key, a list of them, or dates by path; got {age!r}")
+    return partial(_by_keys, keys)
+
+
+def _by_path(dates: Mapping[str, str | date], record: FileRecord) -> int:
+    if record.path not in dates:
+        raise ValueError(f"age has no date for {record.path}; give one for each path in `files`")
+    return _of_date(dates[record.path], f"age of {record.path}")
+
+
+def _by_keys(keys: Sequence[str], record: FileRecord) -> int:
+    """The time in the partition keys of a file: in one of them, or in those of its year, month and day."""
+    held = {name: value for name, value in record.partition_keys.items() if value is not None}
+    for key in keys:
+        if key not in held:
+            known = ", ".join(map(repr, held)) or "none"
+            raise ValueError(f"age: {record.path} has no partition key {key!r}; its keys: {known}")
+    what = ", ".join(f"{key}={held[key]}" for key in keys)
+    parts = [f"{held[key]:02d}" if isinstance(held[key], int) else str(held[key]) for key in keys]
+    return _of_date("-".join(parts), f"age: {record.path}: {what}")
+
+
+def _of_date(value: str | date, what: str) -> int:
+    """A date or time, or its ISO 8601 text, in nanoseconds since 1970; in UTC, unless it names a zone."""
+    if isinstance(value, str):
+        value = _parsed(value, what)
+    if not isinstance(value, date):
+        raise TypeError(f"{what}: {value!r} is no date, such as date(2026, 1, 31)")
+    time = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+    return _nanoseconds(time if time.tzinfo else time.replace(tzinfo=UTC))
+
+
+def _parsed(text: str, what: str) -> datetime:
+    for rest in ("", "-01", "-01-01"):  # of a month, or a year, the first day
+        with suppress(ValueError):
+            return datetime.fromisoformat(text + rest)
+    raise ValueError(f"{what} is no date, such as 2026-01-31")

@@ -1,0 +1,344 @@
+"""The steps of a refresh: plan which files to read, read them, and compare their rows with those held."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
+from streamgda.ledger.entries import EntryFolder, S, added
+from streamgda.ledger.folder import LedgerFolder
+from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.ledger.names import entry_name
+from streamgda.ledger.states import State, total_of
+from streamgda.passes.accumulate import accumulate_splits
+from streamgda.passes.compute import compute_plans, opening_on
+from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.progress import Progress
+from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
+from streamgda.storage.retries import retried
+
+OnError = Literal["raise", "skip"]
+
+# ---------------------------------------------------------------------- planning
+
+
+@dataclass(frozen=True)
+class RefreshPlan:
+    """What happens to each file.
+
+    Attributes
+    ----------
+    held : Manifest
+        What there is before the refresh.
+    read_options : mapping
+        What is read of each file.
+    reused : mapping of str to FileRecord
+        By path, the records that stay as they are.
+    found : mapping of str to InputFile
+        By the name of its entry, each file whose entry is there although the manifest does not name it: an
+        interrupted refresh has written it.
+    missing : mapping of str to InputFile
+        By the name that its entry will have, each file to read.
+    dropped : sequence of str
+        The paths of the files that are gone.
+    """
+
+    held: Manifest
+    read_options: Mapping[str, Any]
+    reused: Mapping[str, FileRecord]
+    found: Mapping[str, InputFile]
+    missing: Mapping[str, InputFile]
+    dropped: Sequence[str]
+
+    def manifest(self, records: Iterable[FileRecord] = ()) -> Manifest:
+        """What there is with these records besides those that stay."""
+        return Manifest(self.read_options, {**self.reused, **{record.path: record for record in records}})
+
+    def report(
+        self, now: Manifest, drift: DriftReport, skipped: Mapping[str, str], *, dry_run: bool = False
+    ) -> RefreshReport:
+        """The report of a refresh that follows this plan.
+
+        Parameters
+        ----------
+        now : Manifest
+            After the refresh.
+        drift : DriftReport
+            Of the new rows.
+        skipped : mapping of str to str
+            The files that could not be read, and why.
+        dry_run : bool, default=False
+            Whether nothing was done.
+        """
+        files = (*self.missing.values(), *self.found.values())
+        read = {file.path: file for file in files if file.path not in skipped}
+        known = {path: file for path, file in read.items() if path in self.held.records}
+        changed = {path for path, file in known.items() if not self.held.records[path].is_of(file)}
+        return RefreshReport(
+            dry_run=dry_run,
+            added=tuple(sorted(read.keys() - known.keys())),
+            changed=tuple(sorted(changed)),
+            reread=tuple(sorted(known.keys() - changed)),
+            reused=tuple(sorted(now.held.records.keys() - read.keys())),
+            dropped=tuple(sorted(self.dropped)),
+            skipped=dict(sorted(skipped.items())),
+            quarantined=now.quarantined,
+            rejected=now.rejected,
+            rows=0 if dry_run else sum(now.records[path].rows for path in read),
+            rows_held=0 if dry_run else now.held.n_rows,
+            **vars(drift),
+        )
+
+
+def plan_refresh(
+    source: FileSource,
+    held: Manifest,
+    entries: Collection[str],
+    read_options: Mapping[str, Any],
+    *,
+    verify: bool,
+    each: Map,
+) -> RefreshPlan:
+    """Compare the files of a source with the records of a ledger, and with the entries that are there.
+
+    An entry of several files is of use only while all of them are there, unchanged.
+
+    Parameters
+    ----------
+    source : FileSource
+        The files.
+    held : Manifest
+        The records.
+    entries : collection of str
+        The names of the entries.
+    read_options : mapping
+        What is read of each file.
+    verify : bool
+        Whether a file that seems to be as it was must have the same footer too.
+    each : callable
+        Reads these footers.
+
+    Raises
+    ------
+    ValueError
+        If a file is listed more than once.
+    """
+    files = source.files()
+    if verify:
+        alike = [file for file in files if file.path in held.records and held.records[file.path].is_of(file)]
+        footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
+        files = [replace(file, footer=footers.get(file.path)) for file in files]
+    present = {file.path: file for file in files}
+    if len(present) < len(files):
+        twice = next(path for path, times in Counter(file.path for file in files).items() if times > 1)
+        raise ValueError(f"{twice} is listed more than once; a ledger counts each file once, so list it once")
+    target = str(read_options.get("target"))
+    reused: dict[str, FileRecord] = {}
+    for entry, records in held.entries.items():
+        if entry in entries and all(_is_unchanged(record, present, target) for record in records):
+            reused |= {record.path: _with_footer(record, present[record.path]) for record in records}
+    found: dict[str, InputFile] = {}
+    missing: dict[str, InputFile] = {}
+    for path, file in present.items():
+        if path not in reused:
+            name = entry_name(file, read_options)
+            (found if name in entries else missing)[name] = file
+    dropped = [path for path in held.records if path not in present]
+    return RefreshPlan(held, read_options, reused, found, missing, dropped)
+
+
+def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: str) -> bool:
+    """Whether a file is there as it was read; a label from a partition key must be of the same type."""
+    file = present.get(record.path)
+    if file is None or not record.is_of(file):
+        return False
+    return target not in file.partition or record.partition_keys.get(target) == file.partition[target]
+
+
+def _with_footer(record: FileRecord, file: InputFile) -> FileRecord:
+    """The record of an unchanged file, with its footer's digest if that is known by now."""
+    return record if file.footer is None else replace(record, footer=file.footer)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+def read_files(
+    source: FileSource,
+    files: Mapping[str, InputFile],
+    entries: EntryFolder,
+    empty: State,
+    scheduler: Scheduler,
+    progress: Progress,
+    on_error: OnError,
+) -> tuple[list[FileRecord], dict[str, str]]:
+    """Read files, given by the names of their entries, and write the entries. Only their records come back.
+
+    The rows of each file are added to a copy of `empty`. Each entry is written as soon as its file is read,
+    so that nothing is read again if the others fail.
+
+    Returns
+    -------
+    records : list of FileRecord
+        Of the files that were read.
+    skipped : dict of str to str
+        By path, why the others could not be read.
+    """
+    scheduler = scheduler_for(source, scheduler)
+    names = {file.path: name for name, file in files.items()}
+    plans, unread = _plan_files(source, list(files.values()), on_error, opening_on(scheduler))
+    keeping = [_plan_of_file(source, plan, names[plan.file.path], entries, empty, on_error) for plan in plans]
+    outcomes = [*unread, *(compute_plans(keeping, scheduler, progress) if keeping else ())]
+    records = [outcome for outcome in outcomes if isinstance(outcome, FileRecord)]
+    return records, {file.path: file.reason for file in outcomes if isinstance(file, Skipped)}
+
+
+def _plan_files(
+    source: FileSource, files: Sequence[InputFile], on_error: OnError, each: Map
+) -> tuple[list[FilePlan], list[Skipped]]:
+    """What is to be read of each file, and the files whose footers cannot be read.
+
+    Those are found by halving the list.
+    """
+    try:
+        return source.plans(files, each) if files else [], []
+    except (ValueError, OSError) as error:
+        if on_error == "raise":
+            raise
+        if len(files) == 1:
+            return [], [Skipped(files[0].path, str(error))]
+    middle = len(files) // 2
+    (first, unread), (second, others) = (
+        _plan_files(source, half, on_error, each) for half in (files[:middle], files[middle:])
+    )
+    return first + second, unread + others
+
+
+def _plan_of_file(
+    source: FileSource, plan: FilePlan, name: str, entries: EntryFolder, empty: State, on_error: OnError
+) -> Plan:
+    path = plan.file.path
+    groups = list(group_into_tasks(plan.splits, n_rows_of)) or [[]]
+    finish = partial(_keep, entries=entries, name=name, plan=replace(plan, splits=()))
+    if on_error == "raise":
+        return Plan(groups, accumulate_splits, empty, finish=finish)
+    return Plan(groups, partial(_fold_or_skip, path), empty, partial(_merge_or_skip, path), finish)
+
+
+def _fold_or_skip(path: str, splits: Sequence[Split], empty: State) -> Any:
+    """Read some rows of a file, or say why that cannot be done."""
+    try:
+        return retried(partial(accumulate_splits, splits, empty))
+    except (ValueError, OSError) as error:
+        return Skipped(path, str(error))
+
+
+def _merge_or_skip(path: str, total: State | Skipped, part: State | Skipped) -> Any:
+    """Merge parts of a file, or say why one of them could not be read."""
+    if isinstance(total, Skipped):
+        return total
+    if isinstance(part, Skipped):
+        return part
+    try:
+        return total + part
+    except ValueError as error:
+        return Skipped(path, str(error))
+
+
+def _keep(state: State | Skipped, entries: EntryFolder, name: str, plan: FilePlan) -> FileRecord | Skipped:
+    """One task: write the entry of a file that has been read."""
+    if isinstance(state, Skipped):
+        return state
+    record = FileRecord.of(plan, rows=state.n_rows, dropped=state.n_dropped, entry=name)
+    entries.write(name, state, [record])
+    return record
+
+
+# ---------------------------------------------------------------------- comparing
+
+
+def as_known(record: FileRecord, held: Manifest) -> FileRecord:
+    """The record of a file that was read, with the status that it had if it has not changed."""
+    if _is_new(record, held):
+        return record
+    known = held.records[record.path]
+    return replace(record, status=known.status, alarm=known.alarm)
+
+
+def compare(
+    folder: LedgerFolder,
+    held: Manifest,
+    now: Manifest,
+    there: Collection[str],
+    empty: S,
+    alarms_of: Callable[[DriftReport], Sequence[str]],
+) -> tuple[Manifest, DriftReport]:
+    """What a report says of the rows that are new: those of files that were not there in this version.
+
+    Each new file is judged by itself, against all that counted before the refresh. The total of all that
+    counts now is kept for the next time, where nothing was dropped.
+
+    Parameters
+    ----------
+    folder : LedgerFolder
+        Where the entries are.
+    held, now : Manifest
+        Before and after the refresh.
+    there : collection of str
+        The entries that are in the folder.
+    empty : Statistics or FoldStatistics
+        The statistics of no rows.
+    alarms_of : callable
+        Says what has drifted further than it may.
+
+    Returns
+    -------
+    now : Manifest
+        With the files quarantined that have drifted further.
+    report : DriftReport
+        Of all the new files together.
+    """
+    new = [now.records[path] for path in sorted(now.records) if _is_new(now.records[path], held)]
+    if not new:
+        return now, DriftReport()
+    before = held.held
+    old = folder.total.read(before, empty)
+    if old is None:
+        old = folder.entries.merged([name for name in before.entries if name in there], empty)
+    baseline = Baseline(total_of(old))
+    drifted = {}
+    if old.n_rows:
+        states = folder.entries.statistics([record.entry for record in new], empty)
+        for record, state in zip(new, states, strict=True):
+            if alarms := alarms_of(baseline.drift(total_of(state))):
+                drifted[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
+    now = Manifest(now.read_options, {**now.records, **drifted})
+    taken, apart = (
+        folder.entries.merged([record.entry for record in new if (record.path in drifted) is is_apart], empty)
+        for is_apart in (False, True)
+    )
+    report = baseline.drift(total_of(added(taken.copy(), apart)))
+    if before.entries.keys() <= now.held.entries.keys():
+        folder.total.write(added(old, taken), now.held)
+    return now, report
+
+
+def _is_new(record: FileRecord, held: Manifest) -> bool:
+    """Whether this version of the file has not been seen: its size and time, or its footer, are others."""
+    known = held.records.get(record.path)
+    if known is None or known.version != record.version:
+        return True
+    return None not in (known.footer, record.footer) and known.footer != record.footer
