@@ -302,7 +302,7 @@ class StatisticsLedger:
             of the chosen files; priors, means and covariances depend on the differences alone. A file that
             is dated in the future counts as new.
         since : datetime, optional
-            Only files modified at or after this time count.
+            Only files modified at or after this time count. It is in UTC, unless it has a zone.
         age : str, sequence of str, or mapping of str to date, optional
             With `half_life`, what dates a file in place of its modification: a partition key such as "day",
             with values like 2026-01-31; several, such as ``["year", "month", "day"]``; or the date of each
@@ -466,7 +466,7 @@ class StatisticsLedger:
         where : optional
             The files whose entries are folded, as for `statistics`; all files where not given.
         before : datetime, optional
-            Only files modified before this time are folded.
+            Only files modified before this time are folded. It is in UTC, unless it has a zone.
 
         Returns
         -------

@@ -61,7 +61,7 @@ def select(
     where : str, pyarrow expression or list of tuples, optional
         A pattern for paths, or a filter over the columns of `to_table`.
     since, before : datetime, optional
-        Only files modified at or after, and before this time.
+        Only files modified at or after, and before this time; in UTC, unless it has a zone.
 
     Raises
     ------
@@ -162,10 +162,10 @@ def _modified(record: FileRecord) -> int:
 
 
 def _nanoseconds(time: datetime) -> int:
-    """A time in nanoseconds since 1970; a TypeError if it is no time."""
+    """A time in nanoseconds since 1970, in UTC unless it has a zone; a TypeError if it is no time."""
     if not isinstance(time, datetime):
         raise TypeError(f"a time is needed, such as datetime(2026, 1, 31, tzinfo=UTC); got {time!r}")
-    return round(time.timestamp() * 1e6) * 1000
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e6) * 1000
 
 
 def _dating(age: Age) -> Callable[[FileRecord], int]:
@@ -204,8 +204,9 @@ def _of_date(value: str | date, what: str) -> int:
         value = _parsed(value, what)
     if not isinstance(value, date):
         raise TypeError(f"{what}: {value!r} is no date, such as date(2026, 1, 31)")
-    time = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-    return _nanoseconds(time if time.tzinfo else time.replace(tzinfo=UTC))
+    return _nanoseconds(
+        value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+    )
 
 
 def _parsed(text: str, what: str) -> datetime:

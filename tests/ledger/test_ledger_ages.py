@@ -161,6 +161,21 @@ def test_a_ledger_is_the_same_in_every_time_zone(tmp_path, zone):
         assert [again.statistics(half_life=DAY, age=age) for age in ("day", None)] == before
 
 
+def test_a_time_without_a_zone_is_the_same_in_every_time_zone(tmp_path, zone):
+    ledger = held(tmp_path, ["a.parquet", "b.parquet", "c.parquet"])
+    stamps = [1_767_225_600 + 3600 * hour for hour in (-6, 0, 6)]  # around midnight, UTC
+    for path, stamp in zip(sorted((tmp_path / "data").iterdir()), stamps, strict=True):
+        os.utime(path, (stamp, stamp))
+    ledger.refresh(scan_parquet(tmp_path / "data", "kind", features=["u"]))
+    midnight = datetime(2026, 1, 1)
+    expected = ledger.statistics(since=midnight.replace(tzinfo=UTC))
+    assert expected == ledger.statistics(where="[bc].parquet")
+    for name in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        zone(name)
+        assert ledger.statistics(since=midnight) == expected
+        assert ledger.compact(before=midnight) == 0  # one entry alone
+
+
 def test_a_filter_by_a_moment_reads_the_same_rows_in_every_time_zone(tmp_path, zone):
     zone("America/New_York")
     moments = pa.array([datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(24)])
