@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,12 @@ def anchors_of(document):
     """The anchors that GitHub gives to the headings."""
     headings = re.findall(r"^#+ (.*)", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_of_the_readme_lead_to_the_repository_where_the_package_is_shown():
+    links = re.findall(r"\]\((.+?)\)", metadata("streamgda")["Description"])
+    assert len(links) > 20
+    assert all(link.startswith("https://") for link in links)
 
 
 def test_the_changelog_keeps_its_form():
