@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from threading import RLock
 from typing import Any, Protocol, Self, cast
 
@@ -125,7 +124,7 @@ class Statistics(Savable):
     def _twin(self, labelled: Labelled[Any]) -> Self:
         """A state with other sums, and all else as here."""
         twin = type(self).__new__(type(self))
-        twin.__setstate__(self.__getstate__())
+        twin.__dict__.update(self.__dict__, _lock=RLock())
         twin._set_labelled(labelled)
         return twin
 
@@ -340,11 +339,11 @@ class Statistics(Savable):
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
-        parts = map(partial(self._from_block, workspace=workspace), blocks)  # holds no block while it fetches
-        together = next(parts, None)
-        if together is not None:
-            for part in parts:
-                together.merge(part)
+        together: Self | None = None
+        for block in blocks:
+            part = self._from_block(block, workspace)
+            together = part if together is None else together.merge(part)
+            del block  # or it would be held while the next one is fetched
         return together
 
     @abstractmethod
@@ -358,15 +357,22 @@ class Statistics(Savable):
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
         if len(block.codes):
-            sums = self._reduce(block, workspace)
-            labelled = Labelled(block.classes, np.bincount(block.codes), sums)
+            moments = self._reduce(block, workspace)
+            labelled = Labelled(block.classes, np.bincount(block.codes), moments)
         else:
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
         part = self._twin(labelled)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
-        if part._labelled.kind.is_pooled:
+        if labelled.moments.kind.is_pooled:
             part._revision = Revision.of_rows(block)
         return part
+
+    def _expect(self, block: Block) -> None:
+        """Count what a block dropped, and take its feature names; ValueError if it has other features."""
+        check_same_names(self._names, block.feature_names)
+        self._labelled.check_features(block.n_features)
+        self._names = self._names or block.feature_names
+        self._n_dropped += block.n_dropped
 
     # ------------------------------------------------------------------ states add up
 
@@ -394,7 +400,7 @@ class Statistics(Savable):
             revision = self._revision.followed_by(other._revision, other._labelled.classes)
             self._set_labelled(self._labelled)
             self._revision = revision
-            self._n_dropped += other.n_dropped
+            self._n_dropped += other._n_dropped
             self._names = self._names or other._names
         return self
 
@@ -409,7 +415,8 @@ class Statistics(Savable):
                 f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
                 "statistics of that first with IncompleteStatistics.from_statistics"
             )
-        check_same_names(self._names, other._names)
+        if self._names != other._names:
+            check_same_names(self._names, other._names)
         self._labelled.check_compatible(other._labelled)
 
     def __add__(self, other: object) -> Self:

@@ -55,11 +55,10 @@ class Workspace:
 
 def gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: Workspace) -> None:
     """Copy the features, class by class, as float64 into the feature-major buffer."""
-    columns = columns_of(features)
-    if columns is not None:
-        _gather_columns(columns, order, rows, workspace)
+    if isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]:
+        gather_row_major(features, order, rows)
     else:
-        gather_row_major(np.asarray(features), order, rows)
+        _gather_columns(columns_of(features) or (), order, rows, workspace)
 
 
 def columns_of(features: Features) -> Sequence[Column] | None:

@@ -171,18 +171,19 @@ class Labelled(Generic[S]):
 
     def check_compatible(self, other: Labelled[S]) -> None:
         """Raise ValueError, naming both sides, if the two cannot be merged."""
-        ours, theirs = self.kind.name, other.kind.name
-        if ours != theirs:
+        ours, theirs = self.moments, other.moments
+        if ours.kind is not theirs.kind:
             raise ValueError(
-                f"states of covariance types {ours!r} and {theirs!r} cannot be merged; narrow the richer one "
-                "first with to_covariance_type"
+                f"states of covariance types {ours.kind.name!r} and {theirs.kind.name!r} cannot be merged; "
+                "narrow the richer one first with to_covariance_type"
             )
-        if self.has_fourth != other.has_fourth:
+        if ours.has_fourth != theirs.has_fourth:
             raise ValueError(
                 "a state with fourth moments and one without cannot be merged; leave them out of the first "
-                f"with to_covariance_type({ours!r}), or accumulate both with fourth_moments=True"
+                f"with to_covariance_type({ours.kind.name!r}), or accumulate both with fourth_moments=True"
             )
-        self.check_features(other.n_features)
+        if ours.n_features != theirs.n_features:
+            self.check_features(theirs.n_features)
 
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if rows of so many features cannot be added."""

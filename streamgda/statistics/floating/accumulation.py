@@ -29,16 +29,10 @@ class Accumulation:
     """A state that blocks are added to, in place; afterwards it is a state as any other.
 
     It has no fourth moments. Classes have a place each in the arrays, in the order in which they appeared.
-
-    Attributes
-    ----------
-    n_blocks : int
-        How many blocks were added.
     """
 
     def __init__(self, state: Labelled[Moments]) -> None:
         """Begin with a state, whose arrays are taken over."""
-        self.n_blocks = 0
         self._classes: Labels = state.classes
         self._places: Indices = np.arange(len(state.classes))
         self._counts: Counts = state.counts
@@ -60,7 +54,6 @@ class Accumulation:
         except ValueError:
             self._classes, self._places, self._counts = before
             raise
-        self.n_blocks += 1
 
     def is_anchored(self, block: Block) -> bool:
         """Whether a block may go into sums about anchors."""

@@ -32,11 +32,14 @@ def can_be_anchored(kind: CovarianceKind, block: Block) -> bool:
     return block.weights is None and (kind.is_pooled or not kind.has_products)
 
 
-def is_quicker_anchored(kind: CovarianceKind, block: Block, n_places: int) -> bool:
-    """Whether sums about anchors are worth beginning for a block, one of so many classes."""
-    n_rows, n_features = len(block.codes), max(1, block.n_features)
+def is_quicker_anchored(kind: CovarianceKind, block: Block, n_places: int = 0) -> bool:
+    """Whether sums about anchors are worth beginning for a block, where there are so many classes by now."""
+    n_rows = len(block.codes)
+    if n_rows < _FEWEST_ROWS:
+        return False
+    n_features = max(1, block.n_features)
     short = max(SHORT_CLASS, SHORT_ELEMENTS // n_features) * len(block.classes)
-    is_short = max(_FEWEST_ROWS, n_places // _MOST_PLACES) <= n_rows < short
+    is_short = max(n_places, len(block.classes)) // _MOST_PLACES <= n_rows < short
     return is_short and can_be_anchored(kind, block)
 
 

@@ -101,8 +101,12 @@ class MomentArrays:
 
     def are_finite(self) -> bool:
         """Whether no value was NaN or infinite and no power of it exceeded float64."""
-        finite = all(bool(np.isfinite(array).all()) for array in (self.means, self.low_means, self.diagonal))
-        return finite and (self.fourth is None or self.fourth.are_finite())
+        return (
+            bool(np.isfinite(self.means).all())
+            and bool(np.isfinite(self.low_means).all())
+            and bool(np.isfinite(self.diagonal).all())
+            and (self.fourth is None or self.fourth.are_finite())
+        )
 
     def equals(self, other: MomentArrays) -> bool:
         """Whether the two are the same to the last bit."""

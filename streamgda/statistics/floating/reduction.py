@@ -128,33 +128,31 @@ def reduce_block(
         If a value is NaN or infinite, or its power exceeds float64; the message says where.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        moments = _moments(block, kind, workspace, fourth=fourth)
+        if len(block.codes) == len(block.classes):
+            moments = _of_single_rows(block, kind, fourth=fourth)
+        else:
+            centred = centre_block(block, workspace, compensate=fourth)
+            rows, bounds = centred.rows, centred.bounds
+            moments = Moments(
+                kind,
+                centred.totals,
+                centred.low_totals,
+                centred.means,
+                centred.low_means,
+                kind.products(rows, bounds),
+                FourthMoments.from_rows(rows, centred.weights, bounds) if fourth else None,
+            )
     if not moments.are_finite():
         block.raise_for_values("fourth powers" if fourth else "squares")
     return moments
 
 
-def _moments(block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool) -> Moments:
-    if len(block.codes) == len(block.classes):
-        return _moments_of_single_rows(block, kind, workspace, fourth=fourth)
-    centred = centre_block(block, workspace, compensate=fourth)
-    scatter = kind.products(centred.rows, centred.bounds)
-    powers = FourthMoments.from_rows(centred.rows, centred.weights, centred.bounds) if fourth else None
-    return Moments(
-        kind, centred.totals, centred.low_totals, centred.means, centred.low_means, scatter, powers
-    )
-
-
-def _moments_of_single_rows(
-    block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool
-) -> Moments:
+def _of_single_rows(block: Block, kind: CovarianceKind, *, fourth: bool) -> Moments:
     """The moments where each class has one row: the row is the mean, and there is no scatter."""
     order = np.argsort(block.codes, kind="stable")
-    rows = workspace.rows(block.n_features, len(order))
-    gather(block.features, order, rows, workspace)
-    moments = Moments.zeros(kind, len(order), len(rows), fourth=fourth)
+    moments = Moments.zeros(kind, len(order), block.n_features, fourth=fourth)
     moments.weights[:] = 1.0 if block.weights is None else block.weights[order]
-    moments.means[:] = rows.T
+    moments.means[:] = block.matrix(0, len(order))[order]
     return moments
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.validation import Columns, check_same_names
+from streamgda.statistics.validation import Columns
 
 _NO_WEIGHT = 1e-200  # a class whose weight decays below it is forgotten
 
@@ -99,39 +98,29 @@ class ClassStatistics(ExchangedStatistics):
     # ------------------------------------------------------------------ rows go in
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
-        return reduce_block(block, self._moments.kind, workspace, fourth=self.has_fourth_moments)
+        held = self._labelled.moments
+        return reduce_block(block, held.kind, workspace, fourth=held.has_fourth)
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
-        if self.has_fourth_moments:
+        if self._labelled.moments.has_fourth:
             return super()._from_blocks(blocks, workspace)
-        blocks = iter(blocks)
-        together, accumulation = next(map(partial(self._begun, workspace), blocks), (None, None))
-        if together is None or accumulation is None:
-            return None
-        for _ in map(partial(together._add_block, accumulation, workspace), blocks):
-            pass
-        if accumulation.n_blocks:
+        together: Self | None = None
+        accumulation: Accumulation | None = None
+        for block in blocks:
+            if together is None and not is_quicker_anchored(self._labelled.moments.kind, block):
+                together = self._from_block(block, workspace)
+            else:
+                if together is None:
+                    together = self._twin(Labelled.empty(self._labelled.moments, block.n_features))
+                    together._names, together._n_dropped = None, 0
+                together._expect(block)
+                if len(block.codes):
+                    accumulation = accumulation or Accumulation(together._labelled)
+                    accumulation.add(block, workspace)
+            del block  # or it would be held while the next one is fetched
+        if together is not None and accumulation is not None:
             together._set_labelled(accumulation.state())
         return together
-
-    def _begun(self, workspace: Workspace, block: Block) -> tuple[Self, Accumulation]:
-        """A state that begins with a block, and the accumulation of its rows."""
-        if not is_quicker_anchored(self._moments.kind, block, len(block.classes)):
-            together = self._from_block(block, workspace)
-            return together, Accumulation(together._labelled)
-        together = self._twin(Labelled.empty(self._moments, block.n_features))
-        together._names, together._n_dropped = None, 0
-        accumulation = Accumulation(together._labelled)
-        together._add_block(accumulation, workspace, block)
-        return together, accumulation
-
-    def _add_block(self, accumulation: Accumulation, workspace: Workspace, block: Block) -> None:
-        check_same_names(self._names, block.feature_names)
-        self._labelled.check_features(block.n_features)
-        self._names = self._names or block.feature_names
-        self._n_dropped += block.n_dropped
-        if len(block.codes):
-            accumulation.add(block, workspace)
 
     # ------------------------------------------------------------------ states are saved
 
