@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.places import Places
+from streamgda.blocks.wording import Message
 
 Matrix = NDArray[Any]
 Column = NDArray[Any]
@@ -25,11 +26,11 @@ _NOWHERE = Places()
 
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
-_LEAVE_OUT = "Mend the data or leave out such rows, as a source does with missing='drop'"
+_LEAVE_OUT = Message("Mend the data or leave out such rows, ⟨as a source does |⟩with ⟨missing='drop'⟩")
 
-_LEARN_INCOMPLETE = (
-    "learn from what is observed: fit a model with missing='marginal', or accumulate a source with "
-    "missing='keep'"
+_LEARN_INCOMPLETE = Message(
+    "learn from what is observed: fit a model with ⟨missing='marginal'⟩"
+    "⟨, or accumulate a source with missing='keep'|⟩"
 )
 
 _POWERS = {"squares": 2, "fourth powers": 4}
@@ -55,11 +56,12 @@ class MissingValueError(ValueError):
     """
 
     def __init__(self, finding: str, other_remedy: str = _LEARN_INCOMPLETE) -> None:
-        super().__init__(finding, other_remedy)
+        super().__init__(Message(f"{finding}. ", _LEAVE_OUT, "; or ", other_remedy))
         self.finding, self.other_remedy = finding, other_remedy
 
-    def __str__(self) -> str:
-        return f"{self.finding}. {_LEAVE_OUT}; or {self.other_remedy}"
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        """What makes the error again in another process."""
+        return type(self), (self.finding, self.other_remedy)
 
 
 @contextmanager
@@ -189,7 +191,7 @@ class Block:
         feature = f"{self.row_name(row)}: feature {self.feature_name(index)}"
         if np.isnan(_columns(self.features)[index][row]):
             raise MissingValueError(f"{feature} is NaN or null", other_remedy)
-        raise ValueError(f"{feature} is infinity. {_LEAVE_OUT}")
+        raise ValueError(Message(f"{feature} is infinity. ", _LEAVE_OUT))
 
     def _fit_but_for_weights(self, power: int) -> bool:
         """Whether float64 would hold the sums of these finite values if they had no weights."""
@@ -293,7 +295,7 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         blank = blank & (block.weights != 0)  # a row of weight zero is no row, whatever it lacks
     if missing != "drop" and blank.any():
         row = block.row_name(int(np.argmax(blank)))
-        raise ValueError(f"{row} has no label (null or NaN). {_LEAVE_OUT}")
+        raise ValueError(Message(f"{row} has no label (null or NaN). ", _LEAVE_OUT))
     keep = ~blank
     weights = block.weights
     if weights is not None:

@@ -1,10 +1,113 @@
-"""Labels, names and numbers in messages."""
+"""Messages: labels, names and numbers in them, and parts that another interface says in its own words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from ast import literal_eval
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
+
+_MARKED = re.compile(r"⟨(.*?)⟩", re.DOTALL)
+
+_SETTING = re.compile(r"(\w+)(?:=(.*))?", re.DOTALL)
+
+
+class Setting(NamedTuple):
+    """A parameter in a message, with a value or without; or an estimator, by the name of its class."""
+
+    name: str
+    value: Any = ...
+
+    def __str__(self) -> str:
+        return self.name if self.value is ... else f"{self.name}={self.value!r}"
+
+
+class InPython(NamedTuple):
+    """Words for users of Python, and those that stand for them elsewhere."""
+
+    text: str
+    elsewhere: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Amount(NamedTuple):
+    """What depends on how many rows there are."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Part = str | Setting | InPython | Amount
+
+
+class Message(str):
+    """The message of an error or a warning, which knows its parts.
+
+    A text is written with marks around some parts: ``⟨missing='drop'⟩`` or ``⟨missing⟩`` is a parameter,
+    ``⟨words for Python|words for others⟩`` says something in two ways, and ``⟨#37 rows⟩`` is an amount.
+
+    Parameters
+    ----------
+    *texts : str
+        Texts with marks, or messages.
+
+    Examples
+    --------
+    >>> message = Message("row 7 is incomplete; leave it out, with ⟨missing='drop'⟩")
+    >>> print(message)
+    row 7 is incomplete; leave it out, with missing='drop'
+    >>> message.put(lambda setting: f"--{setting.name} {setting.value}")
+    'row 7 is incomplete; leave it out, with --missing drop'
+    """
+
+    parts: tuple[Part, ...]
+
+    def __new__(cls, *texts: str) -> Self:
+        """Join the texts."""
+        parts = [
+            part for text in texts for part in (text.parts if isinstance(text, Message) else _parts(text))
+        ]
+        message = super().__new__(cls, "".join(map(str, parts)))
+        message.parts = tuple(parts)
+        return message
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        """The message of an error."""
+        said = error.args[0] if error.args else ""
+        return cls(said if isinstance(said, Message) else str(error))
+
+    def put(self, words: Callable[[Setting], str]) -> str:
+        """The message for users of another interface, who name parameters in these words."""
+        return "".join(
+            words(part) if isinstance(part, Setting) else getattr(part, "elsewhere", str(part))
+            for part in self.parts
+        )
+
+    def without_amounts(self) -> str:
+        """What is left without amounts: errors in which it is the same are alike."""
+        return "".join(str(part) for part in self.parts if not isinstance(part, Amount))
+
+
+def _parts(text: str) -> list[Part]:
+    """The parts of a text with marks: what is not marked, and in turn what is."""
+    return [_part(piece) if i % 2 else piece for i, piece in enumerate(_MARKED.split(text))]
+
+
+def _part(marked: str) -> Part:
+    if marked.startswith("#"):
+        return Amount(marked[1:])
+    if setting := _SETTING.fullmatch(marked):
+        name, value = setting.groups()
+        with suppress(ValueError, SyntaxError):
+            value = literal_eval(value)
+        return Setting(name, ... if value is None else value)
+    return InPython(*marked.rpartition("|")[::2])
 
 
 def listed(values: Sequence[Any], most: int = 10) -> str:

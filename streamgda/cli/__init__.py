@@ -9,6 +9,5 @@ Of libraries, only click is imported at the top of these modules; a command impo
 - `running`: the options that say where a pass runs and how a command reports.
 - `outputs`: checks, before the work, that a command can write where it is told to.
 - `saved`: load and describe saved models and statistics.
-- `errors`: errors in one line, warnings, Ctrl-C and exit codes.
-- `wording`: messages of the library, with parameters named as options.
+- `errors`: errors in one line and in the words of the command line, warnings, Ctrl-C and exit codes.
 """

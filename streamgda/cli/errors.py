@@ -8,14 +8,14 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from streamgda.blocks.wording import counted
-from streamgda.cli.wording import in_shell_words
+from streamgda.blocks.wording import Message, Setting, counted
+from streamgda.estimators import ESTIMATORS
 from streamgda.storage.paths import shown
 
 DEBUG = "streamgda.debug"
@@ -23,7 +23,10 @@ DEBUG = "streamgda.debug"
 QUIET = "streamgda.quiet"
 
 AS_TRIED = "streamgda.as-tried"
-"""Whether messages name the parameters of models as ``--try`` takes them."""
+"""The options of a search, whose messages name all other parameters as ``--try`` takes them."""
+
+_OPTIONS = {"filters": "filter"}
+"""Options that are not named as the parameters that they give."""
 
 _INTERRUPTED = 130  # by the convention of shells: 128 and the number of SIGINT
 
@@ -114,8 +117,8 @@ def describe(error: BaseException) -> str:
     elif isinstance(error, KeyError) and error.args:
         message = str(error.args[0])  # str(error) has quotes around it
     else:
-        message = str(error)
-    message = _in_words_of_command(message)
+        message = in_words_of_command(Message.of(error))
+    message = _folded(message)
     if isinstance(error, _EXPECTED) and message:
         return message
     return f"{type(error).__name__}: {message or 'no more is known'} (--debug shows where)"
@@ -129,9 +132,41 @@ def _message_of(error: click.ClickException) -> str:
     return message
 
 
-def _in_words_of_command(message: str) -> str:
-    as_tried = click.get_current_context().meta.get(AS_TRIED, False)
-    return in_shell_words(_folded(message), as_tried=as_tried)
+def in_words_of_command(message: str) -> str:
+    """A message with parameters named as options: ``--missing drop`` for ``missing='drop'``.
+
+    In a search, those that are no options of it are named as ``--try`` takes them: ``reg_param=0``.
+    """
+    if not isinstance(message, Message):
+        return message
+    options = click.get_current_context().meta.get(AS_TRIED)
+    return message.put(lambda setting: _as_tried(setting, options) if options else _as_option(setting))
+
+
+def _as_option(setting: Setting) -> str:
+    name, value = setting
+    if name in ESTIMATORS:
+        return f"--model {ESTIMATORS[name].option}"
+    option = "--" + _OPTIONS.get(name, name).replace("_", "-")
+    if isinstance(value, bool):
+        return option if value else f"no {option}"
+    return option if value is ... else f"{option} {_listed(value)}"
+
+
+def _as_tried(setting: Setting, options: Collection[str]) -> str:
+    name, value = setting
+    if name in options:
+        return _as_option(setting)
+    if name in ESTIMATORS:
+        return ESTIMATORS[name].option
+    return name if value is ... else f"{name}={value}"
+
+
+def _listed(value: Any) -> str:
+    """A value as an option takes it: names with commas between them."""
+    if isinstance(value, list):
+        return ",".join(f'"{name}"' if "," in str(name) else str(name) for name in value)
+    return str(value)
 
 
 def _folded(text: str) -> str:
@@ -146,7 +181,8 @@ def _is_closed_pipe(error: Exception) -> bool:
 def warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning in one line, but not with ``--quiet``."""
     if not click.get_current_context().meta.get(QUIET):
-        click.echo(f"Warning: {_in_words_of_command(str(message))}", err=True)
+        said = message if isinstance(message, str) else Message.of(message)
+        click.echo(f"Warning: {_folded(in_words_of_command(said))}", err=True)
 
 
 def _end_threads(status: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
 from streamgda.cli.options import bad_usage
 from streamgda.cli.outputs import check_replaceable, file_of_model
@@ -61,5 +62,5 @@ def _sum_of(files: tuple[str, ...], *, as_statistics: bool) -> Any:
         try:
             total = part if total is None else total.merge(part)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{file} cannot be added to {files[0]}: {error}") from error
+            raise ValueError(f"{file} cannot be added to {files[0]}: {describe(error)}") from error
     return total

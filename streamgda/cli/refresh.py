@@ -10,7 +10,7 @@ import click
 
 from streamgda.blocks.wording import abridged, counted, named
 from streamgda.cli.data import Data, to_learn
-from streamgda.cli.errors import Quarantined, interruptible
+from streamgda.cli.errors import Quarantined, describe, interruptible
 from streamgda.cli.ledgers import (
     Choice,
     Drift,
@@ -133,7 +133,7 @@ def _model_of(ledger: StatisticsLedger, model: ModelOptions, choice: Choice) -> 
             f"class {named(label)} has {counted(count, 'row')}, in {abridged(ledger.files_with(label), 3)}"
             for label, count in few[:_MOST_CLASSES]
         ]
-        raise ValueError("; ".join([str(error).rstrip("."), *where])) from error
+        raise ValueError("; ".join([describe(error).rstrip("."), *where])) from error
 
 
 _MOST_CLASSES = 3

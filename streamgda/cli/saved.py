@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data
-from streamgda.cli.errors import warn
+from streamgda.cli.errors import describe, warn
 from streamgda.cli.models import MODELS
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
     try:
         make(saved)
     except ValueError as error:
-        return str(error)
+        return describe(error)
     return None
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.data import Data, literal, to_learn
-from streamgda.cli.errors import AS_TRIED
+from streamgda.cli.errors import AS_TRIED, in_words_of_command
 from streamgda.cli.models import MODELS
 from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import summary_of
-from streamgda.cli.wording import in_shell_words
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
@@ -138,7 +137,8 @@ def search(
             for estimator in grid["estimator"]:
                 estimator.set_params(missing="marginal")
     found = StatisticsSearchCV(None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold)
-    click.get_current_context().meta[AS_TRIED] = True
+    context = click.get_current_context()
+    context.meta[AS_TRIED] = {parameter.name for parameter in context.command.params}
     with run.scheduler_options() as options, warnings.catch_warnings():
         warnings.simplefilter("ignore", FitFailedWarning)  # the table says which candidates failed, and why
         found.fit(source, **options)
@@ -193,7 +193,7 @@ def _rows(found: StatisticsSearchCV) -> list[tuple[Any, ...]]:
             names[type(params["estimator"]).__name__],
             {name: value for name, value in params.items() if name != "estimator"},
             *numbers,
-            in_shell_words(error, as_tried=True),
+            in_words_of_command(error),
         )
         for params, *numbers, error in zip(
             results["params"], *(results[name] for name in columns), strict=True

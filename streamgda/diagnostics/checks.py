@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamgda.blocks.wording import counted, named
+from streamgda.blocks.wording import Message, counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -28,7 +28,9 @@ def check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> No
     if statistics.covariance_type not in covariances:
         kinds = " or ".join(map(repr, covariances))
         raise ValueError(
-            f"the covariances of features are needed; accumulate with {kinds}; got {statistics!r}"
+            Message(
+                f"the covariances of features are needed; ⟨accumulate|learn⟩ with {kinds}; got {statistics!r}"
+            )
         )
 
 

@@ -13,6 +13,7 @@ from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import finalised, priors_of
 from streamgda.estimators.exchange import describe
 from streamgda.estimators.finalised import Finalised
@@ -284,5 +285,7 @@ def _takes_long(model: str, n_classes: int, n_features: int) -> str | None:
 def _message(names: tuple[str, ...], failures: Mapping[str, str]) -> str:
     """Why no model could be fitted: that of the one that was asked for, or of the simplest."""
     name = names[0]
-    asked = f"covariance_model={name!r} cannot be fitted" if len(names) == 1 else "no model can be fitted"
-    return f"{asked}: {failures[name]}" + ('; or use covariance_model="bic"' if len(names) == 1 else "")
+    if len(names) > 1:
+        return Message("no model can be fitted: ", failures[name])
+    asked = f"⟨covariance_model={name!r}⟩ cannot be fitted: "
+    return Message(asked, failures[name], "; or use ⟨covariance_model='bic'⟩")

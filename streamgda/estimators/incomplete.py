@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import Message, counted
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
@@ -75,7 +75,7 @@ def _say_what_is_kept(error: BaseException, n_reads: int) -> None:
             "statistics_; GaussianNB.from_statistics makes a model of it without another read"
         )
     if isinstance(error, ValueError):
-        error.args = (f"{error}. {said}",)
+        error.args = (Message(Message.of(error), f". {said}"),)
     else:
         error.add_note(said)
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.classifier import finalised, priors_of
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
@@ -254,10 +254,11 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
 
     def _too_few_rows(self, statistics: Statistics, k: int) -> Exception:
         return ValueError(
-            f"{counted(statistics.n_rows, 'row')} (of weight {statistics.weights.sum():g}) of "
-            f"{counted(len(statistics.classes), 'class')} are too few for Student t "
-            f"densities of {counted(statistics.n_features, 'feature')}; bring more rows, or "
-            "set predictive='plugin'"
+            Message(
+                f"⟨#{counted(statistics.n_rows, 'row')}⟩ (of weight ⟨#{statistics.weights.sum():g}⟩) of "
+                f"{counted(len(statistics.classes), 'class')} are too few for Student t densities of "
+                f"{counted(statistics.n_features, 'feature')}; bring more rows, or set ⟨predictive='plugin'⟩"
+            )
         )
 
     def _n_covariance_parameters(self) -> float:

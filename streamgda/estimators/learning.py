@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import Message
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
@@ -327,7 +328,8 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
         except ValueError as error:
             if keep and statistics.n_rows:
                 self._hold(statistics)
-                error.args = (f"{error}. What was read is kept in statistics_, so no second read is needed",)
+                kept = "⟨. What was read is kept in statistics_, so no second read is needed|⟩"
+                error.args = (Message(Message.of(error), kept),)
             raise
         self._hold(statistics)
         self._cache = finalised

@@ -11,7 +11,7 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import named
+from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
@@ -140,8 +140,10 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians], BayesianCriterion[Dia
             k, feature = np.argwhere(~(variances > 0))[0]
             name = repr(statistics.feature_names[feature]) if statistics.feature_names else feature
             raise ValueError(
-                f"class {named(statistics.classes[k])}: feature {name} is constant in it, and var_smoothing "
-                "adds nothing; leave the feature out, or set var_smoothing above 0"
+                Message(
+                    f"class {named(statistics.classes[k])}: feature {name} is constant in it, and "
+                    "⟨var_smoothing⟩ adds nothing; leave the feature out, or set ⟨var_smoothing⟩ above 0"
+                )
             )
         return DiagonalGaussians(
             statistics.means, variances, low_parts=statistics.mean_tails, regularisation=regularisation

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from streamgda.blocks.wording import counted, named
+from streamgda.blocks.wording import Message, counted, named
 from streamgda.estimators.classifier import G
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -83,7 +83,10 @@ class PredictiveClassifier(GenerativeClassifier[G]):
             label, error = new[0]
             more = f" (and {counted(len(new) - 1, 'more class')})" if len(new) > 1 else ""
             warnings.warn(
-                f"class {named(label)}{more} gets no posterior until it can be estimated. {error()}; "
-                f"statistics_.drop_class({label!r}) forgets it",
+                Message(
+                    f"class {named(label)}{more} gets no posterior until it can be estimated. ",
+                    Message.of(error()),
+                    f"⟨; statistics_.drop_class({label!r}) forgets it|⟩",
+                ),
                 stacklevel=6,
             )

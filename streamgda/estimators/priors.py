@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.wording import listed, named
+from streamgda.blocks.wording import Message, listed, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
@@ -51,10 +51,12 @@ def class_priors(priors: Priors, statistics: Statistics, *, renormalise: bool) -
     given = _numbers(_of_classes(priors, classes.tolist()) if isinstance(priors, Mapping) else priors)
     if given.shape != classes.shape:
         raise ValueError(
-            "Number of priors must match number of classes, of which there are "
-            f"{len(classes)}: {listed(classes.tolist())}; priors have shape {given.shape}. "
-            "Where classes may appear later, give priors by label, as a dict; statistics_.drop_class(label) "
-            "forgets a class"
+            Message(
+                "Number of priors must match number of classes, of which there are "
+                f"{len(classes)}: {listed(classes.tolist())}; priors have shape {given.shape}"
+                "⟨. Where classes may appear later, give priors by label, as a dict; "
+                "statistics_.drop_class(label) forgets a class|⟩"
+            )
         )
     if not renormalise and not is_by_label and not sum_to_one(given):
         raise ValueError(f"The sum of the priors should be 1. It is {given.sum():g}; got {given.tolist()}")

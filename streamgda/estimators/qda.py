@@ -11,6 +11,7 @@ from sklearn import discriminant_analysis
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
@@ -218,8 +219,10 @@ class QuadraticDiscriminantAnalysis(
             raise ValueError("covariance_estimator and pooling are both given; set one of them to None")
         if self._is_regularised and isinstance(self.shrinkage, str):
             raise ValueError(
-                f"shrinkage={self.shrinkage!r} estimates how far each class is shrunk without pooling; with "
-                f"pooling={self.pooling!r}, set shrinkage to a number or to None"
+                Message(
+                    f"⟨shrinkage={self.shrinkage!r}⟩ estimates how far each class is shrunk without pooling; "
+                    f"with ⟨pooling={self.pooling!r}⟩, set ⟨shrinkage⟩ to a number or to None"
+                )
             )
 
     def required_statistics(self) -> dict[str, Any]:

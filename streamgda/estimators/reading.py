@@ -14,6 +14,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.blocks.arrays import array_blocks, check_in_memory, check_no_rounding, check_readable
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
+from streamgda.blocks.wording import Message
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.incomplete import reading_blocks
 from streamgda.estimators.validation import (
@@ -42,8 +43,8 @@ from streamgda.statistics.incomplete.reads import (
 )
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 
-_LEARN_KEPT = (
-    "set missing='marginal' for the model too, as the source keeps rows in which features are missing"
+_LEARN_KEPT = Message(
+    "set ⟨missing='marginal'⟩ for the model too, as the source keeps rows in which features are missing"
 )
 
 

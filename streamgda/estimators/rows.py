@@ -10,11 +10,14 @@ from sklearn.utils.validation import validate_data
 
 from streamgda.blocks.arrays import check_in_memory, check_readable, real
 from streamgda.blocks.frames import column_labels
+from streamgda.blocks.wording import Message
 from streamgda.estimators.validation import check_batch, check_has_learnt, named_as_fitted, valid_rows
 
 MissingAtPrediction = Literal["raise", "marginal"]
 
-PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
+PREDICT_INCOMPLETE = Message(
+    "let the model predict by the features that are there: ⟨set_params(|⟩⟨missing='marginal'⟩⟨)|⟩"
+)
 
 _OF_PARQUET = "; more rows than fit in memory are predicted from Parquet, by predict_dataset"
 
@@ -86,6 +89,8 @@ def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> Non
     for row, index in np.argwhere(np.isnan(rows))[:1]:
         name = repr(model.feature_names_in_[index]) if hasattr(model, "feature_names_in_") else index
         raise ValueError(
-            f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or "
-            f"{other_remedy}"
+            Message(
+                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or ",
+                other_remedy,
+            )
         )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamgda.blocks.wording import named
+from streamgda.blocks.wording import Message, named
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
@@ -207,10 +207,10 @@ def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Arr
 
 def _insufficient(statistics: Statistics, shrinkage: Shrinkage) -> str:
     """The message for statistics that do not hold what this shrinkage needs."""
-    fourth = ", fourth_moments=True" if shrinkage == "auto" else ""
-    return (
-        f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with this "
-        f"shrinkage from the first row on, or accumulate with covariance_type='full'{fourth}"
+    fourth = ", ⟨fourth_moments=True⟩" if shrinkage == "auto" else ""
+    return Message(
+        f"⟨shrinkage={shrinkage!r}⟩ of each class needs more than {statistics!r} holds; fit with this "
+        f"shrinkage from the first row on, or ⟨accumulate|learn⟩ with ⟨covariance_type='full'⟩{fourth}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.wording import counted, named
+from streamgda.blocks.wording import Message, counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
@@ -30,11 +30,13 @@ def singular_class(
     n_rows = int(statistics.counts[k])
     n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
-        f"{_as_in_scikit_learn(statistics, k, solver)} "
-        f"It has rank {rank} of {statistics.n_features}, from {counted(n_rows, 'row')}; "
-        f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, is_shrunk)}, "
-        "leave out constant or collinear features, bring more rows, or use LinearDiscriminantAnalysis or "
-        "GaussianNB"
+        Message(
+            f"{_as_in_scikit_learn(statistics, k, solver)} "
+            f"It has rank ⟨#{rank}⟩ of {statistics.n_features}, from ⟨#{counted(n_rows, 'row')}⟩; "
+            f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, is_shrunk)}, "
+            "leave out constant or collinear features, bring more rows, or use ⟨LinearDiscriminantAnalysis⟩ "
+            "or ⟨GaussianNB⟩"
+        )
     )
 
 
@@ -54,20 +56,22 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     said = f"The covariance matrix of class {named(label)} is not full rank."
     if solver == "svd" and n_rows <= n_features:
         return (
-            f"{said} When using `solver='svd'` the number of samples in each class should be more than the "
+            f"{said}⟨ When using `solver='svd'` the number of samples in each class should be more than the "
             f"number of features, but class {named(label)} has {n_rows} samples and {n_features} features. "
-            "Try using `solver='eigen'` and setting the parameter `shrinkage` for regularization."
+            "Try using `solver='eigen'` and setting the parameter `shrinkage` for regularization.|⟩"
         )
     parameter = "shrinkage" if solver == "eigen" else "reg_param"
-    return f"{said} Increase the value of `{parameter}` to reduce the collinearity."
+    return f"{said}⟨ Increase the value of `{parameter}` to reduce the collinearity.|⟩"
 
 
 def too_few_rows(statistics: Statistics, k: int) -> np.linalg.LinAlgError:
     """The error for a class (at position k) whose rows are too few for a Student t density."""
     return np.linalg.LinAlgError(
-        f"class {named(statistics.classes[k])}: {counted(statistics.counts[k], 'row')} (of weight "
-        f"{statistics.weights[k]:g}), too few for a Student t density; bring more rows, "
-        "or set pooling='bayes' or predictive='plugin'"
+        Message(
+            f"class {named(statistics.classes[k])}: ⟨#{counted(statistics.counts[k], 'row')}⟩ (of weight "
+            f"⟨#{statistics.weights[k]:g}⟩), too few for a Student t density; bring more rows, or set "
+            "⟨pooling='bayes'⟩ or ⟨predictive='plugin'⟩"
+        )
     )
 
 
@@ -90,8 +94,9 @@ def warn_of_rank(model: Any, within: Whitening | None) -> None:
 def _remedy(n_rows: int, n_varying: int, is_shrunk: bool) -> str:
     """The parameters to change, as a sentence."""
     if not n_varying:
-        return "Set reg_param above 0, or pooling='bayes'"
+        return "Set ⟨reg_param⟩ above 0, or ⟨pooling='bayes'⟩"
     if is_shrunk:
-        return "Raise reg_param, or set shrinkage to a higher number"
-    how = "'auto'" if n_rows > 2 else "a number above 0"  # from two rows, "auto" estimates no error
-    return f"Set shrinkage to {how}, or reg_param above 0, or pooling='bayes'"
+        return "Raise ⟨reg_param⟩, or set ⟨shrinkage⟩ to a higher number"
+    # Of two rows, "auto" estimates no error.
+    shrinkage = "⟨shrinkage='auto'⟩" if n_rows > 2 else "⟨shrinkage⟩ to a number above 0"
+    return f"Set {shrinkage}, or ⟨reg_param⟩ above 0, or ⟨pooling='bayes'⟩"

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import counted, named
+from streamgda.blocks.wording import Message, counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -57,9 +57,9 @@ class Determined:
 
     def _singular_class(self, least_rank: int) -> str | None:
         for k in np.flatnonzero(self._ranks < least_rank)[:1].tolist():
-            return (
-                f"class {named(self.statistics.classes[k])}: the covariance has rank {self._ranks[k]} of "
-                f"{self.statistics.n_features}, from {counted(self.statistics.counts[k], 'row')}; "
+            return Message(
+                f"class {named(self.statistics.classes[k])}: the covariance has rank ⟨#{self._ranks[k]}⟩ of "
+                f"{self.statistics.n_features}, from ⟨#{counted(self.statistics.counts[k], 'row')}⟩; "
                 f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {REMEDIES}"
             )
         return None
@@ -74,9 +74,9 @@ class Determined:
 
     def _class_without_variance(self) -> str | None:
         for k in np.flatnonzero(~self._varies.any(axis=1))[:1].tolist():
-            return (
+            return Message(
                 f"class {named(self.statistics.classes[k])}: no feature varies in its "
-                f"{counted(self.statistics.counts[k], 'row')}. Bring more rows of it, or name a model of "
+                f"⟨#{counted(self.statistics.counts[k], 'row')}⟩. Bring more rows of it, or name a model of "
                 "equal volume (EEE, EEI, EII)"
             )
         return None
@@ -95,7 +95,9 @@ class Determined:
 
     def _deficient(self) -> str:
         found = deficient_features(self.statistics, pooled_covariance(self.statistics), self.least_eigenvalue)
-        return f"within the classes, {found}. Leave them out, or name EII, or use LinearDiscriminantAnalysis"
+        return Message(
+            f"within the classes, {found}. Leave them out, or name EII, or use ⟨LinearDiscriminantAnalysis⟩"
+        )
 
     @cached_property
     def _varies(self) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import Message, counted
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.storage.paths import one_line
 
@@ -146,8 +146,10 @@ def weights_by_age(
         time, *others = {min(time_of(record), latest) for record in records}
         if others:
             raise ValueError(
-                f"{records[0].path} and {counted(len(records) - 1, 'other file')} have been folded into one "
-                "entry, though their ages differ; leave half_life out"
+                Message(
+                    f"{records[0].path} and {counted(len(records) - 1, 'other file')} have been folded into "
+                    "one entry, though their ages differ; leave ⟨half_life⟩ out"
+                )
             )
         times.append(time)
     newest = max(times)
@@ -192,7 +194,7 @@ def _by_keys(keys: Sequence[str], record: FileRecord) -> int:
     for key in keys:
         if key not in held:
             known = ", ".join(map(repr, held)) or "none"
-            raise ValueError(f"age: {record.path} has no partition key {key!r}; its keys: {known}")
+            raise ValueError(Message(f"⟨age⟩: {record.path} has no partition key {key!r}; its keys: {known}"))
     what = ", ".join(f"{key}={held[key]}" for key in keys)
     parts = [f"{held[key]:02d}" if isinstance(held[key], int) else str(held[key]) for key in keys]
     return _of_date("-".join(parts), f"age: {record.path}: {what}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import Message, counted
 from streamgda.statistics.incomplete.reads import Reading
 
 
@@ -21,9 +21,11 @@ def warn_unless_enough_reads(reading: Reading) -> None:
         from sklearn.exceptions import ConvergenceWarning
 
         warnings.warn(
-            f"EM has not converged in {counted(reading.n_reads, 'read')} of the rows: the last one changed a "
-            f"parameter by {reading.change:.2g} standard deviations, more than em_tol={reading.tol:g}. Raise "
-            "max_reads or em_tol, or max_patterns if memory allows",
+            Message(
+                f"EM has not converged in {counted(reading.n_reads, 'read')} of the rows: the last one "
+                f"changed a parameter by {reading.change:.2g} standard deviations, more than "
+                f"⟨em_tol={reading.tol:g}⟩. Raise ⟨max_reads⟩ or ⟨em_tol⟩, or ⟨max_patterns⟩ if memory allows"
+            ),
             ConvergenceWarning,
             stacklevel=4,
         )

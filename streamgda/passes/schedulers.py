@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from streamgda.blocks.wording import Message
 from streamgda.sources.base import Source
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
     if scheduler is None:
         return "threads"
     raise TypeError(
-        f"{source!r} can be read in this process only: use scheduler='threads' or 'synchronous', or write "
-        "its rows to Parquet for scan_parquet"
+        Message(
+            f"{source!r} can be read in this process only: use ⟨scheduler='threads'⟩ or 'synchronous', or "
+            "write its rows to Parquet for scan_parquet"
+        )
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.rows import PREDICT_INCOMPLETE
 from streamgda.estimators.scores import RowScores
@@ -96,8 +96,10 @@ def matched(model: Model, source: S) -> S:
     for name in ours:
         if name not in theirs:
             raise ValueError(
-                f"{source!r} does not have feature {name!r} of the model; scan it with "
-                "features=list(model.feature_names_in_)"
+                Message(
+                    f"{source!r} does not have feature {name!r} of the model; ⟨scan it with "
+                    "features=list(model.feature_names_in_)|name the features of the model, in its order⟩"
+                )
             )
     return source if list(theirs) == ours else source.with_features(ours)
 
@@ -106,5 +108,5 @@ def _check_number(model: Model, source: Source) -> None:
     if source.n_features not in {None, model.n_features_in_}:
         raise ValueError(
             f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to "
-            f"{model.n_features_in_}; name them where it is scanned"
+            f"{model.n_features_in_}; name them⟨ where it is scanned|⟩"
         )

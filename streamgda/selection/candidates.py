@@ -9,6 +9,7 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
+from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.statistics.base import Statistics
 
@@ -82,7 +83,9 @@ def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
     required = [candidate.estimator.required_statistics() for candidate in candidates]
     exact = {bool(candidate.estimator.exact) for candidate in candidates}
     if len(exact) > 1:
-        raise ValueError("candidates learn from the same sums: set exact=True for all of them, or for none")
+        raise ValueError(
+            Message("candidates learn from the same sums: set ⟨exact=True⟩ for all of them, or for none")
+        )
     types = {needed["covariance_type"] for needed in required}
     fourth = any(needed.get("fourth_moments", False) for needed in required)
     return {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.block import remedying
-from streamgda.blocks.wording import named
+from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.passes.progress import Progress
@@ -35,7 +35,9 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
 
-_LEARN = "let all candidates have missing='marginal', and learn from what is observed"
+_LEARN = Message(
+    "⟨let all candidates have |learn, with ⟩⟨missing='marginal'⟩⟨, and learn|,⟩ from what is observed"
+)
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Trial:
         Its scores, by scoring; NaN where it failed or has yet to score rows.
     fit_time, score_time : float
         Seconds that it took to fit the model to a state, and to score states by it.
-    error : str
+    error : Message
         Why it failed; "" if it did not.
     deviations : dict of str to float
         The standard deviations of the scores of rows, by scoring, where rows are left out one by one.
@@ -64,7 +66,7 @@ class Trial:
     scores: dict[str, float]
     fit_time: float = 0.0
     score_time: float = 0.0
-    error: str = ""
+    error: Message = field(default_factory=Message)
     deviations: dict[str, float] = field(default_factory=dict)
     scorer: Scorer | None = None
     by_row: list[str] = field(default_factory=list)
@@ -97,7 +99,7 @@ class Trials:
             trial.fit_time = perf_counter() - start
             self._score_states(trial, model)
         except ValueError as error:
-            trial.error = str(error)
+            trial.error = Message.of(error)
         return trial
 
     def _check_classes(self, training: Statistics) -> None:
@@ -114,7 +116,7 @@ class Trials:
             trial.scorer = LeftOutScorer(downdate_of(candidate.estimator, self._statistics.total()))
             trial.by_row = list(self._scorings)
         except ValueError as error:
-            trial.error = str(error)
+            trial.error = Message.of(error)
         trial.fit_time = perf_counter() - start
         return trial
 
@@ -149,7 +151,7 @@ class Trials:
         found = score_held_out(source, self._models_by_fold(waiting), scheduler, progress)
         for i, trial in waiting.items():
             trial.scorer = None
-            trial.error = found.failures.get(i, "")
+            trial.error = found.failures.get(i, Message())
             metrics = {} if trial.error else found.metrics[i]
             trial.scores |= {name: metric.score for name, metric in metrics.items()}
             trial.deviations = {name: metric.deviation for name, metric in metrics.items()}
@@ -278,8 +280,12 @@ def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> 
     for candidate in candidates:
         if not candidate.estimator.learns_incomplete:
             raise ValueError(
-                f"{source!r} keeps incomplete rows, of which {type(candidate.estimator).__name__} with "
-                f"missing='raise' learns nothing: {_LEARN}; or leave them out, with missing='drop'"
+                Message(
+                    f"{source!r} keeps incomplete rows, of which {type(candidate.estimator).__name__} with "
+                    "⟨missing='raise'⟩ learns nothing: ",
+                    _LEARN,
+                    "; or leave them out, with ⟨missing='drop'⟩",
+                )
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import named
+from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.gaussians.products import deviations_from
@@ -102,7 +102,8 @@ class Downdate(ABC):
                 changed, density = self._computed(X[i], int(truth[i]), float(weights[i]))
             except ValueError as error:
                 label = named(self.classes[truth[i]])
-                raise ValueError(f"row {i} of class {label}: without it, {error}") from error
+                said = Message(f"row {i} of class {label}: without it, ", Message.of(error))
+                raise ValueError(said) from error
             densities[i, changed] = density
         densities += self._log_priors(truth, weights)
         return densities
@@ -160,8 +161,10 @@ class Downdate(ABC):
             if (np.abs(rounded - densities) <= _UNCERTAIN * (1 + np.abs(densities))).all():
                 return changed, densities
         raise ValueError(
-            "nothing is left of a variance, or less than float64 tells from rounding. Regularise, set "
-            "exact=True, leave the row out if it is an error, or set cv to a number"
+            Message(
+                "nothing is left of a variance, or less than float64 tells from rounding. Regularise, set "
+                "⟨exact=True⟩, leave the row out if it is an error, or set ⟨cv⟩ to a number"
+            )
         )
 
     def _densities(self, statistics: Statistics, row: Array) -> Array:

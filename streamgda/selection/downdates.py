@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -23,19 +24,22 @@ def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
     """Raise ValueError for an estimator whose rows cannot be left out in closed form."""
     kinds = (LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianNB)
     estimated = [
-        f"{name}={getattr(estimator, name)!r}"
+        f"⟨{name}={getattr(estimator, name)!r}⟩"
         for name in ("shrinkage", "pooling")
         if isinstance(getattr(estimator, name, None), str)
     ]
     if getattr(estimator, "covariance_estimator", None) is not None:
         estimated.append("a covariance_estimator")
     if getattr(estimator, "predictive", "plugin") != "plugin":
-        estimated.append(f"predictive={getattr(estimator, 'predictive', None)!r}")
+        estimated.append(f"⟨predictive={getattr(estimator, 'predictive', None)!r}⟩")
     if type(estimator) not in kinds or estimated:
         why = f"with {', '.join(estimated)}" if estimated else "of this kind"
         raise ValueError(
-            f"cv='loo' has no closed form for {type(estimator).__name__} {why}: each row would need another "
-            "fit. It has one for LDA, QDA and GaussianNB with numbers for parameters; else set cv to a number"
+            Message(
+                f"⟨cv='loo'⟩ has no closed form for {type(estimator).__name__} {why}: each row would need "
+                "another fit. It has one for LDA, QDA and GaussianNB with numbers for parameters; else set "
+                "⟨cv⟩ to a number"
+            )
         )
 
 
@@ -52,8 +56,10 @@ def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> D
     statistics = statistics.ordinary()
     if statistics.keeps_patterns:
         raise ValueError(
-            "cv='loo' has a closed form for complete rows alone, and here features are missing; set cv to a "
-            "number, or leave such rows out, with missing='drop'"
+            Message(
+                "⟨cv='loo'⟩ has a closed form for complete rows alone, and here features are missing; set "
+                "⟨cv⟩ to a number, or leave such rows out, with ⟨missing='drop'⟩"
+            )
         )
     statistics = statistics.to_covariance_type(**estimator.required_statistics())
     kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from streamgda.blocks.wording import abridged
-
-_OF_ROWS = re.compile(r"[\d,]+ (?:rows?|samples?)\b|(?<=\bof weight )[\d.e+-]+|(?<=\brank )\d+")
+from streamgda.blocks.wording import Message, abridged
 
 _MOST_NAMED = 10
 
 
-def reasons_of_folds(failed: Mapping[Any, str]) -> str:
+def reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
     """Each error by fold once, with the folds in which it was met.
 
-    Of errors that differ in numbers of rows and what hangs on them the first is given, and the folds of the
-    others.
+    Of errors that differ in amounts alone the first is given, and the folds of the others.
     """
-    alike: dict[str, dict[Any, str]] = {}
+    alike: dict[str, dict[Any, Message]] = {}
     for fold, error in failed.items():
-        alike.setdefault(_OF_ROWS.sub("", error), {})[fold] = error
-    return "; ".join(map(_reason, alike.values()))
-
-
-def _reason(errors: Mapping[Any, str]) -> str:
-    """The first of some errors that are alike, and the folds of all."""
-    first = next(iter(errors.values()))
-    same = [fold for fold, error in errors.items() if error == first]
-    rest = [fold for fold, error in errors.items() if error != first]
-    return f"{_listed(same)}: {first}" + (f"; {_listed(rest)}: likewise" if rest else "")
+        alike.setdefault(error.without_amounts(), {})[fold] = error
+    reasons = Message()
+    for errors in alike.values():
+        first = next(iter(errors.values()))
+        same = [fold for fold, error in errors.items() if error == first]
+        rest = [fold for fold, error in errors.items() if error != first]
+        likewise = f"; {_listed(rest)}: likewise" if rest else ""
+        reasons = Message(reasons, "; " if reasons else "", f"{_listed(same)}: ", first, likewise)
+    return reasons
 
 
 def _listed(folds: list[Any]) -> str:

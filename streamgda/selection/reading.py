@@ -11,7 +11,7 @@ import numpy as np
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import named
+from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import score_finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.rows import MissingAtPrediction
@@ -108,7 +108,7 @@ class HeldOutScores:
     n_rows: int = 0
     n_dropped: int = 0
     metrics: dict[int, dict[str, Metric]] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
+    failures: dict[int, Message] = field(default_factory=dict)
 
     def of(self, number: int, measured: MeasuredScorer, n_classes: int) -> dict[str, Metric]:
         """The metrics of a model."""
@@ -183,7 +183,7 @@ def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Blo
             try:
                 scored = measured.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
             except ValueError as error:
-                found.failures[number] = f"counted from {block.row_name(start)}: {error}"
+                found.failures[number] = Message(f"counted from {block.row_name(start)}: ", Message.of(error))
                 continue
             for metric in found.of(number, measured, len(models.classes)).values():
                 metric.add(scored)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import FitFailedWarning
 
+from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
@@ -93,9 +94,9 @@ def report_failures(comparison: Comparison, error_score: Any) -> None:
         return
     first = next(reason for reason in comparison.reasons() if reason)
     if n_failed == n_trials or (isinstance(error_score, str) and error_score == "raise"):
-        raise ValueError(f"{n_failed} of {n_trials} fits failed. The first: {first}")
+        raise ValueError(Message(f"{n_failed} of {n_trials} fits failed. The first: ", first))
     warnings.warn(
-        f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: {first}",
+        Message(f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: ", first),
         FitFailedWarning,
         stacklevel=4,
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from streamgda.blocks.wording import Message
 from streamgda.sources.roles import check_known
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
@@ -53,7 +54,7 @@ class Filter:
         except NO_FILTER as error:
             raise_for_filter(filters, schema, error)
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
-            raise ValueError(f"filters: columns go by name, not by position, as they do in {expression}")
+            raise no_filter(f"columns go by name, not by position, as they do in {expression}")
         return cls(expression, _referenced(expression, schema))
 
     @property
@@ -91,7 +92,7 @@ def filtering(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"{path}: filters: {in_words(error)}") from error
+        raise no_filter(in_words(error), path) from error
 
 
 def _referenced(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
@@ -138,6 +139,8 @@ _OPERATORS = ("==", "!=", "<", ">", "<=", ">=", "in", "not in")
 
 _NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ", re.DOTALL)
 
+_FILTERS = Message("⟨filters⟩")
+
 _NO_KERNEL = re.compile(r"Function '\w+' has no kernel matching input types \((.*)\)")
 
 
@@ -160,11 +163,16 @@ def raise_for_filter(filters: Any, schema: pa.Schema, error: Exception) -> NoRet
     """
     if isinstance(filters, ds.Expression):
         if found := _NO_COLUMN.search(str(error)):
-            check_known(found[1], schema.names, "filters")
-        raise ValueError(f"filters: {filters}: {in_words(error)}") from error
+            check_known(found[1], schema.names, _FILTERS)
+        raise no_filter(f"{filters}: {in_words(error)}") from error
     for comparison in _comparisons(filters):
         _check(comparison, schema)
-    raise ValueError(f"filters: {in_words(error)}") from error
+    raise no_filter(in_words(error)) from error
+
+
+def no_filter(why: str, path: str = "") -> ValueError:
+    """The error for filters that cannot be evaluated, on the file at a path or on any."""
+    return ValueError(Message(path and f"{path}: ", _FILTERS, f": {why}"))
 
 
 def in_words(error: Exception) -> str:
@@ -175,14 +183,14 @@ def in_words(error: Exception) -> str:
 def _comparisons(filters: Any) -> list[Any]:
     """All the comparisons in a list of them, or in a list of such lists."""
     if _is_comparison(filters):
-        raise ValueError(f"filters: one comparison goes into a list too: filters={[tuple(filters)]!r}")
+        raise no_filter(f"one comparison goes into a list too: filters={[tuple(filters)]!r}")
     if not _is_list(filters):
-        raise ValueError(f"filters: {_NEEDED}; got {filters!r:.80}")
+        raise no_filter(f"{_NEEDED}; got {filters!r:.80}")
     lists = [filters] if _is_list(filters[0]) and isinstance(filters[0][0], str) else filters
     comparisons = [comparison for each in lists for comparison in (each if _is_list(each) else [each])]
     for comparison in comparisons:
         if not _is_comparison(comparison):
-            raise ValueError(f"filters: {_NEEDED}; among them is {comparison!r:.80}")
+            raise no_filter(f"{_NEEDED}; among them is {comparison!r:.80}")
     return comparisons
 
 
@@ -197,20 +205,14 @@ def _is_comparison(value: Any) -> bool:
 def _check(comparison: Any, schema: pa.Schema) -> None:
     """Raise ValueError if a column has no such comparison."""
     name, operator, value = comparison
-    check_known(name, schema.names, "filters")
+    check_known(name, schema.names, _FILTERS)
     if operator not in (*_OPERATORS, "="):
         known = ", ".join(map(repr, _OPERATORS))
-        raise ValueError(
-            f"filters: {operator!r} does not compare column {name!r} with {value!r}; use {known}"
-        )
+        raise no_filter(f"{operator!r} does not compare column {name!r} with {value!r}; use {known}")
     if operator.endswith("in") and not isinstance(value, Iterable):
-        raise ValueError(
-            f"filters: {operator!r} compares column {name!r} with a list of values; got {value!r}"
-        )
+        raise no_filter(f"{operator!r} compares column {name!r} with a list of values; got {value!r}")
     kind = schema.types[schema.names.index(name)]
     try:
         pa.schema([(name, kind)]).empty_table().filter(pq.filters_to_expression([tuple(comparison)]))
     except NO_FILTER as error:
-        raise ValueError(
-            f"filters: column {name!r} is {kind} and cannot be compared with {value!r:.80}"
-        ) from error
+        raise no_filter(f"column {name!r} is {kind} and cannot be compared with {value!r:.80}") from error

@@ -31,7 +31,7 @@ def other_format(path: str) -> str:
     for suffixes, name, reader in _READERS:
         if re.search(rf"\.(?:{suffixes}){_COMPRESSED}$", path, re.IGNORECASE):
             return (
-                f"it is {name} by its name. Write it as Parquet; or, to learn from it as it is, use "
+                f"it is {name} by its name. Write it as Parquet; or learn from it in Python, by "
                 f"scan_arrow({reader.format(path=path)}, ...)"
             )
     return ""

@@ -17,7 +17,7 @@ from typing import Self
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
-from streamgda.blocks.wording import listed
+from streamgda.blocks.wording import Message, listed
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
@@ -124,8 +124,10 @@ class Roles:
         check_known(column, known, origin)
         if column in self.features:
             raise ValueError(
-                f"column {column!r} is a feature and cannot group the rows too; scan with "
-                f"exclude=[{column!r}]"
+                Message(
+                    f"column {column!r} is a feature and cannot group the rows too; scan with "
+                    f"⟨exclude=[{column!r}]⟩"
+                )
             )
         if column in {self.target, self.weight}:
             raise ValueError(f"column {column!r} is the target or the weight and cannot group the rows too")
@@ -163,10 +165,12 @@ class Roles:
             kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
             refused = f"columns {kinds} cannot be features"
         raise ValueError(
-            f"{origin}: {refused}; "
-            + (f"if {labels[0]!r} holds the labels, say target={labels[0]!r}; else " if labels else "")
-            + f"leave {'it' if len(wrong) == 1 else 'them'} out, with exclude={wrong!r}"
-            + (f", or name the columns to use, such as features={usable[:5]!r}" if usable else "")
+            Message(
+                f"{origin}: {refused}; ",
+                f"if {labels[0]!r} holds the labels, say ⟨target={labels[0]!r}⟩; else " if labels else "",
+                f"leave {'it' if len(wrong) == 1 else 'them'} out, with ⟨exclude={wrong!r}⟩",
+                f", or name the columns to use, such as ⟨features={usable[:5]!r}⟩" if usable else "",
+            )
         )
 
     def check_types(self, schema: pa.Schema, origin: str) -> None:
@@ -235,7 +239,7 @@ def check_known(name: str, known: Collection[str], origin: str) -> None:
     folded = {str(other).casefold(): other for other in known}
     close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
-    raise ValueError(f"{origin}: there is no column {name!r}; {hint}")
+    raise ValueError(Message(origin, f": there is no column {name!r}; {hint}"))
 
 
 _IDENTIFIER = re.compile(
@@ -273,7 +277,9 @@ def warn_of_identifiers(
     found = [name for name in roles.features if name in integers and is_identifier(name)]
     if found:
         warnings.warn(
-            f"{origin}: by default all columns are features, also {listed(found, 5)}. A column of such a "
-            f"name mostly identifies rows or groups. Set exclude={found}, or name the features to use",
+            Message(
+                f"{origin}: by default all columns are features, also {listed(found, 5)}. A column of such a "
+                f"name mostly identifies rows or groups. Set ⟨exclude={found}⟩, or name the features to use"
+            ),
             stacklevel=stacklevel + 1,
         )

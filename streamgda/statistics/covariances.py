@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.wording import Message
+
 CovarianceType = Literal["full", "tied", "diag"]
 Array = NDArray[np.float64]
 Bounds = NDArray[np.intp]
@@ -198,8 +200,10 @@ class CovarianceKind(ABC):
         """
         if not kept.is_complete:
             raise ValueError(
-                f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
-                f"accumulate with covariance_type={self.name!r}"
+                Message(
+                    f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
+                    f"⟨accumulate|learn⟩ with ⟨covariance_type={self.name!r}⟩"
+                )
             )
         first, second = self.pairs(n_features)
         return first * (first + 1) // 2 + second

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import counted, named
+from streamgda.blocks.wording import Message, counted, named
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 
 Counts = NDArray[np.int64]
@@ -179,8 +179,11 @@ class Labelled(Generic[S]):
             )
         if ours.has_fourth != theirs.has_fourth:
             raise ValueError(
-                "a state with fourth moments and one without cannot be merged; leave them out of the first "
-                f"with to_covariance_type({ours.kind.name!r}), or accumulate both with fourth_moments=True"
+                Message(
+                    "a state with fourth moments and one without cannot be merged; ⟨leave them out of the "
+                    f"first with to_covariance_type({ours.kind.name!r}), or accumulate|learn⟩ both with "
+                    "⟨fourth_moments=True⟩"
+                )
             )
         if ours.n_features != theirs.n_features:
             self.check_features(theirs.n_features)

@@ -690,6 +690,7 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     assert lines[-4].startswith(
         "QuadraticDiscriminantAnalysis cannot predict: The covariance matrix of class new is"
     )
+    assert "--reg-param above 0, or --pooling bayes" in lines[-4]
     assert lines[-3:] == [
         "LinearDiscriminantAnalysis can predict",
         "GaussianNB can predict",
@@ -1164,7 +1165,7 @@ def test_a_candidate_that_fails_is_explained_once_in_the_words_of_try(collinear)
     assert reason.startswith("qda reg_param=0 failed: fold 0: The covariance matrix of class 0 is")
     assert reason.count("not full rank") == 1
     assert "Set shrinkage=auto, or reg_param above 0, or pooling=bayes, leave" in reason
-    assert reason.endswith("or try lda or nb; folds 1, 2, 3, 4: likewise\n")
+    assert reason.endswith("or use lda or nb; folds 1, 2, 3, 4: likewise\n")
     document = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).stdout)
     assert f"qda reg_param=0 failed: {document['candidates'][0]['error']}\n" == reason
 

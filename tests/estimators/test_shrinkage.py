@@ -392,7 +392,7 @@ def test_the_error_names_what_is_constant_and_what_is_collinear():
     )
     assert "It has rank 4 of 6, from 100 rows" in message
     assert "constant in it: 'flat'; collinear in it: 'u', 'w', 'sum'." in message
-    assert "Set shrinkage to 'auto', or reg_param above 0" in message
+    assert "Set shrinkage='auto', or reg_param above 0" in message
     for remedy in ({"shrinkage": "auto"}, {"shrinkage": "oas"}, {"reg_param": 1e-3}):
         assert QuadraticDiscriminantAnalysis(**remedy).fit(X, y).score(X, y) == 1.0
 

@@ -23,6 +23,7 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import power_of_two_up_to
+from streamgda.blocks.wording import Message
 from streamgda.scoring.outputs.alignment import aligned, chunk_length
 from streamgda.scoring.outputs.arrays import (
     METADATA,
@@ -227,8 +228,10 @@ def _found(parts: Sequence[ChunkRange], rows: Sequence[int]) -> dict[str, Predic
 def _known_rows(split: ScorableSplit) -> int:
     if split.n_rows is None or not split.keeps_all_rows:
         raise ValueError(
-            "a Zarr array has its rows in places that are known beforehand; how many a filter or "
-            "missing='drop' leaves is not. Write Parquet, or scan without them"
+            Message(
+                "a Zarr array has its rows in places that are known beforehand; how many a filter or "
+                "⟨missing='drop'⟩ leaves is not. Write Parquet, or scan without them"
+            )
         )
     return split.n_rows
 

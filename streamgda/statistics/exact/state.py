@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import check_no_rounding
 from streamgda.blocks.block import Block
+from streamgda.blocks.wording import Message
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.exact.columns import from_columns, from_sums, to_columns
@@ -267,6 +268,8 @@ def check_no_fourth_moments(fourth_moments: bool) -> None:
     """Raise the ValueError that says what to use instead, if fourth moments are asked for."""
     if fourth_moments:
         raise ValueError(
-            "exact statistics keep no fourth moments, which shrinkage='auto' needs; use shrinkage='oas', a "
-            "number, or exact=False"
+            Message(
+                "exact statistics keep no fourth moments, which ⟨shrinkage='auto'⟩ needs; use "
+                "⟨shrinkage='oas'⟩, a number, or ⟨exact=False⟩"
+            )
         )

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from streamgda.blocks.wording import Message
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 
@@ -178,8 +179,10 @@ class MomentArrays:
         """
         if fourth and not self.has_fourth:
             raise ValueError(
-                "this state holds no fourth moments, which shrinkage='auto' is worked out from; "
-                "accumulate with fourth_moments=True"
+                Message(
+                    "this state holds no fourth moments, which ⟨shrinkage='auto'⟩ is worked out from; "
+                    "⟨accumulate|learn⟩ with ⟨fourth_moments=True⟩"
+                )
             )
         narrow = replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind))
         return (narrow if fourth else replace(narrow, fourth=None)).copy()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Self
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.wording import Message
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.patterns import lacks_features
 
-_REMEDY = (
-    "set shrinkage='oas' or a number: fourth moments, which shrinkage='auto' needs, are of complete rows"
+_REMEDY = Message(
+    "set ⟨shrinkage='oas'⟩ or a number: fourth moments, which ⟨shrinkage='auto'⟩ needs, are of complete rows"
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import Message
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, Indices
 from streamgda.statistics.exact.rounding import ExactMoments
@@ -149,8 +150,10 @@ class LikeliestMoments(Statistics):
         """
         if self.has_fourth_moments and not self.is_complete:
             raise ValueError(
-                "fourth moments, which shrinkage='auto' needs, are those of complete rows, and here features "
-                "are missing; set shrinkage='oas' or a number"
+                Message(
+                    "fourth moments, which ⟨shrinkage='auto'⟩ needs, are those of complete rows, and here "
+                    "features are missing; set ⟨shrinkage='oas'⟩ or a number"
+                )
             )
         return super().fourth_moments
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from streamgda.blocks.wording import Message
+
 
 class TooManyPatternsError(ValueError):
     """Rows have more patterns of observed features than may be kept."""
@@ -9,11 +11,13 @@ class TooManyPatternsError(ValueError):
     def __init__(self, n_patterns: int, max_patterns: int, n_classes: int, n_features: int) -> None:
         nbytes = 8 * n_patterns * n_classes * n_features**2
         super().__init__(
-            f"the rows have {n_patterns:,} patterns of observed features or more, which take up to "
-            f"{_size(nbytes)}; up to max_patterns={max_patterns:,} are kept. Raise max_patterns; leave out "
-            "features that are often missing, or incomplete rows (missing='drop'); fit a model with "
-            "missing='marginal' to a source or an array, which is then read once for each step; or use "
-            "GaussianNB, which keeps no patterns"
+            Message(
+                f"the rows have {n_patterns:,} patterns of observed features or more, which take up to "
+                f"{_size(nbytes)}; up to ⟨max_patterns={max_patterns}⟩ are kept. Raise ⟨max_patterns⟩; leave "
+                "out features that are often missing, or incomplete rows (⟨missing='drop'⟩); fit a model "
+                "with ⟨missing='marginal'⟩ to a source or an array, which is then read once for each step; "
+                "or use ⟨GaussianNB⟩, which keeps no patterns"
+            )
         )
 
 
