@@ -88,8 +88,7 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
     """
     home = Path(tempfile.mkdtemp(dir=folder, prefix="entries-"))
     ledger = StatisticsLedger(home)
-    where = ledger._folder.entries
-    where.create()
+    (home / "entries").mkdir()
     rng, held, names = np.random.default_rng(0), {}, []
     for i in range(entries):
         file = InputFile(f"{i:05}", f"{i:05}", Version(1, i), {})
@@ -98,7 +97,7 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
         if i < DISTINCT:
             y = np.arange(20 * classes) % classes
             state = ClassStatistics().update(rng.normal(size=(len(y), features)), y)
-            where.write(name, state, [holding])
+            ledger._folder.write_entry(name, state, [holding])
         else:
             os.link(home / "entries" / names[i % DISTINCT], home / "entries" / name)
         names.append(name)

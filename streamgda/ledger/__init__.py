@@ -25,10 +25,10 @@ From the bottom up:
     Entries as tables: statistics, or those of each fold.
 `manifest`
     The manifest, and the record of each file in it.
-`entries`
-    Read and write entries, and the cached total.
+`read_ahead`
+    Fetch entries ahead of their use.
 `folder`
-    The folder: its lock, its commit, and what is deleted.
+    The folder: its lock, its manifest, its entries and their total, and what is deleted.
 `divergence`
     The Gaussian of each class, and how far two of them lie apart.
 `drift`

@@ -1,23 +1,40 @@
-"""The folder of a ledger: what is in it, who may write there, and what is deleted."""
+"""The folder of a ledger: who may write there, the manifest, the entries and their total, what is deleted.
+
+An entry is a Parquet file with the statistics of one input file, or of several folded into one, and the
+records of these files. It never changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
+from typing import Any, TypeVar, cast
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.blocks.wording import counted
 from streamgda.ledger import manifest as manifests
-from streamgda.ledger.entries import EntryFolder, MergedCache
-from streamgda.ledger.manifest import Manifest
-from streamgda.ledger.names import ENTRIES, MANIFEST, TOTAL, foreign_names, is_unfinished
-from streamgda.storage.filesystems import is_local, reaching
-from streamgda.storage.versions import Version, children
+from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.ledger.names import ENTRIES, MANIFEST, TOTAL, foreign_names, is_entry, is_unfinished
+from streamgda.ledger.read_ahead import contents
+from streamgda.ledger.states import COLUMNS, State, state_of, table_of
+from streamgda.sources.base import InputFile
+from streamgda.storage import tables
+from streamgda.storage.documents import Metadata, digest
+from streamgda.storage.filesystems import is_local, is_object_store, reaching
+from streamgda.storage.tables import DamagedFileError
+from streamgda.storage.versions import Version, children, listing
 from streamgda.storage.writing import locked
 
+S = TypeVar("S", bound=State)
+
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: what is older was left by a crash
+
+_LEAST = 1e-300  # a weight of 0 would be no row at all, and lose the class
 
 
 @dataclass(frozen=True)
@@ -27,28 +44,24 @@ class LedgerFolder:
     filesystem: pafs.FileSystem
     path: str
 
-    @property
-    def manifest_path(self) -> str:
-        """Where the manifest is."""
-        return f"{self.path}/{MANIFEST}"
+    # ------------------------------------------------------------------ whose it is
 
-    @property
-    def entries(self) -> EntryFolder:
-        """The entries."""
-        return EntryFolder(self.filesystem, f"{self.path}/{ENTRIES}")
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, and keep out other processes that share it, on this machine or by a network.
 
-    @property
-    def total(self) -> MergedCache:
-        """The cached total of all the entries."""
-        return MergedCache(self.filesystem, f"{self.path}/{TOTAL}")
-
-    def read_manifest(self) -> Manifest | None:
-        """The manifest; None before the first refresh."""
-        return manifests.read(self.filesystem, self.manifest_path)
-
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest: the commit of a refresh."""
-        manifests.write(self.filesystem, self.manifest_path, manifest)
+        Raises
+        ------
+        RuntimeError
+            If another process holds the lock.
+        """
+        self.check_no_foreign()
+        if not is_object_store(self.filesystem):  # where there are no folders to make
+            with reaching(self.path):
+                self.filesystem.create_dir(self._at(ENTRIES), recursive=True)
+        busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
+        with locked(self.filesystem, self.path, busy):
+            yield
 
     def check_no_foreign(self) -> None:
         """Check, before anything is written, that the folder is a ledger's or empty.
@@ -62,7 +75,7 @@ class LedgerFolder:
             return
         with reaching(self.path):
             foreign = foreign_names(self.filesystem, self.path)
-        if self.total.is_foreign():
+        if self._has_foreign_total():
             foreign.append(TOTAL)
         if foreign:
             raise ValueError(
@@ -70,20 +83,159 @@ class LedgerFolder:
                 "name a new one"
             )
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make the folder, and keep out other processes that share it, on this machine or by a network.
+    def _at(self, *names: str) -> str:
+        return "/".join([self.path, *names])
+
+    # ------------------------------------------------------------------ the manifest
+
+    @property
+    def manifest_path(self) -> str:
+        """Where the manifest is."""
+        return self._at(MANIFEST)
+
+    def read_manifest(self) -> Manifest | None:
+        """The manifest; None before the first refresh."""
+        return manifests.read(self.filesystem, self.manifest_path)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest: the commit of a refresh."""
+        manifests.write(self.filesystem, self.manifest_path, manifest)
+
+    # ------------------------------------------------------------------ entries
+
+    def entries(self) -> dict[str, Version]:
+        """The entries and unfinished entries that are there now; foreign files are passed over."""
+        folder = self._at(ENTRIES)
+        with reaching(folder):
+            seen = listing(self.filesystem, folder)
+        split = [(*path.rpartition("/")[::2], version) for path, version in seen.items()]
+        here = [(name, version) for above, name, version in split if above.strip("/") == folder.strip("/")]
+        return {name: version for name, version in here if is_entry(name)}
+
+    def write_entry(self, name: str, state: State, records: Sequence[FileRecord]) -> None:
+        """Write an entry, with the list of the files that it holds."""
+        table, metadata = table_of(state)
+        held = [asdict(record) for record in records]
+        tables.write(self._at(ENTRIES, name), table, {**metadata, "holdings": held}, self.filesystem)
+
+    def states(self, names: Sequence[str], empty: S) -> Iterator[S]:
+        """Yield the states of some entries, of the kind of `empty`, in order.
+
+        The next few are fetched meanwhile.
 
         Raises
         ------
-        RuntimeError
-            If another process holds the lock.
+        FileNotFoundError
+            If an entry is missing.
+        ValueError
+            If one is damaged.
         """
-        self.check_no_foreign()
-        self.entries.create()
-        busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
-        with locked(self.filesystem, self.path, busy):
-            yield
+        fetched = self._contents(names)
+        for name in names:
+            yield cast("S", self._state_in(next(fetched), name, empty))
+
+    def merged(self, names: Sequence[str], empty: S, weights: Iterable[float] | None = None) -> S:
+        """The merged states of some entries, in order; few of them are in memory at once.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The entries to merge.
+        empty : Statistics or FoldStatistics
+            What no entries add up to.
+        weights : iterable of float, optional
+            A factor for each entry, by which its rows are weighed; 1 where not given.
+        """
+        total: Any = None
+        states = self.states(names, empty)
+        for name, weight in zip(names, weights or repeat(1.0), strict=False):
+            part: Any = next(states)
+            if weight != 1.0:
+                part.decay(max(weight, _LEAST))
+            try:
+                total = part if total is None else added(total, part)
+            except ValueError as error:
+                raise ValueError(
+                    f"{self._at(ENTRIES, name)} does not fit the other entries: {error}"
+                ) from error
+            del part  # or it would be held while the next one is read
+        return cast("S", empty.copy() if total is None else total)
+
+    def records(self, files: Mapping[str, InputFile]) -> tuple[list[FileRecord], dict[str, InputFile]]:
+        """The records in some entries of one file each, and the files whose entries are torn.
+
+        Parameters
+        ----------
+        files : mapping of str to InputFile
+            By the name of its entry, the file that an entry should be of.
+
+        Raises
+        ------
+        ValueError
+            If a file is no entry, or that of another file.
+        """
+        records: list[FileRecord] = []
+        torn: dict[str, InputFile] = {}
+        for (name, file), content in zip(files.items(), self._contents(list(files)), strict=True):
+            path = self._at(ENTRIES, name)
+            try:
+                _, metadata = tables.parse(pa.BufferReader(content), COLUMNS, path)
+                records.append(_record_of(file, name, metadata))
+            except DamagedFileError:
+                torn[name] = file
+            except ValueError as error:
+                raise ValueError(f"{path} is {error}; delete the file, and refresh the ledger") from error
+        return records, torn
+
+    def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
+        return contents(self.filesystem, [self._at(ENTRIES, name) for name in names])
+
+    def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
+        path = self._at(ENTRIES, name)
+        try:
+            table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, path)
+            held = _records_of(metadata)
+        except ValueError as error:
+            raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
+        del content  # by now it is decoded
+        # Its pages carry checksums, and it was checked when it was written.
+        state = state_of(table, {**metadata, "definite": False}, path, empty)
+        if state.n_rows != (rows := sum(record.rows for record in held)):
+            raise ValueError(
+                f"{path} is damaged: it holds {counted(state.n_rows, 'row')}, and lists files of {rows:,}; "
+                "delete the file, and refresh the ledger"
+            )
+        return state
+
+    # ------------------------------------------------------------------ the total of all entries, a cache
+
+    def read_total(self, manifest: Manifest, empty: S) -> S | None:
+        """The state of just these entries; None, if the cache is of others, missing or damaged."""
+        path = self._at(TOTAL)
+        try:
+            table, metadata = tables.read(path, COLUMNS, self.filesystem)
+            if metadata.get("of") != _identity(manifest):
+                return None
+            state = cast("S", state_of(table, metadata, path, empty))
+        except (FileNotFoundError, ValueError):
+            return None
+        return state if state.n_rows == manifest.n_rows else None
+
+    def write_total(self, state: State, manifest: Manifest) -> None:
+        """Replace the cache by the state of these entries."""
+        table, metadata = table_of(state)
+        tables.write(self._at(TOTAL), table, {**metadata, "of": _identity(manifest)}, self.filesystem)
+
+    def _has_foreign_total(self) -> bool:
+        """Whether there is a file of the name of the cache, but no cache."""
+        try:
+            return "of" not in tables.read_metadata(self._at(TOTAL), self.filesystem)
+        except FileNotFoundError:
+            return False
+        except ValueError:
+            return True
+
+    # ------------------------------------------------------------------ what is deleted
 
     def tidy(self, before: Manifest, now: Manifest, there: Mapping[str, Version]) -> None:
         """Delete entries that no longer count, and what crashes have left.
@@ -98,12 +250,42 @@ class LedgerFolder:
         superseded = before.entries.keys() - now.entries.keys()
         stray = {name: there[name] for name in there.keys() - now.entries.keys() - superseded}
         if is_local(self.filesystem):
-            self._delete_unfinished()
+            for name in filter(is_unfinished, children(self.filesystem, self.path)):
+                self.filesystem.delete_file(self._at(name))
         else:  # without a lock, another refresh may be about to name them in its manifest
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
             stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
-        self.entries.delete((*superseded, *stray))
+        for path in (self._at(ENTRIES, name) for name in (*superseded, *stray)):
+            with suppress(FileNotFoundError), reaching(path):
+                self.filesystem.delete_file(path)
 
-    def _delete_unfinished(self) -> None:
-        for name in filter(is_unfinished, children(self.filesystem, self.path)):
-            self.filesystem.delete_file(f"{self.path}/{name}")
+
+def added(total: Any, part: Any) -> Any:
+    """Add two states, and return the one that has become their sum.
+
+    That is the first, unless only the second keeps patterns of missing features.
+    """
+    keeps = [getattr(state, "keeps_patterns", False) for state in (total, part)]
+    return part.merge(total) if keeps == [False, True] else total.merge(part)
+
+
+def _record_of(file: InputFile, name: str, metadata: Metadata) -> FileRecord:
+    """The record in the entry of one file, which is to be of this file."""
+    record, *others = _records_of(metadata)
+    if others:
+        raise ValueError("no entry of one file")
+    if (record.path, record.version, record.entry) != (file.path, file.version, name):
+        raise ValueError(f"the entry of another file, {record.path}")
+    return record
+
+
+def _records_of(metadata: Metadata) -> list[FileRecord]:
+    """The records of the files that an entry holds; its metadata may be damaged or forged."""
+    rows = metadata.get("holdings")
+    if not (rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
+        raise ValueError("no entry of a ledger")
+    return [FileRecord.from_row(row) for row in rows]
+
+
+def _identity(manifest: Manifest) -> str:
+    return digest(sorted(manifest.entries), 16)

@@ -16,7 +16,7 @@ from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
 from streamgda.ledger.folder import LedgerFolder
-from streamgda.ledger.manifest import FileRecord, Manifest, Status, check_reads_alike, options_of
+from streamgda.ledger.manifest import Manifest, Status, check_reads_alike, options_of
 from streamgda.ledger.names import fold_name
 from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
 from streamgda.ledger.selection import Age, FileFilter, select, to_table, weights_by_age
@@ -184,7 +184,7 @@ class StatisticsLedger:
         if dry_run:
             self._folder.check_no_foreign()
             plan = self._plan(files, scheduler, verify)
-            return plan.report(plan.manifest(), DriftReport(), {}, dry_run=True)
+            return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
         alarms_of = partial(
             DriftReport.alarms,
             max_shift=max_shift,
@@ -194,18 +194,18 @@ class StatisticsLedger:
         )
         with self._folder.locked():
             plan = self._plan(files, scheduler, verify)
-            held, entries = plan.held, self._folder.entries
-            found, torn = entries.records(plan.found)
+            held, folder = plan.held, self._folder
+            found, torn = folder.records(plan.found)
             missing, empty = {**plan.missing, **torn}, self._state_of_no_rows(files.keeps_missing)
-            read, skipped = read_files(files, missing, entries, empty, scheduler, progress, on_error)
-            there = entries.listing()
+            read, skipped = read_files(files, missing, folder, empty, scheduler, progress, on_error)
+            there = folder.entries()
             fresh = [as_known(record, held) for record in (*found, *read)]
-            now = plan.manifest([*held.former(skipped, there), *fresh])
+            now = plan.reused.updated([*held.former(skipped, there), *fresh])
             self._check_present(now, there)
-            now, drift = compare(self._folder, held, now, there, self._empty, alarms_of)
+            now, drift = compare(folder, held, now, there, self._empty, alarms_of)
             if now != held:
-                self._folder.write_manifest(now)
-            self._folder.tidy(held, now, there)
+                folder.write_manifest(now)
+            folder.tidy(held, now, there)
             return plan.report(now, drift, skipped)
 
     def _files_of(self, source: Source) -> FileSource:
@@ -227,7 +227,7 @@ class StatisticsLedger:
     def _plan(self, source: FileSource, scheduler: Scheduler, verify: bool) -> RefreshPlan:
         # The entries are listed before the manifest is read, so that none that another refresh adds
         # meanwhile is taken for lost.
-        entries = self._folder.entries.listing()
+        entries = self._folder.entries()
         kept = {name: getattr(self, name) for name in ("covariance_type", "fourth_moments", "exact")}
         kept |= {} if self.folds is None else {"folds": self.folds}
         read_options = {**source.read_options, **kept}
@@ -239,7 +239,7 @@ class StatisticsLedger:
     def _check_present(self, now: Manifest, there: Mapping[str, Version]) -> None:
         if missing := now.entries.keys() - there.keys():
             raise OSError(
-                f"{counted(len(missing), 'entry')} cannot be found in {self._folder.entries.path}: "
+                f"{counted(len(missing), 'entry')} cannot be found in {self._folder.path}: "
                 "the workers wrote elsewhere, or another refresh has deleted what they wrote; use a folder "
                 "or URL that all share, and refresh again"
             )
@@ -257,7 +257,7 @@ class StatisticsLedger:
         Every entry is read.
         """
         held = self._opened_manifest().held.entries
-        states = self._folder.entries.statistics(list(held), self._empty)
+        states = self._folder.states(list(held), self._empty)
         found = [
             record.path
             for records, state in zip(held.values(), states, strict=True)
@@ -365,7 +365,7 @@ class StatisticsLedger:
                     + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
                 )
             weights = weights_by_age(chosen, half_life, age)
-            return self._folder.entries.merged(list(chosen), self._empty, weights)
+            return self._folder.merged(list(chosen), self._empty, weights)
 
         manifest = self._opened_manifest()
         try:
@@ -441,15 +441,14 @@ class StatisticsLedger:
     def _answer(self, paths: Sequence[str], status: Status) -> None:
         with self._folder.locked():
             manifest = self._existing_manifest()
-            entries = manifest.entries
-            records = dict(manifest.records)
+            entries, answered = manifest.entries, []
             for path in (path for meant in paths for path in _matching(manifest, meant)):
-                record = records[path]
+                record = manifest.records[path]
                 if status != record.status and len(entries[record.entry]) > 1:
                     raise ValueError(f"{path} has been folded with other files; it cannot be taken out alone")
                 alarm = "" if status == "held" else record.alarm
-                records[path] = replace(record, status=status, alarm=alarm)
-            self._folder.write_manifest(replace(manifest, records=records))
+                answered.append(replace(record, status=status, alarm=alarm))
+            self._folder.write_manifest(manifest.updated(answered))
 
     # ------------------------------------------------------------------ upkeep
 
@@ -482,21 +481,19 @@ class StatisticsLedger:
         OSError
             If an entry cannot be written, or the ledger not be reached.
         """
-        with self._folder.locked():
+        folder = self._folder
+        with folder.locked():
             manifest = self._existing_manifest()
             folded = select(manifest.held, where, None, before)
             if len(folded) < 2:
                 return 0
-            self._fold(manifest, folded)
+            name = fold_name(folded)
+            records = [replace(record, entry=name) for held in folded.values() for record in held]
+            folder.write_entry(name, folder.merged(list(folded), self._empty), records)
+            now = manifest.updated(records)
+            folder.write_manifest(now)
+            folder.tidy(manifest, now, folder.entries())
             return len(folded)
-
-    def _fold(self, manifest: Manifest, folded: Mapping[str, Sequence[FileRecord]]) -> None:
-        name, entries = fold_name(folded), self._folder.entries
-        held = [replace(record, entry=name) for records in folded.values() for record in records]
-        entries.write(name, entries.merged(list(folded), self._empty), held)
-        now = replace(manifest, records={**manifest.records, **{record.path: record for record in held}})
-        self._folder.write_manifest(now)
-        self._folder.tidy(manifest, now, entries.listing())
 
 
 def _matching(manifest: Manifest, meant: str) -> list[str]:

@@ -8,9 +8,9 @@ files that do not count is of format 3, which versions that would count them ref
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -85,9 +85,9 @@ class FileRecord:
             field.name: row.get(field.name, None if field.default is MISSING else field.default)
             for field in fields(cls)
         }
-        for name, is_sound in _IS_SOUND.items():
-            if not is_sound(values[name]):
-                raise ValueError(f"damaged: for {values['path']}, {name} is {values[name]!r:.100}")
+        for name, value in values.items():
+            if not _is_sound(name, value):
+                raise ValueError(f"damaged: for {values['path']}, {name} is {value!r:.100}")
         return cls(**values)
 
     @property
@@ -108,39 +108,27 @@ class FileRecord:
         return keys
 
 
-def _is_natural(value: object) -> bool:
-    return type(value) is int and value >= 0
+_TYPES = get_type_hints(FileRecord)
 
 
-def _is_natural_or_none(value: object) -> bool:
-    return value is None or _is_natural(value)
+def _is_sound(name: str, value: Any) -> bool:
+    """Whether a value of a record is of its type, and none that could do harm."""
+    if name == "entry":
+        return is_entry_name(value)
+    if name == "status":
+        return value in get_args(Status)
+    if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+        return False
+    if name == "partition":
+        return _is_partition(value)
+    return name == "modified" or not isinstance(value, int) or value >= 0
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_partition(value: object) -> bool:
+def _is_partition(text: str) -> bool:
     try:
-        return isinstance(value, str) and isinstance(json.loads(value), dict)
+        return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-_IS_SOUND: dict[str, Callable[[object], bool]] = {
-    "path": _is_text,
-    "size": _is_natural_or_none,
-    "modified": lambda value: value is None or type(value) is int,
-    "etag": lambda value: value is None or _is_text(value),
-    "rows": _is_natural,
-    "dropped": _is_natural,
-    "schema": _is_text,
-    "partition": _is_partition,
-    "entry": is_entry_name,
-    "footer": lambda value: value is None or _is_text(value),
-    "status": lambda value: value in get_args(Status),
-    "alarm": _is_text,
-}
 
 
 @dataclass(frozen=True)
@@ -178,6 +166,10 @@ class Manifest:
     def n_rows(self) -> int:
         """Rows of all the files."""
         return sum(record.rows for record in self.records.values())
+
+    def updated(self, records: Iterable[FileRecord]) -> Manifest:
+        """With these records, in place of those of the same files."""
+        return Manifest(self.read_options, {**self.records, **{record.path: record for record in records}})
 
     def former(self, paths: Iterable[str], there: Container[str]) -> list[FileRecord]:
         """The records of some files that have an entry of their own, if it is still there."""

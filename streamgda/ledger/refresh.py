@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.ledger.entries import EntryFolder, S, added
-from streamgda.ledger.folder import LedgerFolder
+from streamgda.ledger.folder import LedgerFolder, S, added
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.ledger.states import State, total_of
@@ -35,10 +34,8 @@ class RefreshPlan:
     ----------
     held : Manifest
         What there is before the refresh.
-    read_options : mapping
-        What is read of each file.
-    reused : mapping of str to FileRecord
-        By path, the records that stay as they are.
+    reused : Manifest
+        What is read of each file, and the records that stay as they are.
     found : mapping of str to InputFile
         By the name of its entry, each file whose entry is there although the manifest does not name it: an
         interrupted refresh has written it.
@@ -49,15 +46,10 @@ class RefreshPlan:
     """
 
     held: Manifest
-    read_options: Mapping[str, Any]
-    reused: Mapping[str, FileRecord]
+    reused: Manifest
     found: Mapping[str, InputFile]
     missing: Mapping[str, InputFile]
     dropped: Sequence[str]
-
-    def manifest(self, records: Iterable[FileRecord] = ()) -> Manifest:
-        """What there is with these records besides those that stay."""
-        return Manifest(self.read_options, {**self.reused, **{record.path: record for record in records}})
 
     def report(
         self, now: Manifest, drift: DriftReport, skipped: Mapping[str, str], *, dry_run: bool = False
@@ -149,7 +141,7 @@ def plan_refresh(
             name = entry_name(file, read_options)
             (found if name in entries else missing)[name] = file
     dropped = [path for path in held.records if path not in present]
-    return RefreshPlan(held, read_options, reused, found, missing, dropped)
+    return RefreshPlan(held, Manifest(read_options, reused), found, missing, dropped)
 
 
 def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: str) -> bool:
@@ -179,7 +171,7 @@ class Skipped:
 def read_files(
     source: FileSource,
     files: Mapping[str, InputFile],
-    entries: EntryFolder,
+    folder: LedgerFolder,
     empty: State,
     scheduler: Scheduler,
     progress: Progress,
@@ -200,7 +192,7 @@ def read_files(
     scheduler = scheduler_for(source, scheduler)
     names = {file.path: name for name, file in files.items()}
     plans, unread = _plan_files(source, list(files.values()), on_error, opening_on(scheduler))
-    keeping = [_plan_of_file(source, plan, names[plan.file.path], entries, empty, on_error) for plan in plans]
+    keeping = [_plan_of_file(source, plan, names[plan.file.path], folder, empty, on_error) for plan in plans]
     outcomes = [*unread, *(compute_plans(keeping, scheduler, progress) if keeping else ())]
     records = [outcome for outcome in outcomes if isinstance(outcome, FileRecord)]
     return records, {file.path: file.reason for file in outcomes if isinstance(file, Skipped)}
@@ -228,11 +220,11 @@ def _plan_files(
 
 
 def _plan_of_file(
-    source: FileSource, plan: FilePlan, name: str, entries: EntryFolder, empty: State, on_error: OnError
+    source: FileSource, plan: FilePlan, name: str, folder: LedgerFolder, empty: State, on_error: OnError
 ) -> Plan:
     path = plan.file.path
     groups = list(group_into_tasks(plan.splits, n_rows_of)) or [[]]
-    finish = partial(_keep, entries=entries, name=name, plan=replace(plan, splits=()))
+    finish = partial(_keep, folder=folder, name=name, plan=replace(plan, splits=()))
     if on_error == "raise":
         return Plan(groups, accumulate_splits, empty, finish=finish)
     return Plan(groups, partial(_fold_or_skip, path), empty, partial(_merge_or_skip, path), finish)
@@ -258,12 +250,12 @@ def _merge_or_skip(path: str, total: State | Skipped, part: State | Skipped) -> 
         return Skipped(path, str(error))
 
 
-def _keep(state: State | Skipped, entries: EntryFolder, name: str, plan: FilePlan) -> FileRecord | Skipped:
+def _keep(state: State | Skipped, folder: LedgerFolder, name: str, plan: FilePlan) -> FileRecord | Skipped:
     """One task: write the entry of a file that has been read."""
     if isinstance(state, Skipped):
         return state
     record = FileRecord.of(plan, rows=state.n_rows, dropped=state.n_dropped, entry=name)
-    entries.write(name, state, [record])
+    folder.write_entry(name, state, [record])
     return record
 
 
@@ -315,24 +307,24 @@ def compare(
     if not new:
         return now, DriftReport()
     before = held.held
-    old = folder.total.read(before, empty)
+    old = folder.read_total(before, empty)
     if old is None:
-        old = folder.entries.merged([name for name in before.entries if name in there], empty)
+        old = folder.merged([name for name in before.entries if name in there], empty)
     baseline = Baseline(total_of(old))
     drifted = {}
     if old.n_rows:
-        states = folder.entries.statistics([record.entry for record in new], empty)
+        states = folder.states([record.entry for record in new], empty)
         for record, state in zip(new, states, strict=True):
             if alarms := alarms_of(baseline.drift(total_of(state))):
                 drifted[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
-    now = Manifest(now.read_options, {**now.records, **drifted})
+    now = now.updated(drifted.values())
     taken, apart = (
-        folder.entries.merged([record.entry for record in new if (record.path in drifted) is is_apart], empty)
+        folder.merged([record.entry for record in new if (record.path in drifted) is is_apart], empty)
         for is_apart in (False, True)
     )
     report = baseline.drift(total_of(added(taken.copy(), apart)))
     if before.entries.keys() <= now.held.entries.keys():
-        folder.total.write(added(old, taken), now.held)
+        folder.write_total(added(old, taken), now.held)
     return now, report
 
 
