@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from operator import attrgetter
 from os import PathLike
 from typing import Any, overload
@@ -25,12 +26,12 @@ from streamgda.scoring.columns import ColumnName, PredictionColumns
 from streamgda.scoring.decisions import Decision
 from streamgda.scoring.inference import Model, check_model, features_of, matched
 from streamgda.scoring.lazy import lazy_predictions
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.scoring.outputs.pieces import pieces
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.ahead import begun
-from streamgda.sources.base import ScorableSource, Source, group_into_tasks
+from streamgda.sources.base import ScorableSource, ScorableSplit, Source, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
 from streamgda.storage.documents import digest
@@ -43,7 +44,7 @@ _OTHER_FORMATS = (
     *(".npy", ".npz", ".h5", ".hdf5", ".nc", ".pkl", ".gz", ".bz2", ".xz", ".zst", ".zip"),
 )
 
-_ROWS_PER_TASK = 1 << 14  # of small remote parts, so that a task fetches several at once
+_ROWS_PER_TASK = 1 << 16  # of small remote parts, so that a task fetches several at once
 
 
 @overload
@@ -321,16 +322,20 @@ def _check_lazy_options(
 
 def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
-    with single_blas_thread:
-        return sum((_write(part, *shared) for part in begun(parts)), PredictionSummary())
+    columns, output = shared
+    splits = begun(split for part in parts for split in part.splits)
+    with single_blas_thread, Writes() as writes:
+        summaries = (
+            output.write(part, _predicted_rows(islice(splits, len(part.splits)), columns, output), writes)
+            for part in parts
+        )
+        return sum(summaries, PredictionSummary())
 
 
-def _write(part: Part, columns: PredictionColumns, output: Output[Any]) -> PredictionSummary:
-    return output.write(part, _predicted_rows(part, columns, output))
-
-
-def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any]) -> Iterator[PredictedRows]:
-    for block, kept in part.split.features():
+def _predicted_rows(
+    splits: Iterable[ScorableSplit], columns: PredictionColumns, output: Output[Any]
+) -> Iterator[PredictedRows]:
+    for block, kept in chain.from_iterable(split.features() for split in splits):
         n_dropped = block.n_dropped
         for piece, beside in pieces(block, kept, len(columns.names), output.schema):
             yield PredictedRows(_table(columns, output, piece, beside), n_dropped)

@@ -117,7 +117,7 @@ class RemoteParquet:
         self._most_held = STEP
         self._is_planned = self.is_closed = False
         self._checked: Future[None] | None = None
-        self._opened = _pool().submit(self._open)
+        self._opened = request_threads().submit(self._open)
 
     def __enter__(self) -> Self:
         return self
@@ -241,7 +241,7 @@ class RemoteParquet:
 
     def _check_if_complete(self) -> None:
         if not self._n_unanswered and not self.is_closed:
-            self._checked = _pool().submit(self._check)
+            self._checked = request_threads().submit(self._check)
 
     def _check(self) -> None:
         check_unchanged(self._filesystem, self._path, self._version)
@@ -278,7 +278,7 @@ class RemoteParquet:
     # ---------------------------------------------------------------------- in either, with the lock
 
     def _request(self, part: _Part) -> Future[Any]:
-        part.answer = _pool().submit(self._answer, part.start, part.stop)
+        part.answer = request_threads().submit(self._answer, part.start, part.stop)
         self._ahead.n_held += part.stop - part.start
         return part.answer
 
@@ -303,11 +303,12 @@ def _storing() -> Iterator[None]:
 
 
 @lru_cache(1)
-def _pool() -> ThreadPoolExecutor:
+def request_threads() -> ThreadPoolExecutor:
+    """The threads that make the requests of this process, at most one for each connection."""
     return ThreadPoolExecutor(_THREADS, "streamgda-requests")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads
+os.register_at_fork(after_in_child=request_threads.cache_clear)  # a child has none of the threads
 
 
 def _opened(filesystem: pafs.FileSystem, path: str, version: Version) -> pa.NativeFile | None:

@@ -370,9 +370,9 @@ def test_a_torn_file_alone_may_be_of_others(model, source, tmp_path):
 def test_what_a_killed_worker_leaves_is_removed(model, source, tmp_path, monkeypatch):
     out, write = tmp_path / "out", ParquetOutput.write
 
-    def killed_and_tried_again(output, part, rows):
+    def killed_and_tried_again(output, part, *others):
         (out / f".{part.name}.{UNFINISHED}").write_bytes(b"half a part")
-        return write(output, part, rows)
+        return write(output, part, *others)
 
     monkeypatch.setattr(ParquetOutput, "write", killed_and_tried_again)
     predict_dataset(model, source, out)

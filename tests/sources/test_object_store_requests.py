@@ -106,37 +106,68 @@ def fsspec(store):
 WRITES = ("PUT", "UPLOAD", "PART", "COMPLETE", "COPY", "DELETE")
 
 
+def scored(store, filesystem, n_files, out):
+    """The requests that predictions of a folder take at their output."""
+    source = scan_parquet(f"rows/data{n_files}", "y", filesystem=filesystem)
+    model = GaussianNB().fit(source)
+    store.reset()
+    predict_dataset(model, source, out, filesystem=filesystem, scheduler="synchronous")
+    return [request for request in store.requests() if "data" not in request[1]]
+
+
+def number(requests, *operations):
+    return sum(request[0] in operations for request in requests)
+
+
 @pytest.mark.parametrize(
-    ("make", "out", "writes", "looks"),
+    ("make", "out", "writes", "reads"),
     [
-        (arrow, "rows/out", 6, 1),  # begin, send, complete, rename by copying and deleting, and a marker
-        (fsspec, "rows/out", 3, 8),
-        (fsspec, "rows/out.zarr", 3, 6),  # the chunks of two arrays, and that they are finished
+        (arrow, "rows/out{}", 3, 1),  # begin, send and complete; and the footer, when all are written
+        (fsspec, "rows/out{}", 1, 1),
+        (
+            fsspec,
+            "rows/out{}.zarr",
+            3,
+            2,
+        ),  # the chunks of two arrays and a mark, each after a look at the run
     ],
 )
 def test_each_further_part_of_predictions_takes_few_requests(
-    store, tmp_path, monkeypatch, make, out, writes, looks
+    store, tmp_path, monkeypatch, make, out, writes, reads
 ):
     monkeypatch.setattr(zarr_output, "_MOST_ROWS_OF_CHUNK", 512)
+    counts = {}
     for n_files in (2, 6):
         write_files(tmp_path / "rows" / f"data{n_files}", n_files)
-    filesystem, counts = make(store), {}
-    for n_files in (2, 6):
-        source = scan_parquet(f"rows/data{n_files}", "y", filesystem=filesystem)
-        model = GaussianNB().fit(source)
-        store.reset()
-        predict_dataset(model, source, f"{out}{n_files}", filesystem=filesystem, scheduler="synchronous")
-        counts[n_files] = [
-            request
-            for request in store.requests()
-            if request[1].startswith((out, "rows/")) and "data" not in request[1]
-        ]
+        counts[n_files] = scored(store, make(store), n_files, out.format(n_files))
 
-    def number(n_files, operations):
-        return sum(request[0] in operations for request in counts[n_files])
+    def more(*operations):
+        return number(counts[6], *operations) - number(counts[2], *operations)
 
-    assert number(6, WRITES) - number(2, WRITES) <= 4 * writes
-    assert number(6, ["HEAD", "LIST"]) - number(2, ["HEAD", "LIST"]) <= 4 * looks
+    assert more(*WRITES) == 4 * writes
+    assert more("GET") == 4 * reads
+    assert more("HEAD", "LIST") == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "out", "looks", "looks_again"),
+    [(arrow, "rows/out", 5, 6), (fsspec, "rows/out", 7, 6), (fsspec, "rows/out.zarr", 10, 7)],
+)
+def test_a_handful_of_requests_begins_and_completes_predictions_or_finds_them(
+    store, tmp_path, make, out, looks, looks_again
+):
+    write_files(tmp_path / "rows" / "data1", 1)
+    first, again = (scored(store, make(store), 1, out) for _ in range(2))
+    assert number(first, "HEAD", "LIST", "GET") <= looks
+    assert number(again, "HEAD", "LIST", "GET") <= looks_again
+    assert number(again, *WRITES) == 0
+
+
+def test_parts_are_written_while_the_next_are_predicted(store, tmp_path):
+    write_files(tmp_path / "rows" / "data6", 6)
+    store.set(latency=0.3)
+    operations = [request[0] for request in scored(store, arrow(store), 6, "rows/out")]
+    assert operations[: operations.index("COMPLETE")].count("UPLOAD") >= 3
 
 
 FAULTS = {

@@ -10,7 +10,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from streamgda.blocks.block import Block
-from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSplit
 from streamgda.storage.fetching import Ahead
 
@@ -18,17 +17,41 @@ _LEAST_SHARE = 8
 
 
 @dataclass(frozen=True)
-class RowRange:
+class RowRange(ScorableSplit):
     """Rows `start` to `stop` of a split."""
 
     split: ScorableSplit
     start: int
     stop: int
 
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.stop - self.start
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no row is left out."""
+        return self.split.keeps_all_rows
+
+    @property
+    def identity(self) -> list[Any]:
+        """The split and the rows of it, as plain values."""
+        return [self.split.identity, self.start, self.stop]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the rows are fetched from a remote storage."""
+        return self.split.is_remote
+
     def begun(self, ahead: Ahead) -> RowRange:
         """The same rows, of which what `ahead` allows is being fetched."""
         enclosing, before = self.split.enclosing(self.start, self.stop)
         return RowRange(enclosing.begun(ahead), self.start - before, self.stop - before)
+
+    def blocks(self) -> Iterator[Block]:
+        """Read these rows, in order."""
+        return (block for block, _ in self.features())
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read these rows, in order, and the columns that are kept."""
@@ -44,38 +67,7 @@ class RowRange:
                 )
 
 
-@dataclass(frozen=True)
-class AlignedSplit(ScorableSplit):
-    """Consecutive ranges of rows of splits."""
-
-    ranges: tuple[RowRange, ...]
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return sum(rows.stop - rows.start for rows in self.ranges)
-
-    @property
-    def keeps_all_rows(self) -> bool:
-        """Whether no row is left out."""
-        return all(rows.split.keeps_all_rows for rows in self.ranges)
-
-    @property
-    def identity(self) -> list[Any]:
-        """The splits, and the rows of each, as plain values."""
-        return [[rows.split.identity, rows.start, rows.stop] for rows in self.ranges]
-
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows, in order."""
-        return (block for block, _ in self.features())
-
-    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
-        """Read the rows, in order, and the columns that are kept."""
-        for rows in begun(self.ranges):
-            yield from rows.features()
-
-
-def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -> list[AlignedSplit]:
+def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -> list[list[RowRange]]:
     """Divide the rows into parts that begin at multiples of `chunk`, near to where the splits begin.
 
     Parameters
@@ -95,7 +87,7 @@ def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -
         for i in range(bisect_right(starts, first) - 1, bisect_left(starts, last)):
             if first < last:
                 parts[i].append(RowRange(split, max(starts[i] - first, 0), min(stops[i], last) - first))
-    return [AlignedSplit(tuple(ranges)) for ranges in parts]
+    return parts
 
 
 def chunk_length(sizes: Sequence[int], most: int) -> int:

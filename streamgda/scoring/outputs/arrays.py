@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import zarr
 from numpy.typing import NDArray
+from zarr.abc.store import Store
 
 from streamgda.scoring.outputs.base import Field
 
@@ -69,6 +71,24 @@ def check_nulls(table: pa.Table, fields: Sequence[Field]) -> None:
 def array_shape(field: Field, n_rows: int) -> tuple[int, ...]:
     """The shape of the array of a field: (n_rows,), or (n_rows, n_classes) for one value per class."""
     return (n_rows, len(field.columns)) if "classes" in field.attributes else (n_rows,)
+
+
+def create_arrays(store: Store, fields: Iterable[Field], n_rows: int, chunk: int) -> list[zarr.Array[Any]]:
+    """Make an empty array for each field, in chunks of so many rows."""
+    shapes = [(field, array_shape(field, n_rows)) for field in fields]
+    return [
+        zarr.create_array(
+            store,
+            name=field.name,
+            shape=shape,
+            chunks=(chunk, *shape[1:]),
+            dtype=dtype_of(field),
+            attributes=dict(field.attributes),
+            dimension_names=("row", "class")[: len(shape)],
+            zarr_format=3,
+        )
+        for field, shape in shapes
+    ]
 
 
 def numpy_dtype(field: Field) -> np.dtype[Any]:

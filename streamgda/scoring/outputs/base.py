@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
+from streamgda.passes.plan import total
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource, ScorableSplit, Split
-from streamgda.storage.fetching import Ahead
+from streamgda.storage.fetching import request_threads
 from streamgda.storage.filesystems import is_local, is_object_store
 from streamgda.storage.writing import locked
 
 LOCK = ".predict_dataset.lock"
+
+_MOST_BYTES_WAITING = 1 << 25
 
 # ---------------------------------------------------------------------- what is written
 
@@ -71,33 +76,62 @@ class Part(Split):
     finished if it has the same one.
     """
 
-    split: ScorableSplit
+    splits: tuple[ScorableSplit, ...]
     name: str
     fingerprint: str
 
     @property
     def n_rows(self) -> int | None:
         """How many rows there are to read."""
-        return self.split.n_rows
-
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows, in order."""
-        return self.split.blocks()
+        return total(split.n_rows for split in self.splits)
 
     @property
     def is_remote(self) -> bool:
-        """Whether the rows are fetched from a remote storage."""
-        return self.split.is_remote
+        """Whether some of the rows are fetched from a remote storage."""
+        return any(split.is_remote for split in self.splits)
 
-    def begun(self, ahead: Ahead) -> Self:
-        """The same part, of which what `ahead` allows is being fetched."""
-        return replace(self, split=self.split.begun(ahead))
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+        return (block for split in self.splits for block, _ in split.features())
 
 
 P = TypeVar("P", bound=Part)
 
 
 # ---------------------------------------------------------------------- where it is written
+
+
+class Writes:
+    """Writes of a task that go on while it predicts its next rows; the end of `with` waits for all of them.
+
+    At most 32 MB wait to be written, or one write if it is longer. What a write raises is raised here.
+    """
+
+    def __init__(self) -> None:
+        self._n_bytes = 0
+        self._waiting: deque[tuple[int, Future[Any]]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        wait([written for _, written in self._waiting])
+        while error is None and self._waiting:
+            self._finish_first()
+
+    def begin(self, n_bytes: int, write: Callable[..., object], *arguments: object) -> Future[Any]:
+        """Call a function in another thread as soon as there is room for so many bytes."""
+        while self._waiting and (self._waiting[0][1].done() or self._n_bytes + n_bytes > _MOST_BYTES_WAITING):
+            self._finish_first()
+        written = request_threads().submit(write, *arguments)
+        self._waiting.append((n_bytes, written))
+        self._n_bytes += n_bytes
+        return written
+
+    def _finish_first(self) -> None:
+        n_bytes, written = self._waiting.popleft()
+        self._n_bytes -= n_bytes
+        written.result()
 
 
 class Output(ABC, Generic[P]):
@@ -190,8 +224,8 @@ class Output(ABC, Generic[P]):
             raise ValueError(f"kept columns differ in type from those of the dataset: {error}") from error
 
     @abstractmethod
-    def write(self, part: P, rows: Iterable[PredictedRows]) -> PredictionSummary:
-        """Write the rows of a part, wholly or not at all."""
+    def write(self, part: P, rows: Iterable[PredictedRows], writes: Writes) -> PredictionSummary:
+        """Write the rows of a part, wholly or not at all; `writes` may end later."""
 
     @abstractmethod
     def finish(self, parts: Sequence[P]) -> None:

@@ -1,26 +1,32 @@
-"""The folder of a Zarr group: what is in it, what the group says of itself, and its arrays.
+"""The folder of a Zarr group: what is in it, and what the group says of itself.
 
-Each array is opened as if it stood alone, since opening it as a member would need the metadata of the group.
+Documents and chunks are made in memory by Zarr, and are put into the folder as they are, several at once:
+Zarr itself would ask before each of them what is there.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 import zarr
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from zarr.storage import StoreLike
+from zarr.abc.buffer import Buffer
+from zarr.abc.store import RangeByteRequest, Store
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync  # private: the only way into the loop of a store
+from zarr.storage import FsspecStore, LocalStore, MemoryStore
 
-from streamgda.scoring.outputs.arrays import array_shape, dtype_of
-from streamgda.scoring.outputs.base import Field
+from streamgda.scoring.outputs.arrays import METADATA
 
 _KEY = "streamgda.prediction"
+
+_MOST_OF_NOTE = 1 << 24  # bytes; a range is one request, where a whole object is two
 
 _PARTIAL = r"\.[0-9a-f]{32}\.partial"  # how a local file is named while Zarr writes it
 
@@ -50,15 +56,23 @@ class Note:
 
 @dataclass(frozen=True)
 class GroupFolder:
-    """The folder of a Zarr group, on any filesystem of fsspec's."""
+    """The folder of a Zarr group, on any filesystem of fsspec's, and as a store of Zarr's."""
 
     filesystem: AbstractFileSystem
     path: str
+    store: Store
+
+    @classmethod
+    def at(cls, filesystem: AbstractFileSystem, path: str) -> GroupFolder:
+        """The folder at a path."""
+        if isinstance(filesystem, LocalFileSystem):
+            return cls(filesystem, path, LocalStore(path))
+        return cls(filesystem, path, FsspecStore.from_mapper(filesystem.get_mapper(path)))
 
     @property
     def is_local(self) -> bool:
         """Whether it is on a disk of this machine."""
-        return isinstance(self.filesystem, LocalFileSystem)
+        return isinstance(self.store, LocalStore)
 
     def names(self) -> set[str]:
         """What is in the folder, but for files that Zarr had not finished."""
@@ -70,13 +84,15 @@ class GroupFolder:
         names = {name.rstrip("/").rpartition("/")[2] for name in found}
         return {name for name in names if not _HALF_WRITTEN.fullmatch(f"/{name}")}
 
-    def check_files(self, folder: str, within: Sequence[str] = ("",)) -> None:
-        """Raise ValueError if a folder, or some folders in it, hold files that no Zarr array has."""
+    def check_files(self, folder: str, within: Sequence[str] = ("",)) -> set[str]:
+        """The files in a folder; ValueError if it, or folders `within` it, hold files that no array has."""
+        self.filesystem.invalidate_cache()
         root = f"{self.path}/{folder}"
-        for path in self.filesystem.find(root):
-            file = path.removeprefix(root).lstrip("/")
+        files = {path.removeprefix(root).lstrip("/") for path in self.filesystem.find(root)}
+        for file in sorted(files):
             if not any(_FILE_OF_ARRAY.fullmatch(file.removeprefix(prefix)) for prefix in within):
                 raise self.not_ours(f"{folder}/{file}".rstrip("/"))
+        return files
 
     def not_ours(self, name: str) -> ValueError:
         """The error for a file or an array that is no part of predictions."""
@@ -84,48 +100,32 @@ class GroupFolder:
             f"{self.path} holds {name}, which is no part of predictions; choose a group of their own"
         )
 
-    # ------------------------------------------------------------------ notes
+    # ------------------------------------------------------------------ notes and what is put
 
-    def read_note(self, group: str) -> Note | None:
-        """The note of the group, or of one within it; None if there is no group, or no note."""
-        try:
-            attributes = zarr.open_group(self._at(group), mode="r", zarr_format=3).attrs.asdict()
-        except (FileNotFoundError, ValueError):
-            return None
-        note: Any = attributes.get(_KEY)
-        return None if note is None else Note(note["fingerprint"], note["arrays"], note.get("run", ""))
+    def read_notes(self, *groups: str) -> list[Note | None]:
+        """The notes of the group and of groups within it; None where there is no group, or no note."""
+
+        async def read() -> list[Buffer | None]:
+            prototype, whole = default_buffer_prototype(), RangeByteRequest(0, _MOST_OF_NOTE)
+            return await asyncio.gather(
+                *(self.store.get(f"{group}/{METADATA}".lstrip("/"), prototype, whole) for group in groups)
+            )
+
+        return [None if found is None else _note_in(found.to_bytes()) for found in sync(read())]
 
     def write_note(self, group: str, note: Note) -> None:
         """Make the group, or one within it, and replace its note."""
-        attributes: dict[str, Any] = {_KEY: asdict(note)}
-        opened = zarr.open_group(self._at(group), mode="a", zarr_format=3, attributes=attributes)
-        if opened.attrs.asdict() != attributes:
-            opened.attrs.put(attributes)
+        contents: dict[str, Buffer] = {}
+        zarr.create_group(MemoryStore(contents), path=group, zarr_format=3, attributes={_KEY: asdict(note)})
+        self.put({f"{group}/{METADATA}".lstrip("/"): contents[f"{group}/{METADATA}".lstrip("/")]})
 
-    # ------------------------------------------------------------------ arrays
+    def put(self, contents: Mapping[str, Buffer]) -> None:
+        """Write files, all at once; each of them appears as a whole."""
 
-    def create(self, field: Field, n_rows: int, chunk: int) -> None:
-        """Make an empty array for a field, in chunks of so many rows."""
-        shape = array_shape(field, n_rows)
-        zarr.create_array(
-            self._at(field.name),
-            shape=shape,
-            chunks=(chunk, *shape[1:]),
-            dtype=dtype_of(field),
-            attributes=dict(field.attributes),
-            dimension_names=("row", "class")[: len(shape)],
-            zarr_format=3,
-        )
+        async def put() -> None:
+            await asyncio.gather(*(self.store.set(key, content) for key, content in contents.items()))
 
-    def create_counts(self, name: str, length: int) -> None:
-        """Make an array of zeros, each in a chunk of its own, so that any task can set one."""
-        zarr.create_array(
-            self._at(name), shape=(length,), chunks=(1,), dtype="int64", zarr_format=3, overwrite=True
-        )
-
-    def array(self, name: str) -> zarr.Array[Any]:
-        """An array, open for writing."""
-        return zarr.open_array(self._at(name), mode="r+", zarr_format=3)
+        sync(put())
 
     # ------------------------------------------------------------------ removing
 
@@ -141,6 +141,9 @@ class GroupFolder:
                 with suppress(FileNotFoundError):
                     self.filesystem.rm_file(name)
 
-    def _at(self, name: str) -> StoreLike:
-        path = f"{self.path}/{name}".rstrip("/")
-        return Path(path) if self.is_local else self.filesystem.get_mapper(path)
+
+def _note_in(document: bytes) -> Note | None:
+    with suppress(ValueError, KeyError, TypeError):
+        note = json.loads(document)["attributes"][_KEY]
+        return Note(note["fingerprint"], note["arrays"], note.get("run", ""))
+    return None

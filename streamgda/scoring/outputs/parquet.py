@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, schema_of
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, Writes, schema_of
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
 from streamgda.storage.documents import digest
+from streamgda.storage.fetching import request_threads
 from streamgda.storage.filesystems import fsspec_of, resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.writing import finished_name, replacing
@@ -30,7 +31,7 @@ _PART = re.compile(r"part-\d{5,}\.parquet")
 
 _HIDDEN = (".", "_")
 
-_FOOTER_READERS = 16
+_MOST_IN_MEMORY = 1 << 24  # bytes of an encoded part
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class ParquetOutput(Output[Part]):
         """A file for each split."""
         width = max(5, len(str(len(splits) - 1)))
         return [
-            Part(split, f"part-{i:0{width}}.parquet", digest([made_by, split.identity]))
+            Part((split,), f"part-{i:0{width}}.parquet", digest([made_by, split.identity]))
             for i, split in enumerate(splits)
         ]
 
@@ -96,18 +97,19 @@ class ParquetOutput(Output[Part]):
         found = self.filesystem.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
         return {info.base_name: info.size for info in found}
 
-    def _footers(self, names: Iterable[str]) -> dict[str, Footer]:
+    def _footers(self, sizes: Mapping[str, int]) -> dict[str, Footer]:
         """The footers of the files named like parts, but for Parquet files of others."""
-        named = [name for name in names if _PART.fullmatch(name)]
-        with ThreadPoolExecutor(_FOOTER_READERS) as readers:
-            found = dict(zip(named, readers.map(self._read_footer, named), strict=True))
-        return {name: footer for name, footer in found.items() if footer is not None}
+        named = [name for name in sizes if _PART.fullmatch(name)]
+        read = request_threads().map(self._read_footer, named, map(sizes.__getitem__, named))
+        return {name: footer for name, footer in zip(named, read, strict=True) if footer is not None}
 
-    def _read_footer(self, name: str) -> Footer | None:
+    def _read_footer(self, name: str, size: int) -> Footer | None:
+        """What a footer says; by one request, since the size of the file is known."""
         path = f"{self.path}/{name}"
         try:
-            with decoding(path), self.filesystem.open_input_file(path) as file:
-                footer = pq.read_metadata(file)
+            with decoding(path):
+                file = ds.ParquetFileFormat().make_fragment(path, self.filesystem, file_size=size)
+                footer = file.metadata
         except ValueError:
             return _TORN
         metadata = footer.metadata or {}
@@ -137,28 +139,67 @@ class ParquetOutput(Output[Part]):
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, part: Part, rows: Iterable[PredictedRows]) -> PredictionSummary:
-        """Write a part under a temporary name, and rename it when it is whole."""
+    def write(self, part: Part, rows: Iterable[PredictedRows], writes: Writes) -> PredictionSummary:
+        """Encode a part in memory, and write it in another thread; a long one as it is encoded.
+
+        It gets its name when it is whole.
+        """
         n_rows = n_dropped = 0
-        schema = self.schema
-        with (
-            replacing(self.filesystem, f"{self.path}/{part.name}") as file,
-            pq.ParquetWriter(file, schema, use_dictionary=_repetitive(schema)) as writer,
-        ):
-            for piece in rows:
-                writer.write_table(piece.table)
-                n_rows, n_dropped = n_rows + piece.table.num_rows, n_dropped + piece.n_dropped
-                del piece  # or it would be held while the next one is made
-            writer.add_key_value_metadata({_FINGERPRINT: part.fingerprint, _N_DROPPED: str(n_dropped)})
+        path, schema = f"{self.path}/{part.name}", self.schema
+        with ExitStack() as opened:
+            file = _GrowingFile(lambda: opened.enter_context(replacing(self.filesystem, path)))
+            with pq.ParquetWriter(file, schema, use_dictionary=_repetitive(schema)) as writer:
+                for piece in rows:
+                    writer.write_table(piece.table)
+                    n_rows, n_dropped = n_rows + piece.table.num_rows, n_dropped + piece.n_dropped
+                    del piece  # or it would be held while the next one is made
+                writer.add_key_value_metadata({_FINGERPRINT: part.fingerprint, _N_DROPPED: str(n_dropped)})
+        if file.is_in_memory:
+            writes.begin(len(file.content), _put, self.filesystem, path, file.content)
         return PredictionSummary(n_rows, 1, 0, n_dropped)
 
     def finish(self, parts: Sequence[Part]) -> None:
         """Check that the folder holds just these parts, and remove unfinished ones."""
-        names = self._sizes()
-        found = {name: footer.fingerprint for name, footer in self._footers(names).items()}
+        sizes = self._sizes()
+        found = {name: footer.fingerprint for name, footer in self._footers(sizes).items()}
         if found != {part.name: part.fingerprint for part in parts}:
             raise self._overwritten()
-        self._delete(filter(_is_unfinished, names))
+        self._delete(filter(_is_unfinished, sizes))
+
+
+class _GrowingFile:
+    """A file that is collected in memory; one that grows long is opened, and written from then on."""
+
+    closed = False
+
+    def __init__(self, open_it: Callable[[], pa.NativeFile]) -> None:
+        self.content, self._open_it = bytearray(), open_it
+        self._file: pa.NativeFile | None = None
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self._file is None
+
+    def write(self, data: bytes) -> None:
+        if self._file is None and len(self.content) + len(data) <= _MOST_IN_MEMORY:
+            self.content += data
+            return
+        if self._file is None:
+            self._file = self._open_it()
+            self._file.write(self.content)
+            self.content.clear()
+        self._file.write(data)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _put(filesystem: pafs.FileSystem, path: str, content: bytearray) -> None:
+    with replacing(filesystem, path, in_memory=True) as file:
+        file.write(content)
 
 
 def _is_unfinished(name: str) -> bool:

@@ -8,8 +8,10 @@ chunks, so no two tasks write to the same chunk.
 from __future__ import annotations
 
 import os
+import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -21,6 +23,9 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
+from zarr.abc.buffer import Buffer
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
 
 from streamgda.blocks.block import power_of_two_up_to
 from streamgda.blocks.wording import Message
@@ -30,12 +35,13 @@ from streamgda.scoring.outputs.arrays import (
     array_shape,
     check_names,
     check_nulls,
+    create_arrays,
     dtype_of,
     fill_rows,
     numpy_dtype,
     without_dictionary,
 )
-from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, schema_of
+from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, Writes, schema_of
 from streamgda.scoring.outputs.group import GroupFolder, Note
 from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSplit
@@ -45,7 +51,9 @@ from streamgda.storage.paths import AnyFileSystem, Path
 
 _UNFINISHED = ".unfinished"
 
-_FINISHED_ROWS = f"{_UNFINISHED}/rows"
+_MARKS = "rows/c/"  # in it, with a file for each finished part
+
+_MARK = re.compile(rf"{_MARKS}\d+")
 
 _MOST_ROWS_OF_CHUNK = 1 << 16
 
@@ -86,8 +94,8 @@ class ZarrOutput(Output[ChunkRange]):
         for field_ in fields:
             dtype_of(field_)
         if filesystem is None:
-            return cls(GroupFolder(*url_to_fs(os.fspath(path))), tuple(fields))
-        return cls(GroupFolder(*_by_fsspec(filesystem, os.fspath(path))), tuple(fields))
+            return cls(GroupFolder.at(*url_to_fs(os.fspath(path))), tuple(fields))
+        return cls(GroupFolder.at(*_by_fsspec(filesystem, os.fspath(path))), tuple(fields))
 
     @property
     def location(self) -> tuple[pafs.FileSystem, str]:
@@ -110,27 +118,28 @@ class ZarrOutput(Output[ChunkRange]):
             raise ValueError("there is nothing to predict: the input has no rows")
         chunk = chunk_length(sizes, _rows_of_chunk(len(self.schema)))
         ranges = aligned(splits, sizes, chunk)
-        fingerprint = digest([made_by, chunk, [rows.identity for rows in ranges]])
-        bounds = pairwise(accumulate((rows.n_rows for rows in ranges), initial=0))
+        fingerprint = digest([made_by, chunk, [[rows.identity for rows in part] for part in ranges]])
+        bounds = pairwise(accumulate((sum(rows.n_rows for rows in part) for part in ranges), initial=0))
         return [
-            ChunkRange(rows, str(i), fingerprint, i, start, stop, chunk)
-            for i, (rows, (start, stop)) in enumerate(zip(ranges, bounds, strict=True))
+            ChunkRange(tuple(part), str(i), fingerprint, i, start, stop, chunk)
+            for i, (part, (start, stop)) in enumerate(zip(ranges, bounds, strict=True))
         ]
 
     def prepare(self, parts: Sequence[ChunkRange]) -> dict[str, PredictionSummary]:
         """Find the finished parts, or create empty arrays in place of those of another run."""
         fingerprint, names = parts[0].fingerprint, self.group.names()
-        whole, begun = self.group.read_note(""), self.group.read_note(_UNFINISHED)
+        whole, begun = self.group.read_notes("", _UNFINISHED) if names else (None, None)
         self._check_names(names, whole or begun)
-        self.group.check_files(_UNFINISHED, within=("", "rows/"))
+        finished = self._finished() if _UNFINISHED in names else set()
         if whole and whole.fingerprint == fingerprint and {field.name for field in self.fields} <= names:
-            self.group.remove(_UNFINISHED)
-            return _found(parts, [part.stop - part.start for part in parts])
+            if _UNFINISHED in names:
+                self.group.remove(_UNFINISHED)
+            return _found(parts)
         if not whole and begun and begun.fingerprint == fingerprint:
             self.group.write_note(_UNFINISHED, replace(begun, run=self.run))
             self.group.remove_half_written()
-            return _found(parts, self._finished_rows())
-        self._begin(parts, names - {METADATA, _UNFINISHED, LOCK})
+            return _found(part for part in parts if part.index in finished)
+        self._begin(parts, names)
         return {}
 
     def _check_names(self, names: set[str], note: Note | None) -> None:
@@ -138,22 +147,27 @@ class ZarrOutput(Output[ChunkRange]):
         for name in sorted(names - ours):
             raise self.group.not_ours(name)
 
-    def _finished_rows(self) -> list[int]:
-        """The rows of each finished part, and 0 for others."""
-        rows: list[int] = np.asarray(self.group.array(_FINISHED_ROWS)[:]).tolist()
-        return rows
+    def _finished(self) -> set[int]:
+        """The positions of the finished parts."""
+        files = self.group.check_files(_UNFINISHED, within=("", "rows/"))
+        return {int(file.removeprefix(_MARKS)) for file in files if _MARK.fullmatch(file)}
 
-    def _begin(self, parts: Sequence[ChunkRange], old: set[str]) -> None:
+    def _begin(self, parts: Sequence[ChunkRange], names: set[str]) -> None:
         """Remove old arrays and create empty ones; at each moment a note says whose the files are."""
+        old = names - {METADATA, _UNFINISHED, LOCK}
         for name in sorted(old):
             self.group.check_files(name)
         arrays = sorted({*old, *(field.name for field in self.fields)})
         self.group.write_note(_UNFINISHED, Note("", arrays, self.run))
         for name in (METADATA, *sorted(old)):
-            self.group.remove(name)
-        for field_ in self.fields:
-            self.group.create(field_, parts[-1].stop, parts[0].chunk)
-        self.group.create_counts(_FINISHED_ROWS, len(parts))
+            if name in names:
+                self.group.remove(name)
+        if _UNFINISHED in names:
+            self.group.remove(f"{_UNFINISHED}/rows")
+        documents: dict[str, Buffer] = {}
+        create_arrays(MemoryStore(documents), self.fields, parts[-1].stop, parts[0].chunk)
+        del documents[METADATA]  # until all is written, it is no group
+        self.group.put(documents)
         self.group.write_note(_UNFINISHED, Note(parts[0].fingerprint, arrays, self.run))
 
     def checked(self, table: pa.Table) -> pa.Table:
@@ -163,23 +177,38 @@ class ZarrOutput(Output[ChunkRange]):
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, part: ChunkRange, rows: Iterable[PredictedRows]) -> PredictionSummary:
-        """Write the chunks of a range, and then note that it is finished."""
-        arrays = [self.group.array(field.name) for field in self.fields]
-        position = part.start
+    def write(self, part: ChunkRange, rows: Iterable[PredictedRows], writes: Writes) -> PredictionSummary:
+        """Encode the chunks of a range, write them in other threads, and then note that it is finished."""
+        encoded: dict[str, Buffer] = {}
+        arrays = create_arrays(MemoryStore(encoded), self.fields, part.stop, part.chunk)
+        encoded.clear()
+        position, begun = part.start, []
         for chunk in self._in_chunks(rows, part.chunk):
-            self._check_run()
             stop = position + len(chunk[0])
             for array, values in zip(arrays, chunk, strict=True):
                 array[position:stop] = values
             position = stop
+            begun.append(writes.begin(sum(map(len, encoded.values())), self._put, dict(encoded)))
+            encoded.clear()
         if position != part.stop:
             raise ValueError(
                 f"rows {part.start} to {part.stop} were planned, and those to {position} came; start again"
             )
-        self._check_run()
-        self.group.array(_FINISHED_ROWS)[part.index] = part.stop - part.start
+        writes.begin(0, self._mark, part, begun)
         return PredictionSummary(part.stop - part.start, 1)
+
+    def _put(self, contents: Mapping[str, Buffer]) -> None:
+        """Write files, if no other run has begun to write here."""
+        (note,) = self.group.read_notes(_UNFINISHED)
+        if note is None or note.run != self.run:
+            raise self._overwritten()
+        self.group.put(contents)
+
+    def _mark(self, part: ChunkRange, begun: Sequence[Future[Any]]) -> None:
+        """Note that a part is finished, when its chunks are written."""
+        for chunk in begun:  # other threads have them: what was begun earlier has its thread earlier
+            chunk.result()
+        self._put({f"{_UNFINISHED}/{_MARKS}{part.index}": default_buffer_prototype().buffer.from_bytes(b"1")})
 
     def _in_chunks(self, rows: Iterable[PredictedRows], length: int) -> Iterator[list[NDArray[Any]]]:
         """The rows as one array for each field, chunk by chunk, each in the memory of the last."""
@@ -202,27 +231,20 @@ class ZarrOutput(Output[ChunkRange]):
         for values, field_ in zip(chunk, self.fields, strict=True):
             fill_rows(values[start : start + table.num_rows], table, field_)
 
-    def _check_run(self) -> None:
-        """Raise RuntimeError if another run has begun to write here."""
-        note = self.group.read_note(_UNFINISHED)
-        if note is None or note.run != self.run:
-            raise self._overwritten()
-
     def finish(self, parts: Sequence[ChunkRange]) -> None:
         """Write the metadata that makes it a group."""
-        whole = self.group.read_note("")
+        whole, begun = self.group.read_notes("", _UNFINISHED)
         if whole and whole.fingerprint == parts[0].fingerprint:
             return
-        self._check_run()
-        if not all(self._finished_rows()):
+        if begun is None or begun.run != self.run or len(self._finished()) < len(parts):
             raise self._overwritten()
         self.group.remove_half_written()
         self.group.write_note("", Note(parts[0].fingerprint, [field.name for field in self.fields]))
         self.group.remove(_UNFINISHED)
 
 
-def _found(parts: Sequence[ChunkRange], rows: Sequence[int]) -> dict[str, PredictionSummary]:
-    return {part.name: PredictionSummary(n, 1, 1) for part, n in zip(parts, rows, strict=True) if n}
+def _found(parts: Iterable[ChunkRange]) -> dict[str, PredictionSummary]:
+    return {part.name: PredictionSummary(part.stop - part.start, 1, 1) for part in parts}
 
 
 def _known_rows(split: ScorableSplit) -> int:
