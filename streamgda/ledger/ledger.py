@@ -23,7 +23,7 @@ from streamgda.ledger.selection import Age, FileFilter, select, to_table, weight
 from streamgda.ledger.states import State, total_of
 from streamgda.passes.compute import opening_on
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler
+from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -181,6 +181,7 @@ class StatisticsLedger:
         if on_error not in {"raise", "skip"}:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         files = self._files_of(source)
+        scheduler = scheduler_for(files, scheduler)
         if dry_run:
             self._folder.check_no_foreign()
             plan = self._plan(files, scheduler, verify)

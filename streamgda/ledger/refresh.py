@@ -17,7 +17,7 @@ from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import compute_plans, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.storage.retries import retried
 
@@ -189,7 +189,6 @@ def read_files(
     skipped : dict of str to str
         By path, why the others could not be read.
     """
-    scheduler = scheduler_for(source, scheduler)
     names = {file.path: name for name, file in files.items()}
     plans, unread = _plan_files(source, list(files.values()), on_error, opening_on(scheduler))
     keeping = [_plan_of_file(source, plan, names[plan.file.path], folder, empty, on_error) for plan in plans]

@@ -72,45 +72,32 @@ def threads_of(scheduler: Scheduler) -> int | None:
     return 1 if get is named_schedulers["sync"] else None
 
 
-def _check_scheduler(scheduler: object) -> None:
+def _check_scheduler(scheduler: Any) -> None:
     """Raise ValueError or TypeError for what Dask does not take."""
-    if isinstance(scheduler, str):
-        _check_name(scheduler)
-    elif isinstance(scheduler, type):
+    from dask.base import get_scheduler
+
+    if isinstance(scheduler, type):
         raise TypeError(f"scheduler={scheduler!r} is a class: give an instance of it")
-    elif hasattr(scheduler, "get_client"):
-        raise ValueError(_NEEDS_CLIENT.format("cluster", scheduler))
-    elif scheduler is not None and not (callable(scheduler) or _is_client_or_executor(scheduler)):
-        raise TypeError(f"scheduler={scheduler!r} is none of {_KNOWN}")
-
-
-def _check_name(name: str) -> None:
-    from dask.base import named_schedulers
-
-    if "://" in name:
-        raise ValueError(_NEEDS_CLIENT.format(repr(name), repr(name)))
-    if name in {"distributed", "dask.distributed"}:
-        from distributed import default_client
-
-        try:
-            default_client()
-        except ValueError:
-            raise ValueError(
-                f"scheduler={name!r}, but no client is active: give scheduler=distributed.Client(...)"
-            ) from None
-    elif name.lower() not in named_schedulers:
-        raise ValueError(f"scheduler={name!r} is none of {_KNOWN}")
-
-
-_NEEDS_CLIENT = "Dask computes through a client of a cluster: give scheduler=distributed.Client({}), not {}"
-
-_KNOWN = "'threads', 'synchronous', 'processes', a distributed.Client, an executor and a function"
-
-
-def _is_client_or_executor(scheduler: object) -> bool:
-    """Whether it is one by Dask's own rule."""
-    is_client = "Client" in type(scheduler).__name__ and hasattr(scheduler, "get")
-    return is_client or isinstance(scheduler, Executor)
+    is_cluster, is_name = hasattr(scheduler, "get_client"), isinstance(scheduler, str)
+    if is_cluster or (is_name and "://" in scheduler):
+        given, what = (scheduler, "cluster") if is_cluster else (repr(scheduler), repr(scheduler))
+        raise ValueError(
+            "Dask computes through a client of a cluster: give "
+            f"scheduler=distributed.Client({what}), not {given}"
+        )
+    try:
+        get_scheduler(scheduler=scheduler)
+    except ValueError as error:
+        raise (ValueError if is_name else TypeError)(
+            f"scheduler={scheduler!r} is none of 'threads', 'synchronous', 'processes', a "
+            "distributed.Client, an executor and a function"
+        ) from error
+    except RuntimeError as error:
+        if not is_name:
+            raise
+        raise ValueError(
+            f"scheduler={scheduler!r}, but no client is active: give scheduler=distributed.Client(...)"
+        ) from error
 
 
 def _leaves_the_process(scheduler: Scheduler) -> bool:
