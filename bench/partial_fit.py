@@ -1,4 +1,4 @@
-"""One partial_fit of a batch, for every estimator, beside scikit-learn's GaussianNB.
+"""One partial_fit of a batch, for every estimator, beside scikit-learn's GaussianNB and the bare formulas.
 
 Run as ``python -m bench.partial_fit``. All in one process, in turn, with one BLAS thread; the time
 is the median over the repeats of the mean over a run of calls on a model that has seen data.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from bench import report
 from bench.arguments import parser_of
+from bench.bare_formulas import BareMoments
 from bench.contest import limit_threads
 
 limit_threads(1)
@@ -30,6 +31,8 @@ MODELS = {
     "LDA": LinearDiscriminantAnalysis,
     "QDA": QuadraticDiscriminantAnalysis,
 }
+BARE = {"GaussianNB": "diag", "LDA": "tied", "QDA": "full"}
+GOALS = {"GaussianNB": 0.157, "LDA": 0.196, "QDA": 0.157}  # of one row, in times of the peer
 
 
 def seconds_per_call(call: Callable[[], object], calls: int) -> float:
@@ -49,6 +52,9 @@ def measure(n_rows: int, options: argparse.Namespace) -> dict[str, float]:
         name: model().partial_fit(*first, classes=np.arange(options.classes))
         for name, model in MODELS.items()
     }
+    for name, kind in BARE.items():
+        models[f"bare {name}"] = bare = BareMoments(kind, options.features, options.classes)
+        bare.partial_fit(*first)
     calls = max(5, options.calls // n_rows)
     times: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(options.repeats):
@@ -63,16 +69,23 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 10, 100, 1000, 10_000])
     parser.add_argument("--calls", type=int, default=2000, help="calls of one row in a run")
     options = parser.parse_args()
-    rows = []
+    rows, ratios, goals = [], [], []
     for n_rows in tqdm(options.rows, leave=False):
         times = measure(n_rows, options)
-        slowest = max(times[name] for name in MODELS if name != PEER)
-        rows.append(
-            (n_rows, *(f"{1e6 * times[name]:.0f}" for name in MODELS), f"{slowest / times[PEER]:.2f}")
-        )
-    headers = ["rows", *(f"{name} µs" for name in MODELS), "slowest of ours ÷ scikit-learn"]
+        rows.append((n_rows, *(f"{1e6 * seconds:.0f}" for seconds in times.values())))
+        peers = {name: (times[PEER], times[f"bare {name}"]) for name in BARE}
+        ratios.append((n_rows, *(f"{times[name] / peer:.2f}" for name in BARE for peer in peers[name])))
+        if n_rows == 1:
+            goals = [
+                report.at_most(f"{name}, one row", times[name] / times[PEER], GOALS[name]) for name in BARE
+            ]
+    tables = [
+        report.table(["rows", *(f"{name} µs" for name in times)], rows),
+        report.table(["rows", *(f"{name} ÷ {peer}" for name in BARE for peer in (PEER, "bare"))], ratios),
+        report.table([f"ours ÷ {PEER}", "measured", "goal", ""], goals),
+    ]
     title = f"## bench.partial_fit: {options.features} features, {options.classes} classes, 1 BLAS thread"
-    report.publish("partial_fit", f"{title}\n\n{report.table(headers, rows)}", keep=not options.print_only)
+    report.publish("partial_fit", "\n\n".join([title, *tables]), keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Run as ``python -m bench.predict``. Every contender is fitted, to the same rows, before its clock runs, and
 has a process and the same threads of its own. Calls on few rows are timed in one process, in turn, with one
-thread. Wide rows have 512 features: for LDA with 1,000 classes; for QDA, a tenth of the rows with 10 classes,
-beside the products with triangles that it cannot do without.
+thread, beside the formula alone in NumPy. Wide rows have 512 features: for LDA with 1,000 classes; for QDA, a
+tenth of the rows with 10 classes, beside the products with triangles that it cannot do without.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sklearn import discriminant_analysis, naive_bayes
 import streamgda
 from bench import report
 from bench.arguments import parser_of, size
+from bench.bare_formulas import BarePosteriors
 from bench.contest import Contender, Result, contest, limit_threads
 
 MODELS: dict[str, tuple[type, type]] = {
@@ -117,10 +118,19 @@ def few_rows(options: argparse.Namespace) -> str:
     for n_rows in options.few:
         rows = np.random.default_rng(2).normal(size=(n_rows, options.features))
         for name, pair in models.items():
-            ours, theirs = _medians(pair, rows, options.calls)
-            cells = n_rows, name, f"{1e6 * ours:.0f}", f"{1e6 * theirs:.0f}"
-            table.append((*cells, *report.at_most(name, ours / theirs, 1.0)[1:]))
-    headers = ["rows", "model", "streamgda µs", "scikit-learn µs", "ratio", "goal", ""]
+            ours, theirs, bare = _medians([*pair, BarePosteriors(pair[0])], rows, options.calls)
+            cells = n_rows, name, f"{1e6 * ours:.0f}", f"{1e6 * theirs:.0f}", f"{1e6 * bare:.0f}"
+            table.append((*cells, f"{ours / bare:.1f}", *report.at_most(name, ours / theirs, 1.0)[1:]))
+    headers = [
+        "rows",
+        "model",
+        "streamgda µs",
+        "scikit-learn µs",
+        "bare formula µs",
+        "÷ bare",
+        "÷ scikit-learn",
+    ]
+    headers += ["goal", ""]
     return report.table(headers, table)
 
 
