@@ -28,7 +28,7 @@ from streamgda.estimators.validation import one_of
 from streamgda.gaussians.parsimonious.models import MODELS, ParsimoniousGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import MAX_READS, TOLERANCE
+from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 
 _SAME = 1e-9  # relative difference of criteria that rounding explains
@@ -152,7 +152,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         exact: bool = False,
         max_patterns: int = MAX_PATTERNS,
         max_reads: int = MAX_READS,
-        em_tol: float = TOLERANCE,
+        em_tol: float = READ_TOLERANCE,
     ) -> None:
         self.covariance_model = covariance_model
         self.priors = priors

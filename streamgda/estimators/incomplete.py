@@ -21,7 +21,8 @@ from streamgda.blocks.wording import Message, counted
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.completion import MOST_STEPS, Completion
+from streamgda.statistics.incomplete.completion import Completion
+from streamgda.statistics.incomplete.em import MOST_STEPS
 from streamgda.statistics.incomplete.patterns import lacks_features
 from streamgda.statistics.incomplete.reads import Keep, Read, Reading
 from streamgda.statistics.incomplete.state import IncompleteStatistics

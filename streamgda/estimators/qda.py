@@ -38,7 +38,7 @@ from streamgda.gaussians.whitening import Unestimated, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import MAX_READS, TOLERANCE
+from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
@@ -195,7 +195,7 @@ class QuadraticDiscriminantAnalysis(
         predictive: Predictive = "plugin",
         max_patterns: int = MAX_PATTERNS,
         max_reads: int = MAX_READS,
-        em_tol: float = TOLERANCE,
+        em_tol: float = READ_TOLERANCE,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage

@@ -33,7 +33,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.incomplete.reads import (
     ONE_READ,
-    TOLERANCE,
+    READ_TOLERANCE,
     Keep,
     Note,
     Read,
@@ -141,7 +141,7 @@ class StatisticsReader(BaseEstimator):
 
     @property
     def _em_steps(self) -> Steps:
-        return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", TOLERANCE))
+        return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", READ_TOLERANCE))
 
     def _describe_features(self, statistics: Statistics) -> None:
         """Set the number and the names of the features, as the statistics have them."""

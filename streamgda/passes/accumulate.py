@@ -22,7 +22,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.reads import TOLERANCE, Steps, read_incomplete
+from streamgda.statistics.incomplete.reads import READ_TOLERANCE, Steps, read_incomplete
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
@@ -43,7 +43,7 @@ def accumulate(
     exact: bool = False,
     max_patterns: int = MAX_PATTERNS,
     max_reads: int = 1,
-    em_tol: float = TOLERANCE,
+    em_tol: float = READ_TOLERANCE,
     scheduler: Scheduler = None,
     progress: Progress = False,
     rows_per_task: int | None = None,

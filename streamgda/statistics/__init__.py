@@ -7,7 +7,7 @@ are rows in which features are missing, grouped by the features that they have. 
 kept of the products of features.
 
 - `factory` makes the empty state, `saved` reads one from a table.
-- `window` holds the last batches of a stream; `folded` are the states of folds.
+- `window` holds the last batches of a stream; `folded` are the states of folds. `keyed`: states by key.
 - `components`: covariances within and between the classes. `deficient` names what makes one singular.
 - `revisions`: what was added to a state since a model was computed from it.
 - `gather`: the buffer for the rows of a block. `validation`: checks of numbers and names.

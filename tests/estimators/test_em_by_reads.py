@@ -49,20 +49,21 @@ def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
     from streamgda.statistics.incomplete.reads import Steps, read_incomplete
 
     X, y = holed(200, d=3)
-    means, likelihoods = [], []
+    moments, likelihoods = [], []
 
     def read(empty):
         state = empty.copy()
         state.update_blocks(array_blocks(X, y))
         if hasattr(state, "log_likelihood"):
-            means.append(empty.given.in_units())
+            moments.append(empty.given.moments(np.ones(2), np.zeros(2)))
             likelihoods.append(state.log_likelihood)
         return state
 
     read_incomplete(read, IncompleteStatistics(max_patterns=2), Steps(6))
     assert len(likelihoods) == 5
-    for (centres, tails, covariances), found in zip(means, likelihoods, strict=True):
-        assert found == pytest.approx(log_likelihood(X, y, centres + tails, covariances), rel=1e-12)
+    for given, found in zip(moments, likelihoods, strict=True):
+        expected = log_likelihood(X, y, given.means + given.low_means, given.scatter)
+        assert found == pytest.approx(expected, rel=1e-12)
     assert (np.diff(likelihoods) > 0).all()
 
 

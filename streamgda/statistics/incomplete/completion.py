@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from streamgda.blocks.labels import Labels
-from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.floating.moments import Moments, two_sum
-from streamgda.statistics.incomplete.available import AvailableCases, Group, total_weights
-from streamgda.statistics.incomplete.em import Cases, Fit, Normal, maximise
-from streamgda.statistics.incomplete.monotone import closed_form
-from streamgda.statistics.incomplete.undetermined import Undetermined
-
-TOLERANCE = 1e-8
-MOST_STEPS = 2000
+from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.incomplete.available import AvailableCases, PatternState, Population, Undetermined
+from streamgda.statistics.incomplete.em import Cases, Fit, Normal, closed_form, maximise, moments_of
 
 
 @dataclass
@@ -57,160 +51,111 @@ class Completion:
 
 
 def complete(
-    groups: Sequence[Group],
-    counting: Sequence[Group],
+    states: Sequence[PatternState],
     kind: CovarianceKind,
     classes: Labels,
+    weights: tuple[Array, Array],
     n_features: int,
-    tol: float = TOLERANCE,
-    max_iter: int = MOST_STEPS,
 ) -> Completion:
-    """The completion of groups of rows.
+    """The completion of rows.
 
     Parameters
     ----------
-    groups : sequence of Group
-        All groups.
-    counting : sequence of Group
-        Those in which each row is once.
+    states : sequence of PatternState
+        The rows by pattern.
     kind : CovarianceKind
         What is kept of the products of features. It says which model is fitted: a covariance for each class,
         one for all, or independent features.
     classes : ndarray of shape (n_classes,)
         The labels.
+    weights : tuple of ndarray of shape (n_classes,)
+        The weight of each class, and what rounding left of it.
     n_features : int
         How many features a row has.
-    tol, max_iter
-        As for `streamgda.statistics.incomplete.em.maximise`.
     """
-    available = AvailableCases.of(groups, len(classes), n_features, pooled=kind.is_pooled)
-    completion = Completion(_without_scatter(available, counting, kind, classes))
-    _find_unseen(completion, available, classes)
-    if not kind.has_products:
-        _complete_independent(completion, available)
-        return completion
-    populations = [np.arange(len(classes))] if kind.is_pooled else np.arange(len(classes))[:, None]
-    for places in populations:
-        population = _Population.of(places, groups, available, pooled=kind.is_pooled)
-        population.find_apart(completion, None if kind.is_pooled else classes[places[0]].item())
-        if completion.undetermined.keys().isdisjoint(places.tolist()):
-            population.complete(completion, tol, max_iter)
-    _erase_undetermined(completion)
+    available = AvailableCases.of(states, len(classes), n_features, pooled=kind.is_pooled)
+    undetermined = {
+        k: Undetermined(classes[k].item(), unseen=np.flatnonzero(available.weights[k] == 0))
+        for k in np.flatnonzero((available.weights == 0).any(axis=1)).tolist()
+    }
+    if kind.has_products:
+        return _complete_populations(states, kind, classes, weights, available, undetermined)
+    completion = _complete_independent(kind, weights, available)
+    completion.undetermined = undetermined
     return completion
 
 
-def _without_scatter(
-    available: AvailableCases, counting: Sequence[Group], kind: CovarianceKind, classes: Labels
-) -> Moments:
-    weights, low_weights = total_weights(counting, len(classes))
-    means, low_means = available.means.copy(), available.low_means.copy()
-    return Moments(kind, weights, low_weights, means, low_means, kind.zeros(*means.shape))
-
-
-def _find_unseen(completion: Completion, available: AvailableCases, classes: Labels) -> None:
-    """Note the classes of which no row has a feature."""
-    for k in np.flatnonzero((available.weights == 0).any(axis=1)).tolist():
-        unseen = np.flatnonzero(available.weights[k] == 0)
-        completion.undetermined[k] = Undetermined(classes[k].item(), unseen=unseen)
-
-
-def _erase_undetermined(completion: Completion) -> None:
-    moments = completion.moments
-    for k in completion.undetermined:
-        moments.means[k] = np.nan
-        moments.scatter[... if moments.kind.is_pooled else k] = np.nan
-
-
-def _complete_independent(completion: Completion, available: AvailableCases) -> None:
+def _complete_independent(
+    kind: CovarianceKind, weights: tuple[Array, Array], available: AvailableCases
+) -> Completion:
     """Complete features that are independent within a class: each by the rows that have it."""
     seen = available.weights > 0
     variances = np.divide(available.scatter, available.weights, out=np.zeros(seen.shape), where=seen)
-    completion.moments.scatter = completion.moments.weights[:, None] * variances
+    scatter = weights[0][:, None] * variances
     varies = variances > 0
     logs = np.log(2 * np.pi * variances, out=np.zeros(seen.shape), where=varies) + varies
-    completion.log_likelihood = float(-(available.weights * logs).sum() / 2)
+    moments = Moments(kind, *weights, available.means, available.low_means, scatter)
+    return Completion(moments, float(-(available.weights * logs).sum() / 2))
 
 
-@dataclass(frozen=True)
-class _Population:
-    """The classes that share a covariance, all of them or one alone, with the scale of each feature.
-
-    Attributes
-    ----------
-    places : ndarray of int
-        The positions of the classes.
-    groups : list of Group
-        Those of their rows that have a feature.
-    available : AvailableCases
-        Of all classes.
-    scale : ndarray of shape (n_features,)
-        The standard deviation of each feature over the rows that have it; 0 where it does not vary.
-    """
-
-    places: Indices
-    groups: list[Group]
-    available: AvailableCases
-    scale: Array
-
-    @classmethod
-    def of(
-        cls, places: Indices, groups: Sequence[Group], available: AvailableCases, *, pooled: bool
-    ) -> _Population:
-        """The population of some classes."""
-        weights = available.weights[places].sum(axis=0)
-        scatter = available.scatter[0 if pooled else places[0]]
-        variances = np.divide(scatter, weights, out=np.zeros(len(weights)), where=weights > 0)
-        varies = ~constant_features(variances, available.means[places])
-        own = [group.of_classes(places) for group in groups if len(group.features)]
-        own = [group for group in own if len(group.places)]
-        return cls(places, own, available, np.where(varies, np.sqrt(variances), 0.0))
-
-    def find_apart(self, completion: Completion, label: object) -> None:
-        """Note that too few rows have both features of a pair."""
-        apart = Undetermined.apart_in(label, self.groups, len(self.scale))
+def _complete_populations(
+    states: Sequence[PatternState],
+    kind: CovarianceKind,
+    classes: Labels,
+    weights: tuple[Array, Array],
+    available: AvailableCases,
+    undetermined: dict[int, Undetermined],
+) -> Completion:
+    """Complete the classes that share a covariance, population by population; note those left open."""
+    populations, fits, log_likelihood = Population.all_of(available, kind), dict[int, Fit](), 0.0
+    for number, population in enumerate(populations):
+        places = population.places.tolist()
+        own = [state.of_classes(population.places) for state in states if len(state.features)]
+        label = None if kind.is_pooled else classes[places[0]].item()
+        apart = Undetermined.apart_in(label, own, len(population.scale))
         if apart is not None:
-            completion.undetermined.setdefault(int(self.places[0]), apart)
+            undetermined.setdefault(places[0], apart)
+        if undetermined.keys().isdisjoint(places):
+            cases, start = list(_cases_of(population, own)), Normal.standard(population)
+            fits[number] = closed_form(cases, *start.means.shape) or maximise(cases, start)
+            log_likelihood += fits[number].log_likelihoods[-1] - _log_units(population, cases)
+    normals = [
+        fits[number].normal if number in fits else Normal.standard(population)
+        for number, population in enumerate(populations)
+    ]
+    moments = moments_of(populations, normals, kind, *weights)
+    for k in undetermined:
+        moments.means[k] = np.nan
+        moments.scatter[... if kind.is_pooled else k] = np.nan
+    return Completion(
+        moments,
+        log_likelihood,
+        max((fit.n_iter for fit in fits.values()), default=0),
+        all(fit.converged for fit in fits.values()),
+        undetermined,
+        list(fits.values())[-1].log_likelihoods if fits else (),
+    )
 
-    def complete(self, completion: Completion, tol: float, max_iter: int) -> None:
-        """Find the likeliest parameters of features at unit variance, and write them back in their units."""
-        varying = np.flatnonzero(self.scale)
-        cases = [case for group in self.groups if (case := self._cases_of(group, varying)) is not None]
-        start = Normal(np.zeros((len(self.places), len(varying))), np.eye(len(varying)))
-        fit = closed_form(cases, *start.means.shape) or maximise(cases, start, tol, max_iter)
-        self._write(completion, varying, fit)
-        in_units = sum(
-            case.weights.sum() * np.log(self.scale[varying[case.features]]).sum() for case in cases
-        )
-        completion.log_likelihood += fit.log_likelihoods[-1] - float(in_units)
-        completion.n_iter = max(completion.n_iter, fit.n_iter)
-        completion.converged &= fit.converged
-        completion.log_likelihoods = fit.log_likelihoods
 
-    def _cases_of(self, group: Group, varying: Indices) -> Cases | None:
-        """A group as deviations from the means of the available cases, in units of the scale."""
-        kept = np.flatnonzero(np.isin(group.features, varying))
-        if not len(kept):
-            return None
-        features, moments = group.features[kept], group.moments
-        cells, scale = np.ix_(group.places, features), self.scale[features]
-        means = (moments.means[:, kept] - self.available.means[cells]) + (
-            moments.low_means[:, kept] - self.available.low_means[cells]
-        )
-        scatter = moments.scatter if moments.kind.is_pooled else moments.scatter.sum(axis=0)
-        return Cases(
-            np.searchsorted(varying, features),
-            np.searchsorted(self.places, group.places),
-            moments.weights,
-            means / scale,
-            scatter[np.ix_(kept, kept)] / np.outer(scale, scale),
-        )
+def _cases_of(population: Population, states: Sequence[PatternState]) -> Iterator[Cases]:
+    """The rows of a population that have a feature that varies, in units of the population."""
+    for state in states:
+        kept = np.flatnonzero(np.isin(state.features, population.varying))
+        if len(kept) and len(state.places):
+            features, moments = state.features[kept], state.moments
+            scatter = moments.scatter if moments.kind.is_pooled else moments.scatter.sum(axis=0)
+            means, low_means = moments.means[:, kept], moments.low_means[:, kept]
+            units = population.scale[features]
+            yield Cases(
+                np.searchsorted(population.varying, features),
+                np.searchsorted(population.places, state.places),
+                moments.weights,
+                population.in_units(means, low_means, state.places, features),
+                scatter[np.ix_(kept, kept)] / np.outer(units, units),
+            )
 
-    def _write(self, completion: Completion, varying: Indices, fit: Fit) -> None:
-        moments, scale = completion.moments, self.scale[varying]
-        cells = np.ix_(self.places, varying)
-        moments.means[cells], moments.low_means[cells] = two_sum(
-            moments.means[cells], moments.low_means[cells] + fit.normal.means * scale
-        )
-        covariance = fit.normal.covariance * np.outer(scale, scale)
-        scatter = moments.scatter if moments.kind.is_pooled else moments.scatter[self.places[0]]
-        scatter[np.ix_(varying, varying)] = moments.weights[self.places].sum() * covariance
+
+def _log_units(population: Population, cases: Sequence[Cases]) -> float:
+    """The logarithm of the units in which the values of these rows are expressed, over all of them."""
+    logs = np.log(population.scale[population.varying])
+    return float(sum(case.weights.sum() * logs[case.features].sum() for case in cases))

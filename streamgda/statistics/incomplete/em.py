@@ -1,27 +1,36 @@
-"""Maximum likelihood of a normal distribution from what is observed of its rows, by EM on groups of rows.
+"""Maximum likelihood of a normal distribution from what is observed of its rows: in closed form, or by EM.
 
-Rows are grouped by the features that they have. The expected sums of all features over a group follow from
-its weight, means and scatter, so a step costs O(patterns · d³), whatever the number of rows. Features are
-missing at random: whether one is missing may depend on what is observed, and not on the value itself.
+Rows come by the features that they have. The expected sums of all features over the rows of a pattern follow
+from their weight, means and scatter, so a step of EM costs O(patterns · d³), whatever the number of rows.
+Features are missing at random: whether one is missing may depend on what is observed, and not on the value
+itself.
 
 References
 ----------
-Dempster, Laird & Rubin (1977), "Maximum likelihood from incomplete data via the EM algorithm"; Little & Rubin
-(2019), "Statistical Analysis with Missing Data", section 11.2; Varadhan & Roland (2008), "Simple and globally
-convergent methods for accelerating the convergence of any EM algorithm", scheme S3.
+Anderson (1957), "Maximum likelihood estimates for a multivariate normal distribution when some observations
+are missing", Journal of the American Statistical Association 52; Dempster, Laird & Rubin (1977), "Maximum
+likelihood from incomplete data via the EM algorithm"; Little & Rubin (2019), "Statistical Analysis with
+Missing Data", section 11.2; Varadhan & Roland (2008), "Simple and globally convergent methods for
+accelerating the convergence of any EM algorithm", scheme S3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky
 
 from streamgda.gaussians.base import LOG_2PI
-from streamgda.statistics.covariances import Array, Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.floating.moments import Moments, two_sum
+from streamgda.statistics.incomplete.available import Population
+
+PATTERN_TOLERANCE = 1e-8
+MOST_STEPS = 2000
 
 _SINGULAR = 1e-12  # an eigenvalue of a covariance of features at unit variance that counts as zero
 
@@ -50,6 +59,13 @@ class Cases:
     means: Array
     scatter: Array
 
+    def of_features(self, features: Indices) -> Cases:
+        """The same rows with some of their features."""
+        kept = np.searchsorted(self.features, features)
+        return replace(
+            self, features=features, means=self.means[:, kept], scatter=self.scatter[np.ix_(kept, kept)]
+        )
+
 
 @dataclass(frozen=True)
 class Normal:
@@ -57,6 +73,12 @@ class Normal:
 
     means: Array
     covariance: Array
+
+    @classmethod
+    def standard(cls, population: Population) -> Self:
+        """The parameters of available cases, in their own units, if features were independent."""
+        n_varying = len(population.varying)
+        return cls(np.zeros((len(population.places), n_varying)), np.eye(n_varying))
 
     def __add__(self, other: Self) -> Self:
         return type(self)(self.means + other.means, self.covariance + other.covariance)
@@ -86,16 +108,36 @@ class Normal:
         return float(max(of_means.max(initial=0.0), of_products.max(initial=0.0)))
 
 
+def moments_of(
+    populations: Sequence[Population],
+    normals: Sequence[Normal],
+    kind: CovarianceKind,
+    weights: Array,
+    low_weights: Array,
+) -> Moments:
+    """The moments of classes of these weights, if their populations have these parameters."""
+    available = populations[0].available
+    means, low_means = available.means.copy(), available.low_means.copy()
+    covariances = kind.zeros(*means.shape)
+    for population, normal in zip(populations, normals, strict=True):
+        varying, scale = population.varying, population.scale[population.varying]
+        cells = np.ix_(population.places, varying)
+        means[cells], low_means[cells] = two_sum(means[cells], low_means[cells] + normal.means * scale)
+        covariance = normal.covariance * np.outer(scale, scale)
+        population.matrix_of(covariances)[np.ix_(varying, varying)] = covariance
+    return Moments(kind, weights, low_weights, means, low_means, covariances * kind.freedom(weights, 0))
+
+
 @dataclass(frozen=True)
 class Conditional:
-    """What a covariance says of the missing features, given the observed ones.
+    """What a covariance says of all features, given the observed ones.
 
     Attributes
     ----------
     missing : ndarray of int of shape (d − d_p,)
         The missing features.
-    coefficients : ndarray of shape (d − d_p, d_p)
-        Of the regression of the missing features on the observed ones.
+    loadings : ndarray of shape (d, d_p)
+        Of the regression of all features on the observed ones, which load on themselves alone.
     residual : ndarray of shape (d − d_p, d − d_p)
         The covariance of the missing features, given the observed ones.
     precision : ndarray of shape (d_p, d_p)
@@ -105,7 +147,7 @@ class Conditional:
     """
 
     missing: Indices
-    coefficients: Array
+    loadings: Array
     residual: Array
     precision: Array
     log_det: float
@@ -116,9 +158,11 @@ class Conditional:
         missing = np.setdiff1d(np.arange(len(covariance)), features, assume_unique=True)
         precision, log_det = _inverse(covariance[np.ix_(features, features)])
         across = covariance[np.ix_(missing, features)]
-        coefficients = across @ precision
-        residual = covariance[np.ix_(missing, missing)] - coefficients @ across.T
-        return cls(missing, coefficients, residual, precision, log_det)
+        loadings = np.zeros((len(covariance), len(features)))
+        loadings[features] = np.eye(len(features))
+        loadings[missing] = across @ precision
+        residual = covariance[np.ix_(missing, missing)] - loadings[missing] @ across.T
+        return cls(missing, loadings, residual, precision, log_det)
 
 
 def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
@@ -126,36 +170,31 @@ def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
 
     That is NaN where the covariance is singular, so that there is no density.
     """
-    n_classes, d = now.means.shape
-    log_likelihood, weights, sums = 0.0, np.zeros(n_classes), np.zeros((n_classes, d))
-    scatter, expected = np.zeros((d, d)), []
+    everything = np.arange(now.means.shape[1])
+    log_likelihood, completed = 0.0, list[Cases]()
     for case in cases:
-        conditional = Conditional.of(now.covariance, case.features)
+        given = Conditional.of(now.covariance, case.features)
         offsets = case.means - now.means[np.ix_(case.places, case.features)]
-        log_likelihood += _log_likelihood(case, offsets, conditional)
-        completed = np.zeros((len(offsets), d))
-        completed[:, case.features] = offsets
-        completed[:, conditional.missing] = offsets @ conditional.coefficients.T
-        scatter += _completed_scatter(case, conditional, d)
-        np.add.at(weights, case.places, case.weights)
-        np.add.at(sums, case.places, case.weights[:, None] * completed)
-        expected.append(completed)
-    shifts = sums / np.where(weights > 0, weights, 1.0)[:, None]
-    for case, completed in zip(cases, expected, strict=True):
-        away = np.sqrt(case.weights)[:, None] * (completed - shifts[case.places])
-        scatter += away.T @ away
-    covariance = (scatter + scatter.T) / (2 * weights.sum())
-    return Normal(now.means + shifts, covariance), log_likelihood
+        log_likelihood += _log_likelihood(case, offsets, given)
+        scatter = given.loadings @ case.scatter @ given.loadings.T
+        scatter[np.ix_(given.missing, given.missing)] += case.weights.sum() * given.residual
+        means = offsets @ given.loadings.T
+        completed.append(replace(case, features=everything, means=means, scatter=scatter))
+    weights, shifts, scatter = _together(completed, now.means.shape)
+    return Normal(now.means + shifts, (scatter + scatter.T) / (2 * weights.sum())), log_likelihood
 
 
-def _completed_scatter(case: Cases, conditional: Conditional, d: int) -> Array:
-    """The expected scatter of all features about the expected means of the rows."""
-    loadings = np.zeros((d, len(case.features)))
-    loadings[case.features, np.arange(len(case.features))] = 1.0
-    loadings[conditional.missing] = conditional.coefficients
-    completed: Array = loadings @ case.scatter @ loadings.T
-    completed[np.ix_(conditional.missing, conditional.missing)] += case.weights.sum() * conditional.residual
-    return completed
+def _together(cases: Sequence[Cases], shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Weights and means (K, d) of the classes, and the scatter within them, of cases of the same features."""
+    weights, sums, scatter = np.zeros(shape[0]), np.zeros(shape), np.zeros((shape[1], shape[1]))
+    for case in cases:
+        weights[case.places] += case.weights
+        sums[case.places] += case.weights[:, None] * case.means
+    means = sums / np.where(weights > 0, weights, 1.0)[:, None]
+    for case in cases:
+        away = np.sqrt(case.weights)[:, None] * (case.means - means[case.places])
+        scatter += case.scatter + away.T @ away
+    return weights, means, scatter
 
 
 def _log_likelihood(case: Cases, offsets: Array, conditional: Conditional) -> float:
@@ -184,12 +223,12 @@ def _inverse(covariance: Array) -> tuple[Array, float]:
     return scaled @ scaled.T, float(np.log(values).sum()) if kept.all() else np.nan
 
 
-# ---------------------------------------------------------------------- iteration
+# ---------------------------------------------------------------------- the maximum
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Where EM ended.
+    """The maximum, or where EM ended.
 
     Attributes
     ----------
@@ -210,8 +249,11 @@ class Fit:
     converged: bool
 
 
-def maximise(cases: Sequence[Cases], start: Normal, tol: float, max_iter: int) -> Fit:
+def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
     """Repeat `step`, accelerated, until parameters and likelihood stay.
+
+    A step may then still change a mean by PATTERN_TOLERANCE standard deviations, a covariance by as much
+    relative to two such, and the log-likelihood relative to itself. There are no more than MOST_STEPS.
 
     Two steps of EM say how far to go on along the path that they began (SQUAREM). The point so reached is
     taken only if its covariance is positive definite and its likelihood is not below that of the second
@@ -223,20 +265,15 @@ def maximise(cases: Sequence[Cases], start: Normal, tol: float, max_iter: int) -
         The rows, of features at about unit variance.
     start : Normal
         With a positive definite covariance.
-    tol : float
-        How much a step may still change a mean, in standard deviations, a covariance, relative to two such,
-        and the log-likelihood, relative to itself.
-    max_iter : int
-        The largest number of steps.
     """
     now, n_iter, path, converged = start, 0, list[float](), False
-    while n_iter < max_iter and not converged:
+    while n_iter < MOST_STEPS and not converged:
         first, before = step(cases, now)
         second, after = step(cases, first)
         n_iter += 2
         path += [likelihood for likelihood in (before, after) if not np.isnan(likelihood)]
-        is_flat = not after - before > tol * max(1.0, abs(after))
-        converged = is_flat and second.change_since(first) <= tol
+        is_flat = not after - before > PATTERN_TOLERANCE * max(1.0, abs(after))
+        converged = is_flat and second.change_since(first) <= PATTERN_TOLERANCE
         ahead = None if converged else _extrapolated(now, first, second)
         now = second
         if ahead is not None:
@@ -254,3 +291,37 @@ def _extrapolated(now: Normal, first: Normal, second: Normal) -> Normal | None:
     length = max(1.0, stride.norm / bend.norm)
     ahead = now + (2 * length) * stride + length**2 * bend
     return ahead if length > 1 and ahead.is_definite else None
+
+
+def closed_form(cases: Sequence[Cases], n_classes: int, n_features: int) -> Fit | None:
+    """The likeliest parameters; None unless each pattern holds the next one, and the first all features."""
+    falling = sorted(cases, key=lambda case: -len(case.features))
+    if not cases or len(falling[0].features) < n_features:
+        return None
+    if any(np.setdiff1d(small.features, large.features).size for large, small in pairwise(falling)):
+        return None
+    normal = Normal(np.zeros((n_classes, n_features)), np.zeros((n_features, n_features)))
+    known = np.zeros(0, np.intp)
+    for number in range(len(falling), 0, -1):
+        known = _extend(normal, known, falling[:number])
+    return Fit(normal, (step(cases, normal)[1],), 0, converged=True)
+
+
+def _extend(normal: Normal, known: Indices, cases: Sequence[Cases]) -> Indices:
+    """Add the features of the last of some cases, by their regression on those known, in place."""
+    features = cases[-1].features
+    new = np.setdiff1d(features, known)
+    if not len(new):
+        return known
+    some = [case.of_features(features) for case in cases]
+    weights, means, scatter = _together(some, (len(normal.means), len(features)))
+    old = np.searchsorted(features, known)
+    given = Conditional.of(scatter / weights.sum(), old)
+    coefficients = given.loadings[given.missing]
+    gaps = normal.means[:, known] - means[:, old]
+    normal.means[:, new] = means[:, given.missing] + gaps @ coefficients.T
+    across = coefficients @ normal.covariance[np.ix_(known, known)]
+    normal.covariance[np.ix_(new, known)], normal.covariance[np.ix_(known, new)] = across, across.T
+    within = given.residual + across @ coefficients.T
+    normal.covariance[np.ix_(new, new)] = (within + within.T) / 2
+    return features

@@ -1,6 +1,6 @@
 """What rows are expected to be, given what is observed of them: the E step of EM on rows.
 
-Values are taken in units of the standard deviations of the available cases, as deviations from their means.
+Values are taken in the units of a population; see `streamgda.statistics.incomplete.available.Population`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType
-from streamgda.statistics.floating.moments import two_sum
+from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.em import Normal
+from streamgda.statistics.incomplete.available import Population
+from streamgda.statistics.incomplete.em import Normal, moments_of
 
 _LEAST_EIGENVALUE = 1e-10  # of a covariance of features at unit variance
 _ELEMENTS_AT_A_TIME = 1 << 20
@@ -35,19 +36,15 @@ class Expectation:
         "full" for a covariance of each class, "tied" for one that they share.
     classes : ndarray of shape (n_classes,)
         The labels.
-    means, low_means : ndarray of shape (n_classes, n_features)
-        The means of the available cases, and what rounding left of them.
-    scale : ndarray of shape (n_populations, n_features)
-        Their standard deviations, in each class or within all classes; 0 for a feature that does not vary.
+    populations : tuple of Population
+        The classes that share a covariance.
     normals : tuple of Normal
-        The parameters of each population, in these units, of the features that vary.
+        The parameters of each population.
     """
 
     kind: CovarianceKind
     classes: Labels
-    means: Array
-    low_means: Array
-    scale: Array
+    populations: tuple[Population, ...]
     normals: tuple[Normal, ...]
 
     def change_since(self, other: Expectation) -> float:
@@ -57,35 +54,23 @@ class Expectation:
 
     def maximised(self, expected: ClassStatistics) -> Expectation:
         """The next parameters: the M step."""
-        return replace(self, normals=tuple(self._maximised(expected)))
-
-    def _maximised(self, expected: ClassStatistics) -> Iterable[Normal]:
-        offsets = (expected.means - self.means) + (expected.mean_tails - self.low_means)
-        covariances = expected.covariance()
-        for population, scale in enumerate(self.scale):
-            varying = np.flatnonzero(scale)
-            units = scale[varying]
-            rows = slice(None) if self.kind.is_pooled else slice(population, population + 1)
-            covariance = covariances if self.kind.is_pooled else covariances[population]
-            within = covariance[np.ix_(varying, varying)] / np.outer(units, units)
-            yield Normal(offsets[rows][:, varying] / units, within)
-
-    def in_units(self) -> tuple[Array, Array, Array]:
-        """The means, what rounding left of them, and the covariances, in the units of the features."""
-        means, low_means = self.means.copy(), self.low_means.copy()
-        covariances = self.kind.zeros(*means.shape)
-        for population, (scale, normal) in enumerate(zip(self.scale, self.normals, strict=True)):
-            varying = np.flatnonzero(scale)
-            rows = np.arange(len(means)) if self.kind.is_pooled else np.array([population])
-            cells = np.ix_(rows, varying)
-            means[cells], low_means[cells] = two_sum(
-                means[cells], low_means[cells] + normal.means * scale[varying]
+        means, low_means, covariances = expected.means, expected.mean_tails, expected.covariance()
+        normals = []
+        for population in self.populations:
+            places, varying = population.places, population.varying
+            cells, units = np.ix_(places, varying), population.scale[varying]
+            covariance = population.matrix_of(covariances)[np.ix_(varying, varying)]
+            normals.append(
+                Normal(
+                    population.in_units(means[cells], low_means[cells], places, varying),
+                    covariance / np.outer(units, units),
+                )
             )
-            covariance = covariances if self.kind.is_pooled else covariances[population]
-            covariance[np.ix_(varying, varying)] = normal.covariance * np.outer(
-                scale[varying], scale[varying]
-            )
-        return means, low_means, covariances
+        return replace(self, normals=tuple(normals))
+
+    def moments(self, weights: Array, low_weights: Array) -> Moments:
+        """Those of classes of these weights."""
+        return moments_of(self.populations, self.normals, self.kind, weights, low_weights)
 
 
 class ExpectedRows:
@@ -108,8 +93,7 @@ class ExpectedRows:
     def __init__(self, given: Expectation) -> None:
         self.given = given
         self.statistics = ClassStatistics(cast("CovarianceType", given.kind.name))
-        n_features = given.means.shape[1]
-        self.together = np.zeros((len(given.scale), n_features, n_features))
+        self.together = np.array([np.zeros((len(each.scale),) * 2) for each in given.populations])
         self.log_likelihood = 0.0
 
     @property
@@ -158,18 +142,19 @@ class ExpectedRows:
         """Fill in what is missing, in place; return what is to be added to the scatter of the classes."""
         given, places = self.given, np.searchsorted(self.given.classes, block.classes)
         residual = given.kind.zeros(len(places), rows.shape[1])
-        weights = block.row_weights
-        pooled = given.kind.is_pooled
+        weights, pooled = block.row_weights, given.kind.is_pooled
         for code in range(1 if pooled else len(places)):
             chosen = np.arange(len(rows)) if pooled else np.flatnonzero(block.codes == code)
-            population = 0 if pooled else int(places[code])
-            completing = _Completing(given, population, places[block.codes[chosen]])
+            number = 0 if pooled else int(places[code])
+            completing = _Completing(given.populations[number], given.normals[number])
             part = rows[chosen]
-            of_population = completing.fill(part, observed[chosen], weights[chosen])
+            residual[... if pooled else code] += completing.fill(
+                part, observed[chosen], weights[chosen], places[block.codes[chosen]]
+            )
             rows[chosen] = part
             self.log_likelihood += completing.log_likelihood
-            self.together[population] += _products(observed[chosen])
-            residual[... if pooled else code] += of_population
+            seen = observed[chosen].astype(np.float64)
+            self.together[number] += seen.T @ seen
         return residual
 
 
@@ -180,28 +165,29 @@ class _Completing:
     and the mean μ_u − K_uu⁻¹ K_uo (x_o − μ_o). So only matrices of missing features are inverted.
     """
 
-    def __init__(self, given: Expectation, population: int, places: NDArray[np.intp]) -> None:
-        self.scale = given.scale[population]
-        self.varying = np.flatnonzero(self.scale)
-        normal = given.normals[population]
-        positions = places if given.kind.is_pooled else np.zeros(len(places), np.intp)
-        self.anchors, self.low_means = given.means[places], given.low_means[places]
-        self.centres = normal.means[positions]
-        self.precision, self.log_det = _precision(normal.covariance)
-        self.log_likelihood = 0.0
+    def __init__(self, population: Population, normal: Normal) -> None:
+        self.population, self.means, self.log_likelihood = population, normal.means, 0.0
+        # Tiny eigenvalues are raised, so that each block of the inverse can be inverted.
+        values, vectors = np.linalg.eigh(normal.covariance)
+        values = np.maximum(values, _LEAST_EIGENVALUE)
+        self.precision, self.log_det = (vectors / values) @ vectors.T, float(np.log(values).sum())
 
-    def fill(self, rows: Array, observed: NDArray[np.bool_], weights: Array) -> Array:
-        """Fill in what is missing; return the sum of the covariances of what was, (d, d)."""
-        varying, units = self.varying, self.scale[self.varying]
+    def fill(
+        self, rows: Array, observed: NDArray[np.bool_], weights: Array, places: NDArray[np.intp]
+    ) -> Array:
+        """Fill in what is missing in rows of classes at these places; return the sum of its covariances."""
+        varying, available = self.population.varying, self.population.available
+        units, centres = self.population.scale[varying], self.means[places - self.population.places[0]]
+        anchors, low_means = available.means[places], available.low_means[places]
         seen = observed[:, varying]
-        offsets = (rows[:, varying] - self.anchors[:, varying]) - self.low_means[:, varying]
-        offsets = np.where(seen, offsets / units - self.centres, 0.0)
+        offsets = (rows[:, varying] - anchors[:, varying]) - low_means[:, varying]
+        offsets = np.where(seen, offsets / units - centres, 0.0)
         within = self._fill_offsets(offsets, ~seen, weights)
         self.log_likelihood -= float(weights @ (seen @ np.log(units)))
         completed = np.zeros(rows.shape)
-        completed[:, varying] = (offsets + self.centres) * units
-        completed += self.low_means
-        completed += self.anchors
+        completed[:, varying] = (offsets + centres) * units
+        completed += low_means
+        completed += anchors
         np.copyto(rows, completed, where=~observed)
         residual = np.zeros((rows.shape[1],) * 2)
         residual[np.ix_(varying, varying)] = within * np.outer(units, units)
@@ -236,19 +222,3 @@ def _alike(missing: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArr
         for start in range(0, len(alike), size):
             some = alike[start : start + size]
             yield some, np.nonzero(missing[some])[1].reshape(-1, m)
-
-
-def _precision(covariance: Array) -> tuple[Array, float]:
-    """The inverse of a covariance and the logarithm of its determinant.
-
-    Tiny eigenvalues are raised, so that each block of the inverse can be inverted.
-    """
-    values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, _LEAST_EIGENVALUE)
-    return (vectors / values) @ vectors.T, float(np.log(values).sum())
-
-
-def _products(observed: NDArray[np.bool_]) -> Array:
-    """How many rows have both of two features: (d, d)."""
-    seen = observed.astype(np.float64)
-    return seen.T @ seen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Column, Features
+from streamgda.blocks.wording import Message
 from streamgda.statistics.covariances import Indices
 from streamgda.statistics.gather import Workspace, gather
 
@@ -20,12 +21,41 @@ Pattern = bytes
 
 Observed = NDArray[np.bool_]
 
-_FIRST_ROWS = 512  # of a block, which are looked at first: mostly they have all of its patterns
+FIRST_ROWS = slice(512)  # of a block, which are looked at first: mostly they have all of its patterns
+
+
+class TooManyPatternsError(ValueError):
+    """Rows have more patterns of observed features than may be kept."""
+
+    def __init__(self, n_patterns: int, max_patterns: int, n_classes: int, n_features: int) -> None:
+        nbytes = 8 * n_patterns * n_classes * n_features**2
+        size = f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"
+        super().__init__(
+            Message(
+                f"the rows have {n_patterns:,} patterns of observed features or more, which take up to "
+                f"{size}; up to ⟨max_patterns={max_patterns}⟩ are kept. Raise ⟨max_patterns⟩; leave "
+                "out features that are often missing, or incomplete rows (⟨missing='drop'⟩); fit a model "
+                "with ⟨missing='marginal'⟩ to a source or an array, which is then read once for each step; "
+                "or use ⟨GaussianNB⟩, which keeps no patterns"
+            )
+        )
 
 
 def pattern_of(observed: Observed) -> Pattern:
     """The pattern of a mask of shape (n_features,)."""
     return np.packbits(observed).tobytes()
+
+
+def pattern_with(features: Indices | Sequence[int] | int, n_features: int) -> Pattern:
+    """The pattern of some features, of one, or of none."""
+    observed = np.zeros(n_features, np.bool_)
+    observed[features] = True
+    return pattern_of(observed)
+
+
+def complete_pattern(n_features: int) -> Pattern:
+    """The pattern of a row in which nothing is missing."""
+    return pattern_of(np.ones(n_features, np.bool_))
 
 
 def observed_in(pattern: Pattern, n_features: int) -> Observed:
@@ -36,26 +66,6 @@ def observed_in(pattern: Pattern, n_features: int) -> Observed:
 def features_in(pattern: Pattern, n_features: int) -> Indices:
     """The positions of the features that are observed in a pattern."""
     return np.flatnonzero(observed_in(pattern, n_features))
-
-
-def complete_pattern(n_features: int) -> Pattern:
-    """The pattern of a row in which nothing is missing."""
-    return pattern_of(np.ones(n_features, np.bool_))
-
-
-def single_pattern(feature: int, n_features: int) -> Pattern:
-    """The pattern of one feature alone."""
-    return pattern_of(np.arange(n_features) == feature)
-
-
-def _pattern_with(features: Indices, n_features: int) -> Pattern:
-    """The pattern of some features."""
-    return pattern_of(np.isin(np.arange(n_features), features))
-
-
-def empty_pattern(n_features: int) -> Pattern:
-    """The pattern of a row in which everything is missing."""
-    return pattern_of(np.zeros(n_features, np.bool_))
 
 
 # ---------------------------------------------------------------------- blocks are cut
@@ -80,16 +90,15 @@ class RowPatterns:
         return len(self.observed)
 
     @classmethod
-    def of(cls, features: Features) -> Self | None:
-        """The patterns of rows; None where nothing is missing."""
-        packed = _missing_bits(features)
+    def of(cls, block: Block) -> Self | None:
+        """The patterns of the rows of a block; None where nothing is missing."""
+        packed = _missing_bits(block.features)
         words = packed.view(np.uint64)
         if not words.any():
             return None
         codes = _codes_of(words)
         first = labels.first_positions(codes, int(codes.max()) + 1)
-        n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
-        bits = np.unpackbits(packed[first], axis=1, count=n_features)
+        bits = np.unpackbits(packed[first], axis=1, count=block.n_features)
         return cls(codes, np.equal(bits, 0))
 
 
@@ -102,12 +111,10 @@ def parts_by_pattern(
     """
     n_classes = len(block.classes)
     order = _order_of(patterns.codes * n_classes + block.codes, len(patterns) * n_classes)
-    columns = _columns_in_order(block.features, order, workspace)
+    columns = _columns_in_order(block, order, workspace)
     bounds = np.concatenate(([0], np.cumsum(np.bincount(patterns.codes, minlength=len(patterns)))))
     for mask, (start, stop) in zip(patterns.observed, pairwise(bounds.tolist()), strict=True):
-        kept = np.flatnonzero(mask)
-        features = _some(columns, kept, slice(start, stop))
-        yield pattern_of(mask), _part(block, order[start:stop], features, kept)
+        yield _part(block, columns, np.flatnonzero(mask), order, slice(start, stop))
 
 
 def parts_by_feature(
@@ -122,17 +129,14 @@ def parts_by_feature(
     is_complete = complete[patterns.codes]
     n_classes = len(block.classes)
     order = _order_of(np.where(is_complete, 0, n_classes) + block.codes, 2 * n_classes)
-    columns = _columns_in_order(block.features, order, workspace)
+    columns = _columns_in_order(block, order, workspace)
     n_complete = int(is_complete.sum())
     everything, nothing = np.arange(block.n_features), np.arange(0)
     for kept, rows in ((everything, slice(n_complete)), (nothing, slice(n_complete, None))):
         if len(order[rows]):
-            features = _some(columns, kept, rows)
-            yield _pattern_with(kept, block.n_features), _part(block, order[rows], features, kept)
+            yield _part(block, columns, kept, order, rows)
     for kept, among in _observed_together(patterns.observed[patterns.codes[order[n_complete:]]]):
-        places = among + n_complete
-        features = _some(columns, kept, places)
-        yield _pattern_with(kept, block.n_features), _part(block, order[places], features, kept)
+        yield _part(block, columns, kept, order, among + n_complete)
 
 
 def _order_of(codes: Indices, n_codes: int) -> Indices:
@@ -152,47 +156,10 @@ def _observed_together(observed: Observed) -> Iterator[tuple[Indices, Indices]]:
             yield np.array(features), rows
 
 
-def lacks_features(block: Block) -> bool:
-    """Whether a feature is missing in a row of a block."""
-    return _lack(block.features)
-
-
-def seems_to_lack_features(block: Block) -> bool:
-    """Whether a feature is missing in one of the first rows of a block; a quick look at it."""
-    return _lack(_rows(block.features, slice(_FIRST_ROWS)))
-
-
-def _lack(features: Features) -> bool:
-    if isinstance(features, np.ndarray):
-        return features.dtype.kind == "f" and bool(np.isnan(features).any())
-    return any(column.dtype.kind == "f" and bool(np.isnan(column).any()) for column in features)
-
-
-@dataclass(frozen=True)
-class _PartOfBlock(Block):
-    """Some rows and features of a block, which errors name as the block does."""
-
-    whole: Block | None = None
-    kept: Indices | None = None
-
-    def feature_name(self, index: int) -> str:
-        """What to call a feature in an error."""
-        assert self.whole is not None
-        assert self.kept is not None
-        return self.whole.feature_name(int(self.kept[index]))
-
-
-def _part(block: Block, rows: Indices, features: Features, kept: Indices) -> Block:
-    classes, codes = labels.drop_unused(block.classes, block.codes[rows])
-    return _PartOfBlock(
-        features,
-        classes,
-        codes,
-        weights=None if block.weights is None else block.weights[rows],
-        row_name=block.row_name.take(rows),
-        whole=block,
-        kept=kept,
-    )
+def lacks_features(block: Block, rows: slice = slice(None)) -> bool:
+    """Whether a feature is missing in a row of a block, or of some of its rows."""
+    columns = [block.features] if isinstance(block.features, np.ndarray) else block.features
+    return any(column.dtype.kind == "f" and bool(np.isnan(column[rows]).any()) for column in columns)
 
 
 def check_no_infinity(block: Block) -> None:
@@ -249,35 +216,35 @@ def _ranks(values: NDArray[Any]) -> Indices:
 
     Mostly the first rows have them all, and a search for the others is quicker than to sort them.
     """
-    few = np.unique(values[:_FIRST_ROWS])
+    few = np.unique(values[FIRST_ROWS])
     places = np.minimum(np.searchsorted(few, values), len(few) - 1)
     if np.array_equal(few[places], values):
         return places
     return np.searchsorted(np.unique(values), values)
 
 
-def _columns_in_order(features: Features, order: Indices, workspace: Workspace) -> Sequence[Column]:
+def _columns_in_order(block: Block, order: Indices, workspace: Workspace) -> Sequence[Column]:
     """The columns of the same rows in another order, each contiguous; floats are in the workspace."""
+    features = block.features
     if not isinstance(features, np.ndarray) and any(column.dtype.kind != "f" for column in features):
         return [column.take(order) for column in features]
     if isinstance(features, np.ndarray) and features.dtype.kind != "f":
         return list(np.ascontiguousarray(features[order].T))
-    n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
-    columns = workspace.rows(n_features, len(order))
+    columns = workspace.rows(block.n_features, len(order))
     gather(features, order, columns, workspace)
     return list(columns)
 
 
-def _rows(features: Features, rows: Indices | slice) -> Features:
-    return features[rows] if isinstance(features, np.ndarray) else [column[rows] for column in features]
+def _part(
+    block: Block, columns: Sequence[Column], kept: Indices, order: Indices, rows: Indices | slice
+) -> tuple[Pattern, Block]:
+    """Some rows of columns in order, with the features that are kept: their pattern and a block.
 
-
-def _some(columns: Sequence[Column], kept: Indices, rows: Indices | slice) -> Features:
-    if len(kept):
-        return [columns[j][rows] for j in kept]
-    return np.empty((len(columns[0][rows]), 0))
-
-
-def with_a_feature(block: Block) -> Block:
-    """The rows with one feature that is zero, for a kernel that needs one."""
-    return replace(block, features=np.zeros((len(block.codes), 1)))
+    Without features, a block has one that is zero, for a kernel that needs one.
+    """
+    chosen = order[rows]
+    classes, codes = labels.drop_unused(block.classes, block.codes[chosen])
+    weights = None if block.weights is None else block.weights[chosen]
+    features = [columns[j][rows] for j in kept] if len(kept) else np.zeros((len(chosen), 1))
+    part = Block(features, classes, codes, weights, row_name=block.row_name.take(chosen))
+    return pattern_with(kept, block.n_features), part

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, TypeVar, cast
 
-import numpy as np
-
+from streamgda.blocks.block import Block
+from streamgda.blocks.wording import Message
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
-from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.available import AvailableCases
-from streamgda.statistics.incomplete.complete_rows import CompleteRows
+from streamgda.statistics.gather import Workspace
+from streamgda.statistics.incomplete.available import AvailableCases, Population, Undetermined
 from streamgda.statistics.incomplete.em import Normal
 from streamgda.statistics.incomplete.expectation import Expectation, ExpectedRows
-from streamgda.statistics.incomplete.separating import SeparatingStatistics
+from streamgda.statistics.incomplete.patterns import lacks_features
 from streamgda.statistics.incomplete.state import IncompleteStatistics
-from streamgda.statistics.incomplete.undetermined import Undetermined
 from streamgda.statistics.labelled import Labelled
 
 MAX_READS = 10
 
-TOLERANCE = 5e-3  # standard deviations
+READ_TOLERANCE = 5e-3  # standard deviations
+
+_REMEDY = Message(
+    "set ⟨shrinkage='oas'⟩ or a number: fourth moments, which ⟨shrinkage='auto'⟩ needs, are of complete rows"
+)
 
 Note = Callable[[str], object]
 Keep = Callable[["Reading"], object]
@@ -43,7 +45,7 @@ class Steps:
     """
 
     max_reads: int = MAX_READS
-    tol: float = TOLERANCE
+    tol: float = READ_TOLERANCE
 
 
 ONE_READ = Steps(max_reads=1)
@@ -75,7 +77,7 @@ class Reading:
     n_reads: int = 1
     change: float = 0.0
     converged: bool = True
-    tol: float = TOLERANCE
+    tol: float = READ_TOLERANCE
 
 
 def read_incomplete(
@@ -98,8 +100,8 @@ def read_incomplete(
     note : callable, optional
         Called with a line on each read after the first.
     keep : callable, optional
-        Called after each read that another one follows, with what the reads so far have given: after the
-        first one the means and variances of the available cases, of covariance type "diag".
+        Called after each read, if there are several, with what the reads so far have given: after the first
+        one the means and variances of the available cases, of covariance type "diag".
 
     Raises
     ------
@@ -107,74 +109,114 @@ def read_incomplete(
         If there are too many patterns, and the sums are exact or a single read is allowed; if the rows do
         not determine the model; or if a row lacks a feature and fourth moments are asked for.
     """
+    kind, names = empty.covariance_type, empty.feature_names
     if empty.has_fourth_moments:
-        return Reading(read(CompleteRows.like(empty)).kept())
-    repeatable = steps.max_reads > 1 and not empty.exact
-    if not repeatable:
+        complete = _CompleteRows(kind, feature_names=names, fourth_moments=True)
+        return Reading(_as(ClassStatistics, read(complete)))
+    if steps.max_reads == 1 or empty.exact or kind == "diag":
         return Reading(read(empty).ordinary())
-    first: SeparatingStatistics = read(SeparatingStatistics.like(empty))
-    if not first.is_separated:
-        return Reading(first.kept().ordinary())
-    keep = keep or (lambda reading: None)
-    keep(Reading(first.kept(), converged=False))
-    return _Maximising(first, empty).run(read, steps, note or (lambda line: None), keep)
+    separating = read(SeparatingStatistics(kind, max_patterns=empty.max_patterns, feature_names=names))
+    first = _as(IncompleteStatistics, separating)
+    if not separating.is_separated:
+        return Reading(first.ordinary())
+    keep, note = keep or (lambda reading: None), note or (lambda line: None)
+    reading = Reading(first, converged=False)
+    keep(reading)
+    expectation = _of_available(first, kind)
+    while reading.n_reads < steps.max_reads and not reading.converged:
+        expected: ExpectedRows = read(ExpectedRows(expectation))
+        if reading.n_reads == 1:
+            _check_together(first, expected)
+        following = expectation.maximised(expected.statistics)
+        change, n_reads = following.change_since(expectation), reading.n_reads + 1
+        expectation = following
+        note(f"read {n_reads} of at most {steps.max_reads}, change {change:.1g}")
+        completed = _completed(first, expectation)
+        reading = Reading(completed, n_reads, change, change <= steps.tol, steps.tol)
+        keep(reading)
+    return reading
 
 
-class _Maximising:
-    """EM from the available cases on, a step for each read."""
+def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Expectation:
+    """The parameters with which EM begins: those of the available cases."""
+    for error in first.undetermined.values():
+        raise error
+    kind, classes = kind_named(covariance_type), first.classes
+    available = AvailableCases.of(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
+    populations = Population.all_of(available, kind)
+    return Expectation(kind, classes, populations, tuple(map(Normal.standard, populations)))
 
-    def __init__(self, first: IncompleteStatistics, empty: IncompleteStatistics) -> None:
-        self.first, self.kind = first, kind_named(empty.covariance_type)
-        groups, n_classes = first._groups(), len(first.classes)
-        self.available = AvailableCases.of(groups, n_classes, first.n_features, pooled=False)
-        self._check_seen()
-        self.now = self._start()
 
-    def run(self, read: Read, steps: Steps, note: Note, keep: Keep) -> Reading:
-        """Make steps until the parameters stay."""
-        reading = Reading(self.first, 1, np.inf, converged=False)
-        while reading.n_reads < steps.max_reads and not reading.converged:
-            expected: ExpectedRows = read(ExpectedRows(self.now))
-            n_reads = reading.n_reads + 1
-            if n_reads == 2:
-                self._check_together(expected)
-            following = self.now.maximised(expected.statistics)
-            change, self.now = following.change_since(self.now), following
-            note(f"read {n_reads} of at most {steps.max_reads}, change {change:.1g}")
-            reading = Reading(self._completed(), n_reads, float(change), bool(change <= steps.tol), steps.tol)
-            keep(reading)
-        return reading
+def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None:
+    """Raise ValueError for a pair of features that too few rows have both of."""
+    given = expected.given
+    for population, together in zip(given.populations, expected.together, strict=True):
+        label = None if given.kind.is_pooled else given.classes[population.places[0]].item()
+        apart = Undetermined.unless_together(label, together)
+        if apart is not None:
+            raise apart.error(first._name_of)
 
-    def _start(self) -> Expectation:
-        available, classes = self.available, self.first.classes
-        weights, scatter = available.weights, available.scatter
-        if self.kind.is_pooled:
-            weights, scatter = weights.sum(axis=0, keepdims=True), scatter.sum(axis=0, keepdims=True)
-        scale = np.sqrt(scatter / weights)
-        n_means = len(classes) if self.kind.is_pooled else 1
-        normals = tuple(Normal(np.zeros((n_means, n)), np.eye(n)) for n in np.count_nonzero(scale, axis=1))
-        return Expectation(self.kind, classes, available.means, available.low_means, scale, normals)
 
-    def _completed(self) -> ClassStatistics:
-        """Complete statistics with the weights of all rows and the parameters that were found."""
-        first = self.first
-        means, low_means, covariances = self.now.in_units()
-        weights = first.weights
-        scatter = covariances * self.kind.freedom(weights, 0)
-        moments = Moments(self.kind, weights, np.zeros_like(weights), means, low_means, scatter)
-        kind = cast("CovarianceType", self.kind.name)
-        statistics = ClassStatistics(kind, feature_names=first.feature_names)
-        statistics._set_labelled(Labelled(first.classes, first.counts, moments))
-        statistics._n_dropped = first.n_dropped
-        return statistics
+S = TypeVar("S", bound=Statistics)
 
-    def _check_seen(self) -> None:
-        for error in self.first.undetermined.values():
-            raise error
 
-    def _check_together(self, expected: ExpectedRows) -> None:
-        for population, together in enumerate(expected.together):
-            label = None if self.kind.is_pooled else self.first.classes[population].item()
-            apart = Undetermined.unless_together(label, together)
-            if apart is not None:
-                raise apart.error(self.first._name_of)
+def _as(kind: type[S], state: Statistics) -> S:
+    """A state as one of another class, with the same arrays."""
+    twin = kind.__new__(kind)
+    twin.__setstate__(state.__getstate__())
+    twin._set_labelled(state._labelled)
+    return twin
+
+
+def _completed(first: IncompleteStatistics, expectation: Expectation) -> ClassStatistics:
+    """Complete statistics with the weights of all rows and these parameters."""
+    moments = expectation.moments(*first._total_weights())
+    statistics = ClassStatistics(cast("CovarianceType", moments.kind.name), feature_names=first.feature_names)
+    statistics._set_labelled(Labelled(first.classes, first.counts, moments))
+    statistics._n_dropped = first.n_dropped
+    return statistics
+
+
+# ---------------------------------------------------------------------- states of the first read
+
+
+class SeparatingStatistics(IncompleteStatistics):
+    """Floating statistics by pattern; from the pattern on that is too many, of each feature by itself.
+
+    So a read of rows with too many patterns still gives the means and variances of the available cases.
+    """
+
+    _separates = True
+
+    @property
+    def is_separated(self) -> bool:
+        """Whether there were too many patterns."""
+        return not self._labelled.kind.has_products
+
+    def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
+        assert isinstance(other, SeparatingStatistics)
+        with self._lock:
+            if other.is_separated or self._n_patterns_with(other) > self.max_patterns:
+                self._separate()
+            if self.is_separated and not other.is_separated:
+                other = other.copy()
+                other._separate()
+            return super()._merge(other, owned=owned)
+
+    def _separate(self) -> None:
+        """Keep each feature by itself, in place."""
+        if not self.is_separated:
+            self._set_labelled(self._labelled.separated())
+
+
+class _CompleteRows(ClassStatistics):
+    """Statistics with fourth moments. The first row that lacks a feature is an error that says what to do."""
+
+    def _from_block(self, block: Block, workspace: Workspace) -> Self:
+        """The state of the rows of a block."""
+        try:
+            return super()._from_block(block, workspace)
+        except ValueError:
+            if lacks_features(block):
+                block.raise_for_values("fourth powers", other_remedy=_REMEDY)
+            raise

@@ -6,23 +6,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import Message
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import CovarianceKind, CovarianceType, Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
+from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.digits import warn_of_lost_digits
+from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
+from streamgda.statistics.incomplete.available import PatternState, total_weights
 from streamgda.statistics.incomplete.columns import from_columns, to_columns
-from streamgda.statistics.incomplete.grouping import PatternSums
-from streamgda.statistics.incomplete.groups import Groups, of_complete
-from streamgda.statistics.incomplete.likeliest import LikeliestMoments, Plain
-from streamgda.statistics.incomplete.patterns import features_in
+from streamgda.statistics.incomplete.completion import Completion, complete
+from streamgda.statistics.incomplete.pattern_states import PatternStates, of_complete_rows
+from streamgda.statistics.incomplete.pattern_sums import PatternSums
+from streamgda.statistics.incomplete.patterns import TooManyPatternsError, features_in
 from streamgda.statistics.incomplete.table import PatternTable
-from streamgda.statistics.incomplete.too_many import TooManyPatternsError
-from streamgda.statistics.labelled import ClassMoments
+from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.validation import Columns, as_count, check_same_names, check_whole
 
 MAX_PATTERNS = 256
@@ -30,21 +35,23 @@ MAX_PATTERNS = 256
 FORMAT_VERSION = 2
 """The first version of the saved format that has such states."""
 
+Plain = ClassStatistics | ExactClassStatistics
 
-class IncompleteStatistics(LikeliestMoments):
+
+class IncompleteStatistics(Statistics):
     """Sufficient statistics of labelled rows in which features may be missing.
 
-    Rows are grouped by their class and by the features that they have. Of each group count, weight, mean and
-    scatter of the observed features are kept: all that the likelihood depends on if features are missing at
-    random, that is, if whether a value is missing may depend on what is observed, and not on the value
-    itself. NaN marks a missing value.
+    Rows are kept apart by their class and by the pattern of the features that they have. Of each class and
+    pattern count, weight, mean and scatter of the observed features are kept: all that the likelihood depends
+    on if features are missing at random. Then whether a value is missing may depend on what is observed, and
+    not on the value itself. NaN marks a missing value.
 
-    States merge, subtract and are saved as those of `ClassStatistics`. `means`, `scatter` and `covariance`
-    are of maximum likelihood, given what is observed, under the model of the covariance type: a normal
-    distribution for each class ("full"), with a covariance that the classes share ("tied"), or with
-    independent features ("diag"). They are found by EM, when they are first needed. Where no row lacks a
-    feature, they are those of `ClassStatistics`. `weights` and `counts` also count rows in which all
-    features are missing.
+    States merge, subtract and are saved as those of `ClassStatistics`, which merge into them too. `means`,
+    `scatter` and `covariance` are of maximum likelihood, given what is observed, under the model of the
+    covariance type: a normal distribution for each class ("full"), with a covariance that the classes share
+    ("tied"), or with independent features ("diag"). They are found by EM, when they are first needed. Where
+    no row lacks a feature, they are those of `ClassStatistics`. `weights` and `counts` also count rows in
+    which all features are missing.
 
     Parameters
     ----------
@@ -79,6 +86,13 @@ class IncompleteStatistics(LikeliestMoments):
     """
 
     keeps_patterns = True
+    _separates = (
+        False  # whether it keeps each feature by itself, rather than refuse a pattern that is too many
+    )
+
+    _labelled: PatternStates[Any]
+    _completed: Plain | None  # what was worked out of the state
+    _completion: Completion | None
 
     def __init__(
         self,
@@ -91,8 +105,7 @@ class IncompleteStatistics(LikeliestMoments):
     ) -> None:
         check_whole(max_patterns, "max_patterns", 1)
         self.max_patterns, self.exact = max_patterns, exact
-        self._plain = _empty(covariance_type, exact=exact, fourth_moments=fourth_moments)
-        super().__init__(self._plain._labelled.moments, feature_names)
+        super().__init__(_no_rows(covariance_type, exact, fourth_moments)._labelled.moments, feature_names)
 
     @classmethod
     def from_statistics(cls, statistics: Plain, *, max_patterns: int = MAX_PATTERNS) -> Self:
@@ -113,26 +126,35 @@ class IncompleteStatistics(LikeliestMoments):
             fourth_moments=statistics.has_fourth_moments,
         )
         with statistics.lock:
-            state._set_labelled(of_complete(statistics._labelled.copy()))
+            state._set_labelled(of_complete_rows(statistics._labelled.copy()))
             state._n_dropped = statistics.n_dropped
         return state
 
-    # ------------------------------------------------------------------ rows go in
+    def _set_labelled(self, labelled: Labelled[Any]) -> None:
+        """Replace the state, and forget what was worked out of the last one."""
+        is_by_pattern = isinstance(labelled, PatternStates)
+        super()._set_labelled(labelled if is_by_pattern else of_complete_rows(labelled))
+        self._completed, self._completion = None, None
 
-    def _from_block(self, block: Block, workspace: Workspace) -> Self:
-        """The state of the rows of a block."""
-        part = self._from_blocks([block], workspace)
-        assert part is not None
-        return part
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_completed": None, "_completion": None}
+
+    def _plain(self, part: Labelled[Any] | None = None) -> Plain:
+        """Ordinary statistics of the rows of a pattern, or of no rows."""
+        plain = ExactClassStatistics() if self.exact else ClassStatistics()
+        plain._set_labelled(Labelled.empty(self._labelled.moments, 0) if part is None else part)
+        return plain
+
+    # ------------------------------------------------------------------ rows go in
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
-        together = self._twin(Groups(self._plain._labelled.moments, 0, {}))
+        together = self._twin(PatternStates(self._labelled.moments, 0, {}))
         together._names, together._n_dropped = None, 0
-        sums = PatternSums(self._plain, self.max_patterns)
+        sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
         if not sum(map(partial(together._add_block, sums, workspace), blocks)):
             return None
-        together._set_labelled(sums.groups(together.n_features))
+        together._set_labelled(sums.states(together.n_features))
         return together
 
     def _add_block(self, sums: PatternSums, workspace: Workspace, block: Block) -> int:
@@ -140,26 +162,23 @@ class IncompleteStatistics(LikeliestMoments):
         check_same_names(self._names, block.feature_names)
         self._labelled.check_features(block.n_features)
         if not self.n_features:
-            self._set_labelled(Groups(self._labelled.moments, block.n_features, {}))
+            self._set_labelled(PatternStates(self._labelled.moments, block.n_features, {}))
         self._names = self._names or block.feature_names
         self._n_dropped += block.n_dropped
         if len(block.codes):
-            self._add_rows(sums, workspace, block)
+            sums.add(block, workspace)
         return 1
-
-    def _add_rows(self, sums: PatternSums, workspace: Workspace, block: Block) -> None:
-        sums.add(block, workspace)
 
     def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
         """The sums of a block whose rows have all features."""
-        return self._plain._reduce(block, workspace)
+        return self._plain()._reduce(block, workspace)
 
     # ------------------------------------------------------------------ patterns
 
     @property
     def n_patterns(self) -> int:
         """How many patterns of observed features there are; for "diag", not more than features, and two."""
-        return len(self._labelled.groups)
+        return len(self._labelled.by_pattern)
 
     def patterns(self) -> PatternTable:
         """Which features are missing together, in how many rows of which class.
@@ -179,7 +198,7 @@ class IncompleteStatistics(LikeliestMoments):
                 "statistics of covariance type 'diag' keep each feature by itself, and no patterns; "
                 "accumulate with covariance_type='full'"
             )
-        return PatternTable.of(self._groups(), self._labelled.classes, self.n_features, self._names)
+        return PatternTable.of(self._states(), self._labelled.classes, self.n_features, self._names)
 
     def by_pattern(self) -> Iterator[tuple[Indices, Plain]]:
         """The statistics of the rows of each pattern.
@@ -192,51 +211,154 @@ class IncompleteStatistics(LikeliestMoments):
             Of these features, of the rows that have them and no other. For covariance type "diag", of the
             complete rows, of the others without features, and of each feature of those.
         """
-        for pattern, group in self._labelled.groups.items():
+        for pattern, part in self._labelled.by_pattern.items():
             features = features_in(pattern, self.n_features)
-            statistics = self._plain._twin(group.copy())
+            statistics = self._plain(part.copy())
             if self._names:
                 statistics._names = tuple(self._names[j] for j in features)
             yield features, statistics
+
+    def _states(self, *, counting: bool = False) -> list[PatternState]:
+        """The rows by pattern, in floating point; with `counting`, in patterns in which each row is once."""
+        states = []
+        for pattern, part in (self._labelled.counting if counting else self._labelled.by_pattern).items():
+            plain = self._plain(part)
+            floating = plain.to_float() if isinstance(plain, ExactClassStatistics) else plain
+            places = np.searchsorted(self._labelled.classes, part.classes)
+            features = features_in(pattern, self.n_features)
+            states.append(PatternState(features, places, part.counts, floating._labelled.moments))
+        return states
+
+    def _check_number_of_patterns(self, other: IncompleteStatistics) -> None:
+        if self._n_patterns_with(other) > self.max_patterns:
+            n_classes = max(len(self._labelled.classes), len(other._labelled.classes))
+            raise TooManyPatternsError(
+                self._n_patterns_with(other), self.max_patterns, n_classes, other.n_features
+            )
+
+    def _n_patterns_with(self, other: IncompleteStatistics) -> int:
+        """How many patterns there would be with those of another state; 0 if they are not kept."""
+        if not self._labelled.kind.has_products:
+            return 0
+        return len(self._labelled.by_pattern.keys() | other._labelled.by_pattern.keys())
+
+    # ------------------------------------------------------------------ the likeliest moments
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no row lacks a feature."""
+        return self._labelled.complete is not None
 
     def ordinary(self) -> Statistics:
         """Ordinary statistics, if no row lacks a feature; else these."""
         return self._likeliest().copy() if self.is_complete else self
 
-    def _n_patterns_with(self, other: IncompleteStatistics) -> int:
-        """How many patterns there would be with those of another state; 0 if they are not kept."""
-        has_products = self._labelled.kind.has_products
-        return len(self._labelled.groups.keys() | other._labelled.groups.keys()) if has_products else 0
+    @property
+    def completion(self) -> Completion | None:
+        """How the likeliest moments were found; None if no row lacks a feature."""
+        self._likeliest()
+        return self._completion
 
-    def _check_number_of_patterns(self, other: IncompleteStatistics) -> None:
-        n_patterns = self._n_patterns_with(other)
-        if n_patterns > self.max_patterns:
-            n_classes = max(len(self._labelled.classes), len(other._labelled.classes))
-            raise TooManyPatternsError(n_patterns, self.max_patterns, n_classes, other.n_features)
+    @property
+    def undetermined(self) -> dict[int, ValueError]:
+        """By the position of a class, why its parameters are not determined; empty if all are."""
+        reasons = {} if self.completion is None else self.completion.undetermined
+        return {k: reason.error(self._name_of) for k, reason in reasons.items()}
 
-    # ------------------------------------------------------------------ states add up
+    def completed(self) -> Plain:
+        """The statistics of complete rows that are expected, given what is observed.
 
-    def merge(self, other: Any) -> Self:
-        """Add the rows of another state of the same kind, in place; of an ordinary one too.
+        Returns
+        -------
+        ClassStatistics
+            With the weights and counts of all rows, the means of maximum likelihood, and as scatter the
+            covariances of maximum likelihood times the weights; without fourth moments. If no row lacks a
+            feature, the statistics of the rows themselves, exact ones if this is exact.
 
         Raises
         ------
         ValueError
-            As `ClassStatistics.merge` does, or if there would be more than `max_patterns` patterns. This
-            state is then as it was.
-        TypeError
-            If the other is no state.
+            If the rows do not determine a mean or a covariance; the message names class, features and
+            remedies.
         """
-        if not isinstance(other, Statistics):
-            return super().merge(other)
+        for error in self.undetermined.values():
+            raise error
+        return self._likeliest().copy()
+
+    def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
+        """The state of the classes at these positions; its arrays may be those of this one."""
+        some = super().of_classes(positions, classes)
+        if not self._labelled.kind.is_pooled and self._completed is not None:  # classes by themselves
+            some._completed = self._completed.of_classes(positions)
+            some._completion = self._completion and self._completion.of_classes(positions)
+        return some
+
+    def _likeliest(self) -> Plain:
+        """The completed statistics, computed once for a state; NaN for a class that is not determined."""
+        with self._lock:
+            if self._completed is None:
+                self._completed, self._completion = self._complete()
+            return self._completed
+
+    def _complete(self) -> tuple[Plain, Completion | None]:
+        completion, complete_rows = None, self._labelled.complete
+        if complete_rows is not None:
+            plain = self._plain(complete_rows.copy())
+        else:
+            classes, kind = self._labelled.classes, self._labelled.kind
+            completion = complete(self._states(), kind, classes, self._total_weights(), self.n_features)
+            plain = ClassStatistics()
+            plain._set_labelled(Labelled(self.classes, self.counts, completion.moments))
+        plain._names, plain._n_dropped = self._names, self._n_dropped
+        return plain, completion
+
+    @property
+    def _read_out(self) -> Moments | ExactMoments:
+        """The moments of the completed statistics; an error, unless each class has parameters of its own."""
+        if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
+            for error in self.undetermined.values():
+                raise error
+        return self._likeliest()._read_out
+
+    def _name_of(self, feature: int) -> str:
+        return repr(self._names[feature]) if self._names else str(feature)
+
+    def _total_weights(self) -> tuple[Array, Array]:
+        """The weight of each class, and what rounding left of it."""
+        return total_weights(self._states(counting=True), len(self._labelled.classes))
+
+    @property
+    def weights(self) -> Array:
+        """Sum of the sample weights of each class, of all rows; shape (n_classes,)."""
+        return self._total_weights()[0]
+
+    @property
+    def fourth_moments(self) -> Array | None:
+        """Those of the rows, where they are kept and no row lacks a feature.
+
+        Raises
+        ------
+        ValueError
+            If a row lacks a feature: there is no estimate of fourth moments then.
+        """
+        if self.has_fourth_moments and not self.is_complete:
+            raise ValueError(
+                Message(
+                    "fourth moments, which ⟨shrinkage='auto'⟩ needs, are those of complete rows, and here "
+                    "features are missing; set ⟨shrinkage='oas'⟩ or a number"
+                )
+            )
+        return super().fourth_moments
+
+    # ------------------------------------------------------------------ states add up
+
+    def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
+        """Merge another state, or an ordinary one, unless there would be too many patterns."""
         theirs = self._as_incomplete(other)
         with self._lock:
             self._check_compatible(theirs)
             self._check_number_of_patterns(theirs)
-            return super().merge(theirs)
-
-    def _take_over(self, other: Self) -> None:
-        self.merge(other)
+            return super()._merge(theirs, owned=owned)
 
     def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:
         if isinstance(other, ClassStatistics | ExactClassStatistics):
@@ -258,10 +380,10 @@ class IncompleteStatistics(LikeliestMoments):
         """
         rest = super().__sub__(self._as_incomplete(other) if isinstance(other, Statistics) else other)
         if rest is not NotImplemented and not self.exact:
-            for pattern, group in rest._labelled.groups.items():
+            for pattern, part in rest._labelled.by_pattern.items():
                 features = features_in(pattern, self.n_features)
                 names = tuple(self._names[j] if self._names else str(j) for j in features)
-                warn_of_lost_digits(group, self._labelled.groups[pattern], names)
+                warn_of_lost_digits(part, self._labelled.by_pattern[pattern], names)
         return rest
 
     def decay(self, factor: float) -> Self:
@@ -272,19 +394,10 @@ class IncompleteStatistics(LikeliestMoments):
         ValueError
             If the factor is not above 0 and at most 1, or the state is exact.
         """
-        self._plain.copy().decay(factor)  # raises if it cannot
+        self._plain().decay(factor)  # raises if it cannot
         with self._lock:
-            groups = {
-                p: self._plain._twin(g).decay(factor)._labelled for p, g in self._labelled.groups.items()
-            }
-            self._set_labelled(Groups(self._labelled.moments, self.n_features, groups))
+            self._set_labelled(self._labelled.each(lambda part: self._plain(part).decay(factor)._labelled))
         return self
-
-    def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
-        """A copy that keeps no more than another covariance type needs; see `ClassStatistics`."""
-        narrow = super().to_covariance_type(covariance_type, fourth_moments=fourth_moments)
-        narrow._plain = self._plain.to_covariance_type(covariance_type, fourth_moments=fourth_moments)
-        return narrow
 
     @classmethod
     def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
@@ -307,11 +420,10 @@ class IncompleteStatistics(LikeliestMoments):
         theirs = self._as_incomplete(other)
         if self._names and theirs._names and self._names != theirs._names:
             return False
-        ours, others = self._labelled.groups, theirs._labelled.groups
+        others = theirs._labelled.by_pattern
         return self._labelled.same_counts(theirs._labelled) and all(
-            pattern in others
-            and self._plain._twin(group).allclose(theirs._plain._twin(others[pattern]), rtol)
-            for pattern, group in ours.items()
+            pattern in others and self._plain(part).allclose(theirs._plain(others[pattern]), rtol)
+            for pattern, part in self._labelled.by_pattern.items()
         )
 
     def __repr__(self) -> str:
@@ -321,8 +433,8 @@ class IncompleteStatistics(LikeliestMoments):
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The state as arrays with a row for each class of each pattern, and plain values beside them."""
-        parts = {p: self._plain._twin(g).to_columns() for p, g in self._labelled.groups.items()}
-        columns, patterns = to_columns(parts or {b"": self._plain.to_columns()}, self.n_features)
+        parts = {p: self._plain(part).to_columns() for p, part in self._labelled.by_pattern.items()}
+        columns, patterns = to_columns(parts or {b"": self._plain().to_columns()}, self.n_features)
         metadata = {
             "format_version": FORMAT_VERSION,
             **self._metadata(),
@@ -343,30 +455,26 @@ class IncompleteStatistics(LikeliestMoments):
             If they cannot be those of any rows; the message says why.
         """
         state = super().from_columns(columns, metadata)
-        like = cls(
-            state.covariance_type,
-            exact=metadata["exact"] is True,
-            max_patterns=as_count(metadata["max_patterns"], "max_patterns"),
-            fourth_moments=state.has_fourth_moments,
-        )
-        state.exact, state.max_patterns, state._plain = like.exact, like.max_patterns, like._plain
+        state.exact = metadata["exact"] is True
+        state.max_patterns = as_count(metadata["max_patterns"], "max_patterns")
+        check_whole(state.max_patterns, "max_patterns", 1)
         return state
 
     @classmethod
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
-    ) -> Groups[Any]:
+    ) -> PatternStates[Any]:
         exact, fourth = metadata["exact"] is True, metadata["fourth_moments"] is True
-        plain = _empty(cast("CovarianceType", kind.name), exact=exact, fourth_moments=fourth)
-        groups = {}
+        plain = _no_rows(cast("CovarianceType", kind.name), exact, fourth)
+        parts = {}
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(features_in(pattern, n_features))
             described = {**metadata, **own, "n_features": n_observed, "feature_names": None, "n_dropped": 0}
-            groups[pattern] = type(plain).from_columns(part, described)._labelled
-        return Groups(plain._labelled.moments, n_features, groups)
+            parts[pattern] = type(plain).from_columns(part, described)._labelled
+        return PatternStates(plain._labelled.moments, n_features, parts)
 
 
-def _empty(covariance_type: CovarianceType, *, exact: bool, fourth_moments: bool) -> Plain:
+def _no_rows(covariance_type: CovarianceType, exact: bool, fourth_moments: bool) -> Plain:
     """The ordinary state of no rows."""
     if not exact:
         return ClassStatistics(covariance_type, fourth_moments=fourth_moments)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import abridged
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.incomplete.available import Group
+from streamgda.statistics.incomplete.available import PatternState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,16 +46,16 @@ class PatternTable:
 
     @classmethod
     def of(
-        cls, groups: Sequence[Group], classes: Labels, n_features: int, names: tuple[str, ...] | None
+        cls, states: Sequence[PatternState], classes: Labels, n_features: int, names: tuple[str, ...] | None
     ) -> Self:
-        """The table of groups of rows."""
-        observed = np.zeros((len(groups), n_features), np.bool_)
-        counts = np.zeros((len(groups), len(classes)), np.int64)
+        """The table of rows by pattern."""
+        observed = np.zeros((len(states), n_features), np.bool_)
+        counts = np.zeros((len(states), len(classes)), np.int64)
         weights = np.zeros(counts.shape)
-        for row, group in enumerate(groups):
-            observed[row, group.features] = True
-            counts[row, group.places] = group.counts
-            weights[row, group.places] = group.moments.weights
+        for row, state in enumerate(states):
+            observed[row, state.features] = True
+            counts[row, state.places] = state.counts
+            weights[row, state.places] = state.moments.weights
         order = np.argsort(-counts.sum(axis=1), kind="stable")
         names = names or tuple(map(str, range(n_features)))
         return cls(observed[order], counts[order], weights[order], classes.copy(), names)

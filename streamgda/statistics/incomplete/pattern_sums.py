@@ -6,28 +6,28 @@ kept ("diag"), a feature needs no other one: of many patterns, each feature is s
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
 
 from streamgda.blocks.block import Block
-from streamgda.statistics.covariances import CovarianceKind
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.groups import Groups, by_feature, without_features
+from streamgda.statistics.incomplete.pattern_states import PatternStates, by_feature
 from streamgda.statistics.incomplete.patterns import (
+    FIRST_ROWS,
     Pattern,
     RowPatterns,
+    TooManyPatternsError,
     check_no_infinity,
     complete_pattern,
-    empty_pattern,
     lacks_features,
     parts_by_feature,
     parts_by_pattern,
     pattern_of,
-    seems_to_lack_features,
-    with_a_feature,
+    pattern_with,
 )
-from streamgda.statistics.incomplete.too_many import TooManyPatternsError
 from streamgda.statistics.labelled import Labelled
 
 # Where squares alone are kept.
@@ -35,21 +35,8 @@ _FEW = 16  # patterns in a block, up to which it is quicker to sum up each than 
 _MOST_KEPT = 64  # patterns, beyond which all sums are taken apart into those of each feature
 
 
-class Adding(Protocol):
-    """Sums of rows with the same features, which grow in place."""
-
-    def add(self, block: Block, workspace: Workspace) -> None:
-        """Add the rows of a block; a NaN leaves the sums as they were, unless `is_anchored` is true."""
-
-    def is_anchored(self, block: Block) -> bool:
-        """Whether a NaN in the block would spoil the sums."""
-
-    def state(self) -> Labelled[Any]:
-        """The state of all the rows."""
-
-
 class PatternSums:
-    """The sums of rows by pattern, which grow in place; in the end they are the groups of a state.
+    """The sums of rows by pattern, which grow in place; in the end they are a state.
 
     Parameters
     ----------
@@ -57,14 +44,16 @@ class PatternSums:
         Without rows, of the sort that each pattern is summed up in.
     most : int
         How many patterns there may be, where they are kept.
+    separates : bool, default=False
+        Whether each feature is summed up by itself from the pattern on that is too many.
     """
 
-    def __init__(self, plain: Any, most: int) -> None:
-        self._plain, self._most = plain, most
-        self._rows: dict[Pattern, Adding] = {}  # each row is counted in one of these
-        self._columns: dict[Pattern, Adding] = {}  # of single features; their rows are counted above
+    def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
+        self._plain, self._most, self._separates = plain, most, separates
+        self._rows: dict[Pattern, _Sums] = {}  # each row is counted in one of these
+        self._columns: dict[Pattern, _Sums] = {}  # of single features; their rows are counted above
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
-        self._ended: Groups[Any] = Groups(plain._labelled.moments, 0, {})
+        self._ended: PatternStates[Any] = PatternStates(plain._labelled.moments, 0, {})
 
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block.
@@ -80,14 +69,14 @@ class PatternSums:
         ValueError
             If a value is infinite or too large. The sums are then of no use.
         """
-        if not workspace.lacked_features and not seems_to_lack_features(block):
+        if not workspace.lacked_features and not lacks_features(block, FIRST_ROWS):
             try:
                 self._add_complete(block, workspace)
                 return
             except ValueError:
                 if not lacks_features(block):
                     raise
-        patterns = RowPatterns.of(block.features)
+        patterns = RowPatterns.of(block)
         workspace.lacked_features = patterns is not None
         if patterns is None:
             self._add_complete(block, workspace)
@@ -97,7 +86,7 @@ class PatternSums:
     def _add_complete(self, block: Block, workspace: Workspace) -> None:
         """Add a block as complete rows. If one is not complete: ValueError, and the sums are as before."""
         pattern = complete_pattern(block.n_features)
-        sums = self._rows.get(pattern) or _sums_like(self._plain)
+        sums = self._rows.get(pattern) or self._new_sums()
         if sums.is_anchored(block) and lacks_features(block):
             raise ValueError("features are missing")
         sums.add(block, workspace)
@@ -105,11 +94,16 @@ class PatternSums:
 
     def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
         self._check_number(block, patterns)
-        cut = parts_by_pattern if self._keeps_patterns or len(patterns) <= _FEW else parts_by_feature
+        by_pattern = self._keeps_patterns or len(patterns) <= _FEW
+        cut = parts_by_pattern if by_pattern else parts_by_feature
+        counting = complete_pattern(block.n_features), pattern_with([], block.n_features)
         try:
             for pattern, part in cut(block, patterns, self._in_order):
-                is_counted = cut is parts_by_pattern or part.n_features in (0, block.n_features)
-                self._add(pattern, part, workspace, is_counted=is_counted)
+                # Cut by feature, a row has a part for each feature, and one more, which counts it.
+                sums = self._rows if by_pattern or pattern in counting else self._columns
+                if pattern not in sums:
+                    sums[pattern] = self._new_sums()
+                sums[pattern].add(part, workspace)
         except ValueError:
             check_no_infinity(block)
             raise
@@ -119,42 +113,38 @@ class PatternSums:
         if not self._keeps_patterns and n_patterns > _MOST_KEPT:
             self._end_sums(block.n_features)
         elif self._keeps_patterns and n_patterns > self._most:
-            raise TooManyPatternsError(n_patterns, self._most, len(block.classes), block.n_features)
+            if not self._separates:
+                raise TooManyPatternsError(n_patterns, self._most, len(block.classes), block.n_features)
+            self._ended = self.states(block.n_features).separated()
+            self._plain = ClassStatistics("diag")
 
     @property
     def _keeps_patterns(self) -> bool:
-        kind: CovarianceKind = self._plain._labelled.kind
-        return kind.has_products
+        return bool(self._plain._labelled.kind.has_products)
 
-    def _add(self, pattern: Pattern, part: Block, workspace: Workspace, *, is_counted: bool = True) -> None:
-        """Add the rows of a part; `is_counted` is false if another part of the same rows counts them."""
-        sums = self._rows if is_counted else self._columns
-        if pattern not in sums:
-            sums[pattern] = _sums_like(self._plain)
-        sums[pattern].add(part if part.n_features else with_a_feature(part), workspace)
+    def _new_sums(self) -> _Sums:
+        plain = self._plain
+        if plain.exact or plain.has_fourth_moments:
+            return _MergedSums(plain)
+        return Accumulation(Labelled.empty(plain._labelled.moments, 0))
 
     # ------------------------------------------------------------------ the end
 
-    def groups(self, n_features: int) -> Groups[Any]:
-        """The groups of all the rows, which have so many features."""
+    def states(self, n_features: int) -> PatternStates[Any]:
+        """The state of all the rows, which have so many features."""
         self._end_sums(n_features)
         return self._ended
 
-    def separate(self, n_features: int) -> None:
-        """Sum up each feature by itself from now on."""
-        self._ended = self.groups(n_features).separated()
-        self._plain = ClassStatistics("diag")
-
     def _end_sums(self, n_features: int) -> None:
-        """Make groups of the sums, and begin new ones."""
+        """Add what is in the sums to the state, and begin new ones."""
         rows, columns = (
             {pattern: sums.state() for pattern, sums in some.items()} for some in (self._rows, self._columns)
         )
-        empty, like = empty_pattern(n_features), self._plain._labelled.moments
-        if empty in rows:
-            rows[empty] = without_features(rows[empty])
-        states = rows if self._keeps_patterns else by_feature(rows, columns, n_features)
-        self._ended.merge(Groups(like, n_features, states), owned=True)
+        nothing = pattern_with([], n_features)
+        if nothing in rows:
+            rows[nothing] = rows[nothing].selected(np.arange(0))
+        parts = rows if self._keeps_patterns else by_feature(rows, columns, n_features)
+        self._ended.merge(PatternStates(self._plain._labelled.moments, n_features, parts), owned=True)
         self._rows, self._columns = {}, {}
 
 
@@ -177,7 +167,4 @@ class _MergedSums:
         return self._labelled
 
 
-def _sums_like(plain: Any) -> Adding:
-    if plain.exact or plain.has_fourth_moments:
-        return _MergedSums(plain)
-    return Accumulation(Labelled.empty(plain._labelled.moments, 0))
+_Sums = Accumulation | _MergedSums  # of rows with the same features, which grow in place

@@ -1,0 +1,243 @@
+"""The sums of incomplete rows: labelled sums for each pattern of observed features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from streamgda.blocks import labels
+from streamgda.blocks.labels import Labels
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
+from streamgda.statistics.incomplete.patterns import (
+    Pattern,
+    complete_pattern,
+    features_in,
+    observed_in,
+    pattern_of,
+    pattern_with,
+)
+from streamgda.statistics.keyed import Keyed
+from streamgda.statistics.labelled import ClassMoments, Labelled
+
+S = TypeVar("S", bound=ClassMoments)
+
+
+class PatternStates(Labelled[S]):
+    """Rows by the features that they have; each pattern has the sums of its observed features.
+
+    Of a kind of covariance without products of two features ("diag"), a row that is not complete is in
+    several patterns: in that of no features, which counts it, and in one for each of its features. So these
+    patterns are never more than there are features, and two.
+
+    Attributes
+    ----------
+    by_pattern : dict of Pattern to Labelled
+        Sorted by pattern. Each has at least one class.
+    moments : ClassMoments
+        The moments of no rows, which say how many features a row has and what is kept of it.
+    """
+
+    def __init__(self, like: S, n_features: int, by_pattern: Mapping[Pattern, Labelled[S]]) -> None:
+        nothing = like.zeros_like(0, n_features)
+        super().__init__(labels.no_labels(), np.zeros(0, np.int64), nothing)
+        self._set(by_pattern)
+
+    def _set(self, by_pattern: Mapping[Pattern, Labelled[S]]) -> None:
+        self.by_pattern = Keyed[Pattern, Labelled[S]](
+            (pattern, part) for pattern, part in sorted(by_pattern.items()) if len(part.classes)
+        )
+        counting = list(self.counting.values())
+        self.classes = reduce(labels.union, (part.classes for part in counting), labels.no_labels())
+        self.counts = np.zeros(len(self.classes), np.int64)
+        for part in counting:
+            self.counts[np.searchsorted(self.classes, part.classes)] += part.counts
+
+    @property
+    def counting(self) -> dict[Pattern, Labelled[S]]:
+        """The patterns in which each row is once."""
+        if self.kind.has_products:
+            return self.by_pattern
+        return {p: part for p, part in self.by_pattern.items() if part.n_features in (0, self.n_features)}
+
+    @property
+    def complete(self) -> Labelled[S] | None:
+        """The sums of all the rows, if none of them lacks a feature."""
+        if not self.by_pattern:
+            return Labelled.empty(self.moments, self.n_features)
+        (pattern, part), *others = self.by_pattern.items()
+        return part if not others and pattern == complete_pattern(self.n_features) else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return super().nbytes + self.by_pattern.nbytes
+
+    # ------------------------------------------------------------------ by class and by feature
+
+    def each(self, function: Callable[[Labelled[S]], Labelled[S]]) -> Self:
+        """The state with what a function makes of each part."""
+        parts = {pattern: function(part) for pattern, part in self.by_pattern.items()}
+        return type(self)(self.moments, self.n_features, parts)
+
+    def copy(self) -> Self:
+        """A state that does not change with this one."""
+        return self.each(Labelled.copy)
+
+    def take(self, kept: Indices) -> Self:
+        """The state of some of the classes."""
+        classes = self.classes[kept]
+        return self.each(lambda part: part.take(np.flatnonzero(np.isin(part.classes, classes))))
+
+    def renamed(self, classes: Labels) -> Self:
+        """The same state with other labels, in the same order."""
+        return self.each(lambda part: part.renamed(classes[np.searchsorted(self.classes, part.classes)]))
+
+    def relabelled(self, labels: Labels) -> Self:
+        """The state with another label for each class. Classes of the same label become one."""
+        return self.each(lambda part: part.relabelled(labels[np.searchsorted(self.classes, part.classes)]))
+
+    def as_one_class(self) -> Self:
+        """A copy in which all rows are of the class 0."""
+        return self.each(Labelled.as_one_class)
+
+    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
+        """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
+        like: S = self.moments.narrowed(kind, fourth=fourth)
+        narrow = self.each(lambda part: part.narrowed(kind, fourth=fourth)).by_pattern
+        if self.kind.has_products and not kind.has_products:
+            narrow = by_feature(narrow, {}, self.n_features)
+        return type(self)(like, self.n_features, narrow)
+
+    def separated(self) -> Self:
+        """Each feature by itself: the state of kind "diag", which never has too many patterns.
+
+        Of a scatter that classes share, each gets its share by weight, so the sum over the classes stays.
+        """
+        diagonal = kind_named("diag")
+        if not self.kind.is_pooled:
+            return self.narrowed(diagonal)
+        like: Any = _unpooled(Labelled.empty(self.moments, self.n_features), diagonal).moments
+        parts = {pattern: _unpooled(part, diagonal) for pattern, part in self.by_pattern.items()}
+        return type(self)(like, self.n_features, by_feature(parts, {}, self.n_features))
+
+    def selected(self, features: Indices) -> Self:
+        """The state of the same rows with some of their features, in this order.
+
+        Rows whose patterns differ in other features alone come together. Of a kind without products, where
+        each feature of an incomplete row is by itself, a row stays incomplete even if it lacks none of these.
+        """
+        together, counting = Keyed[Pattern, Labelled[S]](), self.counting
+        for pattern, part in self.by_pattern.items():
+            observed = observed_in(pattern, self.n_features)
+            own, kept = np.flatnonzero(observed), features[observed[features]]
+            if len(kept) or pattern in counting:
+                chosen = part.selected(np.searchsorted(own, kept))
+                together.add(pattern_of(observed[features]), chosen, owned=True)
+        single = self.by_pattern.get(pattern_with(features, self.n_features))
+        if not self.kind.has_products and len(features) == 1 < self.n_features and single is not None:
+            nothing = pattern_with([], 1)  # which counts these rows too, and they are complete now
+            together[nothing] = together[nothing].subtract(single.selected(np.arange(0)))
+        return type(self)(self.moments, len(features), together)
+
+    def mapped(self, A: Array, b: Array) -> Self:
+        """Raise ValueError: the moments of A x + b do not follow where features are missing."""
+        raise ValueError(
+            "where features are missing, so are their sums: map the statistics that complete rows are "
+            "expected to have, completed().linear_map(A, b), or the rows"
+        )
+
+    # ------------------------------------------------------------------ states add up
+
+    def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
+        """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
+        assert isinstance(other, PatternStates)
+        labels.union(self.classes, other.classes)  # raises if the two are labels of different kinds
+        merged = Keyed(self.by_pattern)
+        if len(other.by_pattern) > 1:  # a single part is merged wholly or not at all, and need not be copied
+            both = self.by_pattern.keys() & other.by_pattern.keys()
+            merged.update({pattern: self.by_pattern[pattern].copy() for pattern in both})
+        for pattern, theirs in other.by_pattern.items():
+            merged.add(pattern, theirs, owned=owned)
+        if not self.n_features:
+            self.moments = other.moments
+        self._set(merged)
+
+    def subtract(self, other: Labelled[S]) -> Self:
+        """The state of the rows that are in this one but not in the other.
+
+        Raises
+        ------
+        ValueError
+            If the other has a class or a pattern that this one has not, more rows or weight of a class, or
+            sums that leave what no rows can have.
+        """
+        assert isinstance(other, PatternStates)
+        unseen = sorted(other.by_pattern.keys() - self.by_pattern.keys())
+        if unseen:
+            observed = features_in(unseen[0], self.n_features)
+            raise ValueError(
+                f"rows with the features {observed.tolist()} alone cannot be removed: the state never saw any"
+            )
+        rest = {
+            pattern: part.subtract(other.by_pattern[pattern]) if pattern in other.by_pattern else part.copy()
+            for pattern, part in self.by_pattern.items()
+        }
+        return type(self)(self.moments, self.n_features, rest)
+
+    def equals(self, other: Labelled[S]) -> bool:
+        """Whether the two are the same to the last bit."""
+        return (
+            isinstance(other, PatternStates)
+            and self.same_counts(other)
+            and self.by_pattern.keys() == other.by_pattern.keys()
+            and all(part.equals(other.by_pattern[pattern]) for pattern, part in self.by_pattern.items())
+        )
+
+
+def of_complete_rows(labelled: Labelled[S]) -> PatternStates[S]:
+    """The state of rows that all are complete."""
+    complete = {complete_pattern(labelled.n_features): labelled} if labelled.n_features else {}
+    return PatternStates(labelled.moments, labelled.n_features, complete)
+
+
+def by_feature(
+    rows: Mapping[Pattern, Labelled[Any]], columns: Mapping[Pattern, Labelled[Any]], n_features: int
+) -> Keyed[Pattern, Labelled[Any]]:
+    """The complete rows, the count of the others, and each feature of those, of patterns with squares alone.
+
+    Parameters
+    ----------
+    rows : dict of Pattern to Labelled
+        Patterns in which each row is once.
+    columns : dict of Pattern to Labelled
+        Features of rows that the patterns without features count.
+    n_features : int
+        How many features a row has.
+    """
+    together = Keyed[Pattern, Labelled[Any]]()
+
+    def add_features(pattern: Pattern, part: Labelled[Any]) -> None:
+        for position, feature in enumerate(features_in(pattern, n_features)):
+            of_feature = part.selected(np.array([position]))
+            together.add(pattern_with(feature, n_features), of_feature, owned=True)
+
+    for pattern, part in rows.items():
+        if pattern == complete_pattern(n_features):
+            together.add(pattern, part)
+        else:
+            together.add(pattern_with([], n_features), part.selected(np.arange(0)), owned=True)
+            add_features(pattern, part)
+    for pattern, part in columns.items():
+        add_features(pattern, part)
+    return together
+
+
+def _unpooled(part: Labelled[Any], diagonal: CovarianceKind) -> Labelled[Any]:
+    """The squares alone of a part whose classes share them, each with its share by weight."""
+    shares = part.moments.weights / max(part.moments.weights.sum(), np.finfo(np.float64).tiny)
+    scatter = shares[:, None] * part.moments.diagonal
+    return replace(part, moments=replace(part.moments, kind=diagonal, scatter=scatter))
