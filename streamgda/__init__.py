@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
     from streamgda.scoring.predict import predict_dataset
-    from streamgda.selection.folds import HashedKFold
     from streamgda.selection.search import StatisticsSearchCV
+    from streamgda.selection.splitters import HashedKFold
     from streamgda.selection.validation import cross_validate, learning_curve
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
@@ -85,7 +85,7 @@ _HOME_OF = {
     "ExactClassStatistics": "streamgda.statistics.exact.state",
     "IncompleteStatistics": "streamgda.statistics.incomplete.state",
     "Evaluation": "streamgda.scoring.evaluation",
-    "HashedKFold": "streamgda.selection.folds",
+    "HashedKFold": "streamgda.selection.splitters",
     "StatisticsLedger": "streamgda.ledger.ledger",
     "StatisticsSearchCV": "streamgda.selection.search",
     "WindowedStatistics": "streamgda.statistics.window",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from streamgda.cli.saved import Saved
-    from streamgda.diagnostics.tables import Table
+    from streamgda.diagnostics.base import Table
     from streamgda.statistics.base import Statistics
 
 

@@ -8,10 +8,10 @@ table; `to_pandas` gives the table as a data frame.
 - `little_mcar_test`: whether features are missing completely at random.
 - `select_features`: which features tell the classes apart.
 
-Each is in a module of its own; `checks` and `tables` are for all of them.
+Each is in a module of its own; `base` is for all of them.
 
 To add one, write a module with a function of statistics and its result, a subclass of
-`streamgda.diagnostics.tables.Table`, and import both here.
+`streamgda.diagnostics.base.Table`, and import both here.
 """
 
 from streamgda.diagnostics.box import BoxM, box_m

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from streamgda.diagnostics.checks import check_classes
-from streamgda.diagnostics.tables import Table
+from streamgda.diagnostics.base import Table, check_classes
 from streamgda.gaussians.whitening import Array, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance, weighted_offsets

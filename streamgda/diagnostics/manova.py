@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import fdtrc
 
-from streamgda.diagnostics.checks import check_classes, whitening_within
-from streamgda.diagnostics.tables import Table
+from streamgda.diagnostics.base import Table, check_classes, whitening_within
 from streamgda.gaussians.whitening import Array
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import weighted_offsets

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.blocks.wording import counted
-from streamgda.diagnostics.checks import check_statistics
+from streamgda.diagnostics.base import check_statistics
 from streamgda.plotting.drawing import axes
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.incomplete.table import PatternTable

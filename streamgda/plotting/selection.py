@@ -13,7 +13,7 @@ from streamgda.blocks.wording import listed
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import axes
 from streamgda.plotting.points import draw_curve
-from streamgda.selection.folds import is_leave_one_out
+from streamgda.selection.splitters import is_leave_one_out
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV

@@ -51,25 +51,17 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
     for params in ParameterGrid(param_grid):
         rest = {name: value for name, value in params.items() if name != "estimator"}
         chosen = params.get("estimator", estimator)
-        _check_estimator(chosen)
-        candidates.append(Candidate(dict(params), _checked(clone(chosen).set_params(**rest))))
+        if not isinstance(chosen, GaussianClassifier):
+            raise TypeError(
+                "candidates are estimators that learn from statistics, such as "
+                f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
+                + ("; a pipeline goes to scikit-learn's GridSearchCV" if hasattr(chosen, "steps") else "")
+            )
+        candidate = clone(chosen).set_params(**rest)
+        candidate._validate_params()
+        candidate._check_learns_in_parts()
+        candidates.append(Candidate(dict(params), candidate))
     return candidates
-
-
-def _check_estimator(estimator: Any) -> None:
-    if not isinstance(estimator, GaussianClassifier):
-        raise TypeError(
-            "candidates are estimators that learn from statistics, such as QuadraticDiscriminantAnalysis(); "
-            f"got {type(estimator).__name__}"
-            + ("; a pipeline goes to scikit-learn's GridSearchCV" if hasattr(estimator, "steps") else "")
-        )
-
-
-def _checked(estimator: GaussianClassifier[Any]) -> GaussianClassifier[Any]:
-    """The estimator, if its parameters are valid and it learns from statistics."""
-    estimator._validate_params()
-    estimator._check_learns_in_parts()
-    return estimator
 
 
 def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.block import remedying
-from streamgda.blocks.wording import Message, named
+from streamgda.blocks.wording import Message, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.candidates import Candidate, statistics_for_all
 from streamgda.selection.downdates import check_closed_form, downdate_of
-from streamgda.selection.failures import reasons_of_folds
-from streamgda.selection.folds import is_leave_one_out, tested_folds, with_folds
-from streamgda.selection.likelihood import mean_log_likelihood
 from streamgda.selection.reading import (
-    LeftOutScorer,
     MeasuredScorer,
     ModelsByFold,
     ModelScorer,
@@ -29,7 +25,8 @@ from streamgda.selection.reading import (
     metrics_for,
     score_held_out,
 )
-from streamgda.selection.scorings import LOG_LIKELIHOOD
+from streamgda.selection.scorings import LOG_LIKELIHOOD, mean_log_likelihood
+from streamgda.selection.splitters import is_leave_one_out, tested_folds, with_folds
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
@@ -113,7 +110,7 @@ class Trials:
         self._trials.append(trial)
         start = perf_counter()
         try:
-            trial.scorer = LeftOutScorer(downdate_of(candidate.estimator, self._statistics.total()))
+            trial.scorer = downdate_of(candidate.estimator, self._statistics.total())
             trial.by_row = list(self._scorings)
         except ValueError as error:
             trial.error = Message.of(error)
@@ -330,3 +327,28 @@ def compare(
     ]
     n_reads = trials.read(source, scheduler, progress)
     return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)
+
+
+_MOST_NAMED = 10
+
+
+def reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
+    """Each error by fold once, with the folds in which it was met.
+
+    Of errors that differ in amounts alone the first is given, and the folds of the others.
+    """
+    alike: dict[str, dict[Any, Message]] = {}
+    for fold, error in failed.items():
+        alike.setdefault(error.without_amounts(), {})[fold] = error
+    reasons = Message()
+    for errors in alike.values():
+        first = next(iter(errors.values()))
+        same = [fold for fold, error in errors.items() if error == first]
+        rest = [fold for fold, error in errors.items() if error != first]
+        likewise = f"; {_listed(rest)}: likewise" if rest else ""
+        reasons = Message(reasons, "; " if reasons else "", f"{_listed(same)}: ", first, likewise)
+    return reasons
+
+
+def _listed(folds: list[Any]) -> str:
+    return f"fold{'s' if len(folds) > 1 else ''} {abridged(folds, _MOST_NAMED)}"

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, named
-from streamgda.estimators.classifier import score_finalised
+from streamgda.estimators.classifier import GaussianClassifier, finalised, score_finalised
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.rows import MissingAtPrediction
+from streamgda.estimators.rows import MissingAtPrediction, check_rows
 from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for
-from streamgda.selection.downdate import Codes, Downdate
+from streamgda.selection.left_out import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, METRICS, BinnedRocAuc, Metric, RocAuc, Scored
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
@@ -28,19 +29,6 @@ from streamgda.statistics.covariances import Array
 
 _VALUES_AT_ONCE = 1 << 18  # of rows, or of their scores: 2 MB
 _MOST_KEPT = 1 << 24  # log-odds of all candidates, 128 MB, up to which areas are exact
-
-
-class Scorer(Protocol):
-    """What scores rows: a model, or the models of all rows but the one to score."""
-
-    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
-        """Score rows of these classes and weights; with ln p(x, k) of the true class, if asked for.
-
-        Raises
-        ------
-        ValueError
-            If a row cannot be scored.
-        """
 
 
 @dataclass(frozen=True)
@@ -62,21 +50,13 @@ class ModelScorer:
         return Scored(scores, truth, weights, joint)
 
 
-@dataclass(frozen=True)
-class LeftOutScorer:
-    """Scores each row by the model of all the others."""
-
-    downdate: Downdate
-
-    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
-        """Score rows that are among those of the statistics."""
-        scores = self.downdate.log_joint(rows, truth, weights)
-        return Scored(scores, truth, weights, scores[np.arange(len(rows)), truth])
+Scorer = ModelScorer | Downdate
+"""What scores rows: a model, or the models of all rows but the one to score."""
 
 
 @dataclass(frozen=True)
 class MeasuredScorer:
-    """A scorer of rows, and the kind of metric of each scoring."""
+    """What scores rows, and the kind of metric of each scoring."""
 
     scorer: Scorer
     metrics: Mapping[str, type[Any]]
@@ -187,3 +167,38 @@ def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Blo
                 continue
             for metric in found.of(number, measured, len(models.classes)).values():
                 metric.add(scored)
+
+
+@dataclass(frozen=True)
+class RowScorer:
+    """The score of rows by a scoring, such as "neg_log_loss"; greater is better."""
+
+    scoring: str
+
+    def __call__(
+        self, estimator: GaussianClassifier[Any], X: Any, y: Any, sample_weight: Any = None
+    ) -> float:
+        """Score labelled rows.
+
+        Raises
+        ------
+        ValueError
+            If a row cannot be scored, or is of a class that the model does not know, which counts as wrong
+            in accuracy alone.
+        """
+        if self.scoring == "accuracy" or y is None:
+            return float(estimator.score(X, y, sample_weight))
+        rows, classes = check_rows(estimator, X), estimator.statistics_.classes
+        measured = MeasuredScorer(
+            ModelScorer(finalised(estimator), estimator.missing), {self.scoring: METRICS[self.scoring]}
+        )
+        models, found = ModelsByFold(FoldRule(1), classes, {0: {0: measured}}), HeldOutScores()
+        for block in array_blocks(rows, y, sample_weight):
+            for label in np.setdiff1d(block.classes, classes)[:1]:
+                raise ValueError(
+                    f"the model does not know class {named(label)}: no score by {self.scoring!r}"
+                )
+            score_fold(found, models, 0, block)
+        for failure in found.failures.values():
+            raise ValueError(failure)
+        return found.metrics[0][self.scoring].score

@@ -15,9 +15,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.estimators.classifier import GaussianClassifier, finalised
+from streamgda.estimators.likelihood import joint_log_likelihood
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import ScoreHistogram
 from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 LOG_LIKELIHOOD = "log_likelihood"
@@ -276,3 +279,33 @@ def scoring_names(scoring: str | Iterable[str]) -> list[str]:
     if not names:
         raise ValueError("at least one scoring is needed")
     return names
+
+
+def mean_log_likelihood(model: GaussianClassifier[Any], statistics: Statistics) -> float:
+    """The mean of ln p(x, k) over rows and their classes k, of which these are the statistics.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted, to these rows or to others.
+    statistics : ClassStatistics or ExactClassStatistics
+        Of the rows; of the covariance type that the model needs, or "full". The model knows their classes.
+
+    References
+    ----------
+    Anderson (2003), "An Introduction to Multivariate Statistical Analysis", section 3.2: the likelihood of
+    normal rows depends on their count, mean and scatter alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import norm
+    >>> from streamgda import ClassStatistics, GaussianNB
+    >>> model = GaussianNB(var_smoothing=0).fit([[0.0], [2.0], [6.0], [10.0]], [0, 0, 1, 1])
+    >>> rows = ClassStatistics("diag").update([[1.0], [3.0], [7.0]], [0, 0, 1])
+    >>> expected = norm.logpdf([1, 3, 7], [1, 1, 8], [1, 1, 2]).mean() + np.log(0.5)
+    >>> bool(np.isclose(mean_log_likelihood(model, rows), expected, rtol=1e-14))
+    True
+    """
+    rows = statistics.to_covariance_type(**model.required_statistics())
+    return joint_log_likelihood(finalised(model), rows) / float(rows.weights.sum())

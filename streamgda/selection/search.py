@@ -17,12 +17,11 @@ from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.arrays import ArraySource
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
 from streamgda.selection.comparison import Comparison, compare, read_folds
-from streamgda.selection.folds import is_leave_one_out, with_folds
+from streamgda.selection.reading import RowScorer
 from streamgda.selection.results import Results, results_table, scores_table, splits_table
-from streamgda.selection.scorers import RowScorer
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
-from streamgda.selection.unsupported import check_supported
-from streamgda.selection.validation import report_failures
+from streamgda.selection.splitters import is_leave_one_out, with_folds
+from streamgda.selection.validation import check_supported, report_failures
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics

@@ -1,4 +1,4 @@
-"""Scores of one estimator by cross-validation, and as it learns from more and more rows."""
+"""Score an estimator by cross-validation, and as it learns from more and more rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.candidates import candidates_of
 from streamgda.selection.comparison import Comparison, Trial, Trials, compare, read_folds
-from streamgda.selection.folds import is_leave_one_out, tested_folds
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
-from streamgda.selection.unsupported import check_supported
+from streamgda.selection.splitters import is_leave_one_out, tested_folds
 from streamgda.statistics.covariances import Array
 
 
@@ -197,3 +196,26 @@ def _parts_after(held_out: Any, folds: list[Any]) -> list[Any]:
     """The other folds, from the one after it on, and then from the first."""
     place = folds.index(held_out)
     return [*folds[place + 1 :], *folds[:place]]
+
+
+_INSTEAD = {
+    "n_jobs": "tasks run in parallel on Dask's threads; scheduler= chooses processes or a cluster",
+    "pre_dispatch": "Dask schedules the tasks; scheduler= chooses where",
+    "verbose": "progress=True shows how far a read is",
+    "return_train_score": "learning_curve and refitting score the rows learnt",
+    "return_estimator": "best_estimator_ is made of all the rows, and from_statistics makes others",
+    "train_sizes": "n_parts= gives the numbers of folds to learn from, and cv= how many there are",
+    "shuffle": "rows get their folds by a hash of their place, which is random already",
+    "random_state": "rows get their folds by a hash of their place, which is the same each time",
+    "fit_params": "sample_weight= gives weights",
+    "params": "sample_weight= gives weights",
+    "groups": "give it to StatisticsSearchCV(..., groups=...)",
+    "fold": "give it to StatisticsSearchCV(..., fold=...)",
+}
+
+
+def check_supported(name: str, given: Iterable[str]) -> None:
+    """Raise TypeError for a parameter that a function or class does not take, and say what does its work."""
+    for parameter in given:
+        hint = _INSTEAD.get(parameter)
+        raise TypeError(f"{name} takes no parameter {parameter!r}" + (f": {hint}" if hint else ""))

@@ -16,7 +16,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
-from streamgda.selection.folds import HashedKFold
+from streamgda.selection.splitters import HashedKFold
 from tests.estimators.test_learning_incomplete_rows import MODELS, holed, log_likelihood
 
 

@@ -15,6 +15,7 @@ from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.gaussians.products import deviations_from
 from streamgda.gaussians.regularisation import Regularisation
+from streamgda.selection.scorings import Scored
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.factory import empty_statistics
@@ -78,6 +79,11 @@ class Downdate(ABC):
         is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
         self._share = 1.0 if is_linear else float(getattr(estimator, "pooling", None) or 0.0)
         self._pooling = Regularisation.by_share(self._share, self._weights, statistics.n_features)
+
+    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
+        """Score rows that are among those of the statistics, as `log_joint` does."""
+        scores = self.log_joint(rows, truth, weights)
+        return Scored(scores, truth, weights, scores[np.arange(len(rows)), truth] if log_joint else None)
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K).

@@ -1,6 +1,9 @@
-"""Checks of statistics before they are tested, with errors that name features and classes."""
+"""What diagnostics share: results that are tables, and checks of statistics before they are tested."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +12,21 @@ from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.deficient import deficient_features, singular_features
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Table(ABC):
+    """A result that is a table: readable as a string, and as a data frame for all else."""
+
+    @abstractmethod
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a data frame."""
+
+    def __str__(self) -> str:
+        text: str = self.to_pandas().to_string(float_format="{:.6g}".format)
+        return text
 
 
 def check_statistics(statistics: object) -> None:
