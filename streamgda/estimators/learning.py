@@ -22,7 +22,7 @@ from streamgda.estimators.incomplete import complete_blocks, keeping_reads, merg
 from streamgda.estimators.priors import ClassCounts, by_texts, in_pairs
 from streamgda.estimators.reading import StatisticsReader
 from streamgda.estimators.validation import check_holds_products
-from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
+from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source

@@ -9,7 +9,5 @@ state of them all. The tree depends on the source alone, so the result has the s
 - `compute`: run a plan.
 - `progress`: a bar, or a function that is told how far a pass is.
 - `checkpoint`: states that are kept for a pass that begins again.
-- `schedulers`: which scheduler runs a pass.
-- `blas`: one BLAS thread in each task.
-- `incomplete`: messages and warnings where incomplete rows take several reads.
+- `schedulers`: which scheduler runs a pass, and one BLAS thread in each task.
 """

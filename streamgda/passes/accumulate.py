@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import partial
 from itertools import chain
@@ -9,12 +10,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from streamgda.blocks.folds import FoldRule
-from streamgda.passes.blas import single_blas_thread
+from streamgda.blocks.wording import Message, counted
 from streamgda.passes.compute import compute_plan, opening_on
-from streamgda.passes.incomplete import note_read, warn_unless_enough_reads
 from streamgda.passes.plan import Plan, State, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
@@ -22,7 +22,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.reads import READ_TOLERANCE, Steps, read_incomplete
+from streamgda.statistics.incomplete.reads import READ_TOLERANCE, Reading, Steps, read_incomplete
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
@@ -285,3 +285,29 @@ def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     with single_blas_thread:
         statistics.update_blocks(chain.from_iterable(split.blocks() for split in begun(splits)), Workspace())
     return statistics
+
+
+# ---------------------------------------------------------------------- several reads
+
+
+def note_read(line: str) -> None:
+    """Show a line on a read, above or below a progress bar."""
+    from tqdm.auto import tqdm
+
+    tqdm.write(line)
+
+
+def warn_unless_enough_reads(reading: Reading) -> None:
+    """Warn if EM that reads the rows for each step stopped early."""
+    if not reading.converged:
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            Message(
+                f"EM has not converged in {counted(reading.n_reads, 'read')} of the rows: the last one "
+                f"changed a parameter by {reading.change:.2g} standard deviations, more than "
+                f"⟨em_tol={reading.tol:g}⟩. Raise ⟨max_reads⟩ or ⟨em_tol⟩, or ⟨max_patterns⟩ if memory allows"
+            ),
+            ConvergenceWarning,
+            stacklevel=4,
+        )

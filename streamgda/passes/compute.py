@@ -15,11 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from streamgda.blocks.wording import counted
-from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.graph import Graph, Outcome
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Listener, Progress, telling
-from streamgda.passes.schedulers import Scheduler, client_of, threads_of
+from streamgda.passes.schedulers import Scheduler, client_of, single_blas_thread, threads_of
 from streamgda.sources.ahead import Upcoming
 from streamgda.sources.base import Map
 from streamgda.storage.paths import one_line

@@ -1,10 +1,15 @@
-"""Choose the Dask scheduler of a pass."""
+"""The Dask scheduler of a pass, and one BLAS thread in each of its tasks, which run in parallel already."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from threadpoolctl import ThreadpoolController
 
 from streamgda.blocks.wording import Message
 from streamgda.sources.base import Source
@@ -106,3 +111,41 @@ def _leaves_the_process(scheduler: Scheduler) -> bool:
     if client_of(scheduler) is not None:
         return True
     return get_scheduler(scheduler=scheduler) is named_schedulers["processes"]
+
+
+# ---------------------------------------------------------------------- in each task
+
+
+class _SingleBlasThread:
+    """A context that any number of threads may enter at once.
+
+    The limit holds for the whole process: the first thread to enter sets it, the last to leave restores it.
+    So the bits of matrix products do not depend on the number of cores.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+single_blas_thread = _SingleBlasThread()

@@ -14,11 +14,10 @@ from streamgda.blocks.wording import listed
 from streamgda.estimators.rows import check_rows
 from streamgda.estimators.validation import check_batch, check_no_name
 from streamgda.gaussians.whitening import Array
-from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import scheduler_for
+from streamgda.passes.schedulers import scheduler_for, single_blas_thread
 from streamgda.scoring.decisions import Decision
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (

@@ -17,11 +17,10 @@ from numpy.typing import ArrayLike
 
 from streamgda.blocks.block import Block
 from streamgda.estimators.priors import in_pairs
-from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.scoring.columns import ColumnName, PredictionColumns
 from streamgda.scoring.decisions import Decision
 from streamgda.scoring.inference import Model, check_model, features_of, matched

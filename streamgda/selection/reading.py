@@ -16,11 +16,10 @@ from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.rows import MissingAtPrediction, check_rows
-from streamgda.passes.blas import single_blas_thread
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler, scheduler_for
+from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.selection.left_out import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, METRICS, BinnedRocAuc, Metric, RocAuc, Scored
 from streamgda.sources.ahead import begun
