@@ -15,17 +15,16 @@ name once it is also imported in `streamgda/__init__.py`.
 The modules, from the top down:
 
 - `saved`: `load`.
-- `lda`, `qda`, `naive_bayes`, `edda`: the estimators. `discriminant`: what LDA and QDA share.
-- `projection`: the projection of LDA. `separate`: the densities of QDA.
-- `following`: densities after a batch, from those before it.
-- `undetermined`: which covariance models rows determine.
-- `pooling`, `predictive`: the parameters of these names.
-- `generative`: samples, imputed values, outliers and boundaries. `likelihood`: likelihood and criteria.
-- `exchange`: models of scikit-learn. `shrinkage`, `estimates`: covariances. `singular`: errors about these.
-- `classifier`: predictions; `rows`: checks of what is predicted; `scores`: of a block of rows.
-- `learning`: from rows to statistics; `reading`: how rows are read.
-- `finalised`: densities computed from statistics. `lazy`: methods that take Dask collections.
-- `priors`, `dtypes`, `validation`, `incomplete`: prior probabilities, types, checks, incomplete rows.
+- `lda`, `qda`, `naive_bayes`, `edda`: the estimators.
+- `discriminant`: what LDA and QDA share. `projection`: the projection of LDA. `pooling`: the parameter of QDA
+  and naive Bayes.
+- `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria.
+- `exchange`: models of scikit-learn. `shrinkage`: shrunk covariances.
+- `classifier`: predictions. `scores`: of a block of rows.
+- `learning`: from rows to statistics. `reading`: how rows are read.
+- `finalised`: densities computed from statistics. `singular`: classes without a density, and why.
+- `lazy`: methods that take Dask collections.
+- `priors`, `dtypes`, `validation`: prior probabilities, types, checks.
 """
 
 from importlib import import_module

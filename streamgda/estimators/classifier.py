@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from streamgda.blocks.labels import Labels
-from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.incomplete import completion_of, warn_unless_converged
+from streamgda.blocks.wording import Message, counted, named
+from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
-from streamgda.estimators.priors import class_priors
-from streamgda.estimators.rows import MissingAtPrediction, check_rows
-from streamgda.estimators.scores import RowScores, blocks_by_pattern, blocks_of
+from streamgda.estimators.priors import priors_of, sum_to_one
+from streamgda.estimators.reading import completion_of, warn_unless_converged
+from streamgda.estimators.scores import RowScores, score_finalised
+from streamgda.estimators.singular import too_few_rows
 from streamgda.estimators.validation import (
+    MissingAtPrediction,
     check_batch,
-    check_finite,
     check_has_learnt,
-    check_holds_products,
-    check_two_classes,
+    check_rows,
+    check_suffices,
     one_of,
 )
 from streamgda.gaussians.base import Densities, Gaussians
+from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.posteriors import decisions
-from streamgda.gaussians.products import TILE_ROWS
+from streamgda.gaussians.regularisation import Regularisation
+from streamgda.gaussians.shared import SharedGaussians
+from streamgda.gaussians.students import DiagonalStudents, Students
+from streamgda.gaussians.updated import UpdatedGaussians
+from streamgda.gaussians.whitening import Reason
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.deficient import deficient_features
 from streamgda.statistics.revisions import Revision
 
-G = TypeVar("G", bound=Gaussians)
+Predictive = Literal["plugin", "student"]
 
-_VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
-_SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
-_FEWEST_ROWS = 144  # of many features; with fewer, products of matrices take a quarter longer
-_FEWEST_OF_PRODUCTS = 480  # rows of scores that are one product; with fewer, these take a tenth longer
-_SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
+PREDICTIVE: dict[str, list[Any]] = {"predictive": [one_of("plugin", "student")]}
+"""The constraint of the parameter `predictive` of estimators that have it."""
 
 
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
@@ -52,60 +58,99 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StatisticsLearner._parameter_constraints,
         "priors": ["array-like", dict, None],
-        "missing": [one_of("raise", "marginal")],
     }
 
     _renormalises_priors: ClassVar[bool] = False
 
     priors: ArrayLike | None
-    missing: MissingAtPrediction
-
-    @property
-    def learns_incomplete(self) -> bool:
-        """Whether the model learns from rows in which features are missing."""
-        return self.missing == "marginal"
+    predictive: Predictive = "plugin"
 
     @abstractmethod
     def _finalise(self, statistics: Statistics) -> G:
         """Compute the densities of the classes from statistics and the parameters of the estimator."""
 
+    def _refinalise(self, before: Finalised[G], statistics: Statistics, later: list[Revision]) -> G | None:
+        """Compute densities from those of an earlier revision; None to compute them all anew."""
+        return None
+
     def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
-        if before is not None and not before.has_params(self):
-            before = None
-        gaussians = None if before is None else self._followed(before, statistics)
+        gaussians = None
+        if before is None or not before.has_params(self):
+            self._validate_params()
+        elif (later := statistics.revision.since(before.revision)) is not None:
+            gaussians = self._refinalise(before, statistics, later)
         if gaussians is None:
-            if before is None:
-                self._validate_params()
-            check_two_classes(statistics)
-            check_holds_products(statistics, self._covariance_type)
-            check_finite(statistics)
-            self._check_determined(statistics)
-            warn_unless_converged(statistics)
+            check_suffices(statistics, self._covariance_type)
+            if statistics.keeps_patterns:
+                self._check_determined(statistics)
+                warn_unless_converged(statistics)
             gaussians = self._finalise(statistics)
-        priors = priors_of(self, statistics)
-        return Finalised.of(self, statistics, gaussians, self._predictive(gaussians, statistics), priors)
+        densities = gaussians if self.predictive == "plugin" else self._students(gaussians, statistics)
+        return Finalised.of(self, statistics, gaussians, densities, priors_of(self, statistics))
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Raise ValueError if rows in which features are missing do not determine a class."""
         for error in statistics.undetermined.values():
             raise error
 
-    def _followed(self, before: Finalised[G], statistics: Statistics) -> G | None:
-        """The densities brought up to date, if only few rows or classes have changed since."""
-        added = statistics.revision.since(before.revision)
-        return None if added is None else self._refinalise(before, statistics, added)
-
-    def _refinalise(self, before: Finalised[G], statistics: Statistics, added: list[Revision]) -> G | None:
-        """Compute densities from those before some rows were added; None to compute them all anew."""
-        return None
-
-    def _predictive(self, gaussians: G, statistics: Statistics) -> Densities:
-        """The densities that rows are scored by; by default the normal ones."""
-        return gaussians
+    def _students(self, gaussians: G, statistics: Statistics) -> Densities:
+        """The predictive densities of the classes, which are Student t."""
+        weights = statistics.weights
+        how, is_shared = _regularisation_of(gaussians, weights), isinstance(gaussians, SharedGaussians)
+        too_few: dict[int, Reason] = {
+            int(k): partial(too_few_rows, statistics, int(k), is_shared=is_shared)
+            for k in np.flatnonzero(~(how.degrees > 0))
+        }
+        singular = {**gaussians.singular, **too_few}
+        if singular and (self.singular == "raise" or len(singular) == len(weights)):
+            raise next(iter(singular.values()))()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scales = how.divisors / how.degrees * (1 + 1 / weights)
+        if isinstance(gaussians, DiagonalGaussians):
+            return DiagonalStudents.of(gaussians, how.degrees, scales, too_few)
+        return Students.of(gaussians, how.degrees, scales, too_few)
 
     def finalise_anew(self) -> None:
         """Finalise from the statistics alone, as a copy of the model in another process does."""
-        finalised(self, anew=True)
+        cached = self.__dict__.get("_cache")
+        if cached and (isinstance(cached.gaussians, UpdatedGaussians) or not cached.is_current(self)):
+            self.__dict__.pop("_cache", None)
+        finalised(self)
+
+    def _warn_once(self, state: Finalised[G]) -> None:
+        """Warn of what the densities lack, unless this has been done; copies in workers know if it has."""
+        warned = self.__dict__.pop("_warned", {})
+        now: dict[str, Any] = {}
+        if (common := state.gaussians.singular_common) is not None:
+            now["rank"] = common.rank
+            if warned.get("rank") != common.rank:
+                statistics = self.statistics_
+                features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
+                warnings.warn(
+                    f"the covariance within the classes has rank {common.rank} of {statistics.n_features}: "
+                    f"{features}. The model works in the range of the covariance",
+                    stacklevel=6,
+                )
+        if singular := state.singular:
+            now["classes"] = {label for label, _ in singular}
+            new = [(label, reason) for label, reason in singular if label not in warned.get("classes", ())]
+            if new:
+                label, reason = new[0]
+                more = f" (and {counted(len(new) - 1, 'more class')})" if len(new) > 1 else ""
+                warnings.warn(
+                    Message(
+                        f"class {named(label)}{more} gets no posterior until it can be estimated. ",
+                        Message.of(reason()),
+                        f"⟨; statistics_.drop_class({label!r}) forgets it|⟩",
+                    ),
+                    stacklevel=6,
+                )
+        if self._renormalises_priors and self.priors is not None and not sum_to_one(self.priors):
+            now["priors"] = self.priors
+            if warned.get("priors") is not self.priors:
+                warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=6)
+        if now:
+            self._warned = now
 
     # ------------------------------------------------------------------ fitted attributes
 
@@ -260,19 +305,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return self._apply(X, lambda scores: scores.log_density)
 
 
-def priors_of(model: GaussianClassifier[Any], statistics: Statistics) -> Array:
-    """The parameter `priors` of a model, or else the share of each class in the total weight."""
-    return class_priors(model.priors, statistics, renormalise=model._renormalises_priors)
-
-
-# ---------------------------------------------------------------------- scoring
-
-
-def finalised(model: GaussianClassifier[G], *, anew: bool = False) -> Finalised[G]:
+def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     """The densities and priors of a fitted model; computed again if statistics or parameters have changed.
-
-    With `anew`, they are not brought up to date from earlier ones: they then have the same bits as those of a
-    copy of the model, in another process too.
 
     Raises
     ------
@@ -283,13 +317,11 @@ def finalised(model: GaussianClassifier[G], *, anew: bool = False) -> Finalised[
     """
     check_has_learnt(model)
     cached: Finalised[G] | None = model.__dict__.get("_cache")
-    if anew and cached is not None and cached.gaussians.is_updated:
-        cached = None
     if cached is not None and cached.is_current(model):
         return cached
     statistics = model.statistics_
     with statistics.lock:  # no other thread may learn meanwhile
-        computed = model._cache = model._compute_finalised(statistics, None if anew else cached)
+        computed = model._cache = model._compute_finalised(statistics, cached)
     model._warn_once(computed)
     return computed
 
@@ -311,22 +343,11 @@ def score_rows(
     return score_finalised(finalised(model), rows, missing or model.missing)
 
 
-def score_finalised(
-    state: Finalised[Any], rows: NDArray[Any], missing: MissingAtPrediction
-) -> Iterator[RowScores]:
-    """`score_rows` by the densities of a model, which other processes get without its statistics."""
-    size = _rows_per_block(state, rows.shape[1])
-    blocks = blocks_by_pattern if missing == "marginal" else blocks_of
-    for positions, gaussians, block in blocks(rows, state.densities, size):
-        # C-contiguous, since the bits of sums over the features of a row depend on the memory order.
-        values = np.ascontiguousarray(block, dtype=np.float64)
-        yield RowScores(state, gaussians, positions, values)
-
-
-def _rows_per_block(state: Finalised[Any], n_features: int) -> int:
-    """How many rows are scored at a time: whole tiles."""
-    is_product = not state.densities.scores_from_distances
-    fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_ROWS
-    most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
-    size = min(max(_VALUES_PER_BLOCK // n_features, fewest), most)
-    return max(1, -(-size // TILE_ROWS)) * TILE_ROWS
+def _regularisation_of(gaussians: Gaussians, weights: Array) -> Regularisation:
+    """How covariances were made of the scatters of classes of these weights."""
+    if isinstance(gaussians, SharedGaussians):
+        return Regularisation.by_share(1.0, weights, int(gaussians.ranks[0]))
+    if isinstance(gaussians, SeparateGaussians | DiagonalGaussians) and gaussians.regularisation is not None:
+        return gaussians.regularisation
+    dimension = 1 if isinstance(gaussians, DiagonalGaussians) else gaussians.means.shape[1]
+    return Regularisation.by_share(0.0, weights, dimension)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from math import sqrt
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval
 
 from streamgda.blocks.block import Block
-from streamgda.estimators.classifier import G
-from streamgda.estimators.estimates import CovarianceEstimates
-from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.classifier import PREDICTIVE
+from streamgda.estimators.finalised import G
 from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.incomplete import CONSTRAINTS
-from streamgda.estimators.likelihood import BayesianCriterion
-from streamgda.estimators.priors import sum_to_one
+from streamgda.estimators.reading import EM_CONSTRAINTS
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.validation import one_of
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array
 from streamgda.statistics.incomplete.reads import ONE_READ, Reading, Steps
 
 
-class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
+class DiscriminantAnalysis(GenerativeClassifier[G]):
     """A discriminant analysis with the parameters and fitted attributes of scikit-learn's."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -33,7 +34,8 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
         "store_covariance": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "covariance_estimator": [HasMethods("fit"), None],
-        **CONSTRAINTS,
+        **PREDICTIVE,
+        **EM_CONSTRAINTS,
     }
     _renormalises_priors = True
     _set_by_reading = (*GenerativeClassifier._set_by_reading, "_estimates")
@@ -58,14 +60,6 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
     def _given_share(self) -> float:
         """How far `shrinkage` shrinks a covariance; 0 where it is estimated for each class."""
         return 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
-
-    def _warn_once(self, state: Finalised[G]) -> None:
-        """Warn of priors that do not sum to 1, unless these same priors have been warned of."""
-        super()._warn_once(state)
-        if self.priors is not None and self.__dict__.get("_warned_of_priors") is not self.priors:
-            self._warned_of_priors = self.priors
-            if not sum_to_one(self.priors):
-                warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=6)
 
     # ------------------------------------------------------------------ covariance_estimator
 
@@ -111,6 +105,53 @@ class DiscriminantAnalysis(BayesianCriterion[G], GenerativeClassifier[G]):
             return params
         before = {"solver": "eigen", "store_covariance": True}
         return {**params, **before, "tol": sqrt(params.get("tol", 1e-10))}
+
+
+@dataclass(frozen=True)
+class CovarianceEstimates:
+    """What a covariance estimator has made of some rows.
+
+    Attributes
+    ----------
+    within : ndarray of shape (n_classes, n_features, n_features)
+        The covariance of each class.
+    total : ndarray of shape (n_features, n_features), or None
+        The covariance of the rows of all classes, if it was asked for.
+    counts, means : ndarray
+        Rows and means of the classes, which tell whether statistics are of the same rows.
+    """
+
+    within: Array
+    total: Array | None
+    counts: NDArray[np.int64]
+    means: Array
+
+    @classmethod
+    def of(cls, estimator: Any, blocks: Iterable[Block], statistics: Statistics, *, total: bool) -> Self:
+        """Fit clones of the estimator to the rows of each class, and with `total` to those of all.
+
+        Raises
+        ------
+        ValueError
+            If it does not estimate a covariance.
+        """
+        rows, labels = zip(*((b.matrix(0, len(b.codes)), b.classes[b.codes]) for b in blocks), strict=True)
+        X, y = np.concatenate(rows), np.concatenate(labels)
+        within = [_estimate(estimator, X[y == label]) for label in statistics.classes]
+        of_all = _estimate(estimator, X) if total else None
+        return cls(np.array(within), of_all, statistics.counts, statistics.means)
+
+    def is_of(self, statistics: Statistics) -> bool:
+        """Whether these are the estimates of the rows that the statistics are of."""
+        return np.array_equal(self.counts, statistics.counts) and np.array_equal(self.means, statistics.means)
+
+
+def _estimate(estimator: Any, rows: Array) -> Array:
+    estimator = clone(estimator, safe=False)  # it need not be one of scikit-learn's
+    estimator.fit(rows)
+    if not hasattr(estimator, "covariance_"):
+        raise ValueError(f"{type(estimator).__name__} does not have a covariance_ attribute")
+    return np.atleast_2d(np.asarray(estimator.covariance_, dtype=np.float64))
 
 
 _ROWS_NEEDED = (

@@ -14,17 +14,19 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
-from streamgda.estimators.classifier import finalised, priors_of
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.exchange import describe
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.incomplete import CONSTRAINTS
-from streamgda.estimators.likelihood import bayesian_criterion, joint_log_likelihood
-from streamgda.estimators.priors import ClassCounts
+from streamgda.estimators.generative import (
+    GenerativeClassifier,
+    bayesian_criterion,
+    joint_log_likelihood,
+)
+from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
-from streamgda.estimators.rows import MissingAtPrediction
-from streamgda.estimators.undetermined import Determined
-from streamgda.estimators.validation import one_of
+from streamgda.estimators.reading import EM_CONSTRAINTS
+from streamgda.estimators.singular import Determined
+from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.parsimonious.models import MODELS, ParsimoniousGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -139,7 +141,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [one_of("bic", *MODELS)],
         "tol": [Interval(Real, 0, None, closed="left")],
-        **CONSTRAINTS,
+        **EM_CONSTRAINTS,
     }
 
     def __init__(
@@ -182,16 +184,16 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         moments = statistics.means, statistics.scatter, statistics.weights
         fitted, failures = {}, {}
         for name in names:
-            fault = determined.fault(name)
-            if fault is None and len(names) > 1:
-                fault = _takes_long(name, *statistics.means.shape)
-            if fault is None:
+            reason = determined.why_not(name)
+            if reason is None and len(names) > 1:
+                reason = _takes_long(name, *statistics.means.shape)
+            if reason is None:
                 try:
                     fitted[name] = ParsimoniousGaussians.of(name, *moments, least_eigenvalue)
                 except np.linalg.LinAlgError as error:
-                    fault = str(error)
-            if fault is not None:
-                failures[name] = fault
+                    reason = str(error)
+            if reason is not None:
+                failures[name] = reason
         return fitted, failures
 
     def _criterion(self, fit: ParsimoniousGaussians, statistics: Statistics, priors: Array) -> float:
@@ -208,7 +210,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         return finalised(self).gaussians.model
 
     @property
-    def bic_(self) -> dict[str, float]:
+    def bic_(self) -> dict[str, float]:  # type: ignore[override]  # one model has one number
         """The Bayesian information criterion of each model that was fitted: larger is better."""
         return dict(finalised(self).gaussians.bic)
 

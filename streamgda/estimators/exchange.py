@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.covariance import OAS
@@ -14,6 +14,9 @@ from streamgda.blocks.wording import listed
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import ClassCounts
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.floating.state import ClassStatistics
+
+L = TypeVar("L", bound=StatisticsLearner)
 
 
 def describe(peer: Any, model: StatisticsLearner, fitted: Iterable[str] = ()) -> Any:
@@ -96,3 +99,19 @@ def check_not_shrunk(peer: Any) -> None:
         raise ValueError(
             f"the covariances of {peer!r} are regularised, so those of the rows are not known; fit it without"
         )
+
+
+def from_moments(
+    kind: type[L], peer: Any, classes: Any, counts: Any, means: Array, scatter: Array, **params: Any
+) -> L:
+    """A model with these moments of a peer, and with its feature names."""
+    statistics = ClassStatistics.from_moments(
+        classes,
+        np.maximum(np.rint(counts), 1),
+        means,
+        scatter,
+        weights=counts,
+        covariance_type=kind._covariance_type,
+        feature_names=getattr(peer, "feature_names_in_", None),
+    )
+    return kind.from_statistics(statistics, **params)

@@ -1,18 +1,27 @@
-"""Densities finalised from statistics, valid as long as the statistics and the parameters do not change."""
+"""Densities finalised from statistics, valid as long as the statistics and the parameters do not change.
+
+Between the batches of a stream they need not be computed anew: they tell what has changed since.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import is_
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import Densities, Gaussians
+from streamgda.gaussians.updated import LearntRows, is_worth_following
+from streamgda.gaussians.whitening import Reason
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.revisions import Revision
 
 G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
@@ -35,7 +44,7 @@ class Finalised(Generic[G]):
     densities : Densities
         The densities that rows are scored by: these, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
-        Prior probabilities, and their logarithms. The log prior of a class that cannot be estimated is −∞.
+        Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
     """
 
     revision: object
@@ -54,15 +63,14 @@ class Finalised(Generic[G]):
         """The densities and priors of a model, computed from its current parameters and these statistics."""
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
-        log_priors[list(densities.unestimated)] = -np.inf
+        log_priors[list(densities.singular)] = -np.inf
         params = model.get_params(deep=False)
         return cls(statistics.revision, params, statistics.classes, gaussians, densities, priors, log_priors)
 
     @property
-    def unestimated(self) -> list[tuple[Any, Callable[[], Exception]]]:
-        """The labels of classes that cannot be estimated; each with a function that returns the error why."""
-        classes = self.classes.tolist()
-        return [(classes[k], error) for k, error in self.densities.unestimated.items()]
+    def singular(self) -> list[tuple[Any, Reason]]:
+        """The labels of classes without a density, and the reason of each."""
+        return [(self.classes[k].item(), reason) for k, reason in self.densities.singular.items()]
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
         """The cached value of this name; computed by `derive` the first time."""
@@ -72,9 +80,53 @@ class Finalised(Generic[G]):
         return value
 
     def is_current(self, model: Any) -> bool:
-        """Whether the statistics of the model have this revision and its parameters are the same objects."""
+        """Whether statistics and parameters of the model are those that the densities were computed from."""
         return self.revision is model.statistics_.revision and self.has_params(model)
 
     def has_params(self, model: Any) -> bool:
         """Whether the parameters of the model are the same objects."""
-        return all(getattr(model, name) is value for name, value in self.params.items())
+        return all(map(is_, map(getattr, repeat(model), self.params), self.params.values()))
+
+    # ------------------------------------------------------------------ what has changed since
+
+    def unchanged(self, classes: Labels, later: list[Revision]) -> NDArray[np.intp]:
+        """Where each class is here, or −1 if it is new or has changed in later revisions: (n_classes,).
+
+        The reason of a singular class names it by its position, so it counts as changed where classes have
+        come.
+        """
+        positions = np.full(len(classes), -1)
+        positions[np.searchsorted(classes, self.classes)] = np.arange(len(self.classes))
+        for revision in later:
+            positions[np.searchsorted(classes, revision.classes)] = -1
+        if len(classes) > len(self.classes):
+            positions[np.isin(positions, list(self.gaussians.singular))] = -1
+        return positions
+
+    def learnt_since(self, statistics: Statistics, later: list[Revision], centre: Array) -> LearntRows | None:
+        """The rows of later revisions; None if they are not known, of a new class, or not worth following.
+
+        The `centre` is that of the densities.
+        """
+        blocks = [revision.rows for revision in later if revision.rows is not None]
+        n_classes, n_rows = len(self.classes), sum(len(block.codes) for block in blocks)
+        if len(blocks) < len(later) or n_classes < len(statistics.counts):
+            return None
+        if not is_worth_following(statistics.n_features, n_classes, n_rows):
+            return None
+        weights = np.concatenate([block.row_weights for block in blocks])
+        positions = [np.searchsorted(self.classes, block.classes)[block.codes] for block in blocks]
+        classes, codes = np.unique(np.concatenate(positions), return_inverse=True)
+        some, rows = statistics.of_classes(classes), np.vstack([block.features for block in blocks])
+        total = float(statistics.weights.sum())
+        return LearntRows(
+            rows=rows,
+            weights=weights,
+            codes=codes,
+            classes=classes,
+            means=some.means,
+            low_parts=some.mean_tails,
+            class_weights=some.weights,
+            total=total,
+            centre=centre + weights @ (rows - centre) / total,
+        )

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import Message, counted
-from streamgda.estimators.classifier import finalised, priors_of
+from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
     check_kind,
@@ -19,15 +18,13 @@ from streamgda.estimators.exchange import (
     check_plugin,
     class_counts,
     describe,
+    from_moments,
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.following import is_plain, learnt_from
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.predictive import Predictive, PredictiveClassifier
-from streamgda.estimators.priors import ClassCounts
+from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.projection import DiscriminantProjection
-from streamgda.estimators.rows import MissingAtPrediction
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
@@ -36,11 +33,10 @@ from streamgda.estimators.shrinkage import (
     shrunk,
     statistics_for,
 )
-from streamgda.estimators.validation import one_of
+from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.posteriors import decisions
-from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
-from streamgda.gaussians.updated import updatable
+from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -50,7 +46,7 @@ from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
 
-class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], DiscriminantProjection):
+class LinearDiscriminantAnalysis(DiscriminantProjection):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
     The covariance is the mean of those of the classes, weighted by their shares of the rows and not by the
@@ -166,7 +162,6 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
     _estimates_total = True
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PredictiveClassifier._parameter_constraints,
         **DiscriminantProjection._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
     }
@@ -235,31 +230,19 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
         return overall
 
     def _refinalise(
-        self, before: Finalised[SharedGaussians], statistics: Statistics, added: list[Revision]
+        self, before: Finalised[SharedGaussians], statistics: Statistics, later: list[Revision]
     ) -> SharedGaussians | None:
-        """Bring the densities up to date, if the rows that were added are known."""
-        learnt = learnt_from(before, statistics, added) if is_plain(self) else None
+        """Bring the densities up to date, if the rows that were learnt are known and nothing is estimated."""
+        if self.shrinkage is not None or self.covariance_estimator is not None:
+            return None
+        if self.predictive != "plugin" or self.exact:
+            return None
+        learnt = before.learnt_since(statistics, later, before.gaussians.centre)
         if learnt is None:
             return None
         if self.priors is not None:
             learnt = replace(learnt, centre=self._overall_mean(statistics))
-        current = updatable(before.gaussians, learnt.total - float(learnt.weights.sum()))
-        return None if current is None else current.followed_by(learnt)
-
-    def _singular_within(self, gaussians: SharedGaussians) -> Whitening | None:
-        return gaussians.whitening if gaussians.ranks[0] < self.n_features_in_ else None
-
-    def _regularisation_of(self, gaussians: SharedGaussians, statistics: Statistics) -> Regularisation:
-        return Regularisation.by_share(1.0, statistics.weights, int(gaussians.ranks[0]))
-
-    def _too_few_rows(self, statistics: Statistics, k: int) -> Exception:
-        return ValueError(
-            Message(
-                f"⟨#{counted(statistics.n_rows, 'row')}⟩ (of weight ⟨#{statistics.weights.sum():g}⟩) of "
-                f"{counted(len(statistics.classes), 'class')} are too few for Student t densities of "
-                f"{counted(statistics.n_features, 'feature')}; bring more rows, or set ⟨predictive='plugin'⟩"
-            )
-        )
+        return follow(before.gaussians, learnt)
 
     def _n_covariance_parameters(self) -> float:
         n_free = super()._n_covariance_parameters()
@@ -391,7 +374,7 @@ class LinearDiscriminantAnalysis(PredictiveClassifier[SharedGaussians], Discrimi
         names = ("solver", "priors", "n_components", "store_covariance", "tol")
         params = {name: getattr(estimator, name) for name in names}
         scatter = estimator.covariance_ * counts.sum()
-        return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+        return from_moments(cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
 
 
 _FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, Missing
@@ -18,27 +20,57 @@ from streamgda.blocks.wording import Message
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.incomplete import complete_blocks, keeping_reads, merged, updated
 from streamgda.estimators.priors import ClassCounts, by_texts, in_pairs
-from streamgda.estimators.reading import StatisticsReader
-from streamgda.estimators.validation import check_holds_products
+from streamgda.estimators.reading import (
+    blocks_to_learn,
+    complete_blocks,
+    keeping_reads,
+    merged,
+    reading_blocks,
+    source_to_learn,
+    updated,
+)
+from streamgda.estimators.validation import MissingAtPrediction, check_holds_products, one_of
 from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
-from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.reads import Reading
+from streamgda.statistics.covariances import CovarianceType
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.incomplete.reads import (
+    ONE_READ,
+    READ_TOLERANCE,
+    Keep,
+    Note,
+    Read,
+    Reading,
+    Steps,
+    read_incomplete,
+)
+from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.storage.saving import Savable
 
 _replacing = Lock()  # held while a model gets other statistics, so that no thread adds rows to the old ones
 
 
-class StatisticsLearner(StatisticsReader, Savable, ABC):
+class StatisticsLearner(BaseEstimator, Savable, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
+    _covariance_type: ClassVar[CovarianceType]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "exact": ["boolean"],
+        "missing": [one_of("raise", "marginal")],
+    }
+    _set_by_reading: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_types")
+    _types: FittedTypes = FittedTypes()
+
+    exact: bool
+    missing: MissingAtPrediction
+    singular: Literal["raise", "skip"] | None = None
+
+    n_features_in_: int
     statistics_: Statistics
 
     @classmethod
@@ -48,18 +80,52 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
         names: list[str] = super()._get_param_names()
         return names
 
-    @abstractmethod
-    def _compute_finalised(self, statistics: Statistics) -> Finalised[Any]:
-        """Compute densities and priors, or raise ValueError if the statistics do not determine them."""
+    # ------------------------------------------------------------------ what an estimator learns
+
+    def required_statistics(self) -> dict[str, Any]:
+        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
+        return {"covariance_type": self._covariance_type}
+
+    @property
+    def learns_incomplete(self) -> bool:
+        """Whether the model learns from rows in which features are missing."""
+        return self.missing == "marginal"
+
+    @property
+    def most_patterns(self) -> int:
+        """How many patterns of missing features the statistics may keep."""
+        return getattr(self, "max_patterns", MAX_PATTERNS)
+
+    @property
+    def _em_steps(self) -> Steps:
+        return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", READ_TOLERANCE))
 
     def _check_learns_in_parts(self) -> None:
         """Raise ValueError if the parameters ask for what needs all the rows in memory at once."""
 
-    def _check_fit(self, state: Finalised[Any]) -> None:
-        """Raise ValueError if a class cannot be estimated and `fit` promises that all can be."""
+    @abstractmethod
+    def _compute_finalised(self, statistics: Statistics) -> Finalised[Any]:
+        """Compute densities and priors, or raise ValueError if the statistics do not determine them."""
 
+    @abstractmethod
     def _warn_once(self, state: Finalised[Any]) -> None:
         """Warn of what the densities lack, unless this has been done; copies in workers know if it has."""
+
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
+        """Read rows in memory, in blocks that are made anew for each read."""
+        return self._read(reading_blocks(blocks), steps)
+
+    def _read(
+        self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
+    ) -> Reading:
+        """Read rows: once; if `steps` allow, again where they have too many patterns of features."""
+        kind = {"exact": self.exact, **self.required_statistics()}
+        if not self.learns_incomplete:
+            return Reading(read(empty_statistics(**kind)))
+        empty = IncompleteStatistics(max_patterns=self.most_patterns, **kind)
+        return read_incomplete(read, empty, steps, note, keep)
+
+    # ------------------------------------------------------------------ rows and statistics go in
 
     @property
     def classes_(self) -> Labels:
@@ -113,13 +179,13 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
         self._validate_params()
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
-            read = self._reading_of(X, y, sample_weight, missing, scheduler, progress)
+            read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress)
             with keeping_reads(self._hold_reading) as keep:
                 reading = self._read(read, self._em_steps, note_read if progress else None, keep)
             self._types = FittedTypes()
             return self._set_fitted(reading, keep=True)
         with self._kept_on_error():
-            blocks = partial(self._blocks_of, X, y, sample_weight, missing=missing, reset=True)
+            blocks = partial(blocks_to_learn, self, X, y, sample_weight, missing=missing, reset=True)
             return self._set_fitted(self._read_blocks(blocks, self._em_steps))
 
     def partial_fit(
@@ -165,10 +231,10 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
         self._check_learns_in_parts()
         if isinstance(X, Source) or is_dask(X):
             names = list(getattr(self, "feature_names_in_", ()))
-            read = self._reading_of(X, y, sample_weight, missing, scheduler, progress, names)
+            read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)
             return self.merge(self._read(read).statistics)
         blocks_of = partial(
-            self._blocks_of, X, y, sample_weight, missing=missing, classes=classes, min_rows=0
+            blocks_to_learn, self, X, y, sample_weight, missing=missing, classes=classes, min_rows=0
         )
         if not hasattr(self, "statistics_") and np.shape(X)[:1] == (0,):
             return self
@@ -301,22 +367,6 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
     def from_sklearn(cls, estimator: Any, class_count: ClassCounts = None) -> Self:
         """A model with the moments of a fitted scikit-learn estimator; it can go on learning."""
 
-    @classmethod
-    def _from_moments(
-        cls, peer: Any, classes: Any, counts: Any, means: Array, scatter: Array, **params: Any
-    ) -> Self:
-        """A model with these moments of a scikit-learn estimator, and with its feature names."""
-        statistics = ClassStatistics.from_moments(
-            classes,
-            np.maximum(np.rint(counts), 1),
-            means,
-            scatter,
-            weights=counts,
-            covariance_type=cls._covariance_type,
-            feature_names=getattr(peer, "feature_names_in_", None),
-        )
-        return cls.from_statistics(statistics, **params)
-
     # ------------------------------------------------------------------ fitted state
 
     def _set_fitted(self, reading: Reading, *, keep: bool = False) -> Self:
@@ -324,7 +374,8 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
         statistics = reading.statistics
         try:
             finalised = self._compute_finalised(statistics)
-            self._check_fit(finalised)
+            if finalised.singular and self.singular != "skip":
+                raise finalised.singular[0][1]()
         except ValueError as error:
             if keep and statistics.n_rows:
                 self._hold(statistics)
@@ -335,8 +386,7 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
         self._cache = finalised
         self._n_reads, self._converged = reading.n_reads, reading.converged
         warn_unless_enough_reads(reading)
-        for warned in ("_warned", "_warned_of_priors", "_warned_rank"):
-            self.__dict__.pop(warned, None)
+        self.__dict__.pop("_warned", None)
         self._warn_once(finalised)
         return self
 
@@ -351,6 +401,27 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
         self._describe_features(statistics)
         self.statistics_ = statistics
 
+    def _describe_features(self, statistics: Statistics) -> None:
+        """Set the number and the names of the features, as the statistics have them."""
+        self.n_features_in_ = statistics.n_features
+        if statistics.feature_names is not None:
+            self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    @contextmanager
+    def _kept_on_error(self) -> Iterator[None]:
+        """On an error, restore the attributes that reading the rows has set."""
+        names = self._set_by_reading
+        before = {name: self.__dict__[name] for name in names if name in self.__dict__}
+        try:
+            yield
+        except BaseException:
+            for name in names:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise
+
     def __getstate__(self) -> dict[str, Any]:
         """The attributes to pickle: all but the densities, which are computed again when needed."""
         state: dict[str, Any] = super().__getstate__()
@@ -358,23 +429,3 @@ class StatisticsLearner(StatisticsReader, Savable, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")
-
-
-L = TypeVar("L", bound=StatisticsLearner)
-
-
-def restore(model: L, statistics: Statistics, types: FittedTypes) -> L:
-    """Give saved statistics and types to a new model, even if they do not yet suffice for predictions.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not valid, or the statistics are not of the kind that the parameters require.
-    """
-    model._validate_params()
-    kind = {"covariance_type": statistics.covariance_type, "fourth_moments": statistics.has_fourth_moments}
-    if statistics.exact != model.exact or kind != {"fourth_moments": False, **model.required_statistics()}:
-        raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
-    model._describe_features(statistics)
-    model.statistics_, model._types = statistics, types
-    return model

@@ -12,14 +12,12 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message, named
-from streamgda.estimators.classifier import finalised
-from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe
+from streamgda.estimators.classifier import PREDICTIVE, Predictive, finalised
+from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe, from_moments
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.likelihood import BayesianCriterion
 from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
-from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.priors import ClassCounts
-from streamgda.estimators.rows import MissingAtPrediction
+from streamgda.estimators.validation import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features
@@ -27,7 +25,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
 
-class GaussianNB(RegularisedClassifier[DiagonalGaussians], BayesianCriterion[DiagonalGaussians]):
+class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent and normal.
 
     Parameters
@@ -111,6 +109,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians], BayesianCriterion[Dia
     _covariance_type: ClassVar[CovarianceType] = "diag"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RegularisedClassifier._parameter_constraints,
+        **PREDICTIVE,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -132,9 +131,11 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians], BayesianCriterion[Dia
         self.predictive = predictive
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
-        variances, regularisation = (
-            self._regularised(statistics) if self._is_regularised else (_variances(statistics), None)
-        )
+        regularisation = None
+        if self._is_regularised:
+            variances, regularisation = self._regularised(statistics)
+        else:
+            variances = _variances(statistics)
         variances += self._smoothing(statistics)
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -240,7 +241,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians], BayesianCriterion[Dia
         classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
         scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]
         params = {"priors": _priors_of(estimator, seen), "var_smoothing": estimator.var_smoothing}
-        model = cls._from_moments(estimator, classes, counts, means, scatter, **params)
+        model = from_moments(cls, estimator, classes, counts, means, scatter, **params)
         if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # fitted with weights
             model.var_smoothing = float(estimator.epsilon_ / model.statistics_.total_variance().max())
         return model

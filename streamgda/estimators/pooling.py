@@ -9,11 +9,10 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from streamgda.estimators.classifier import finalised
-from streamgda.estimators.predictive import PredictiveClassifier
+from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.validation import one_of
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import Regularisation
-from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 PoolingParameter = float | Literal["bayes"] | None
@@ -21,11 +20,11 @@ PoolingParameter = float | Literal["bayes"] | None
 P = TypeVar("P", SeparateGaussians, DiagonalGaussians)
 
 
-class RegularisedClassifier(PredictiveClassifier[P]):
+class RegularisedClassifier(GenerativeClassifier[P]):
     """A classifier with the parameter `pooling`."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PredictiveClassifier._parameter_constraints,
+        **GenerativeClassifier._parameter_constraints,
         "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
     }
 
@@ -41,12 +40,6 @@ class RegularisedClassifier(PredictiveClassifier[P]):
         if eigenvalues is not None:
             return Regularisation.by_evidence(weights, eigenvalues)
         return Regularisation.by_share(float(self.pooling or 0.0), weights, dimension)
-
-    def _regularisation_of(self, gaussians: P, statistics: Statistics) -> Regularisation:
-        if gaussians.regularisation is not None:
-            return gaussians.regularisation
-        dimension = 1 if isinstance(gaussians, DiagonalGaussians) else statistics.n_features
-        return Regularisation.by_share(0.0, statistics.weights, dimension)
 
     @property
     def pooling_(self) -> Array:

@@ -21,28 +21,18 @@ ClassCounts: TypeAlias = ArrayLike | Mapping[Any, float] | None
 _LABELS = (bool, int, float, str)
 
 
-def class_priors(priors: Priors, statistics: Statistics, *, renormalise: bool) -> Array:
-    """The prior probabilities of the classes of statistics.
+def priors_of(model: Any, statistics: Statistics) -> Array:
+    """The prior probabilities of the classes of statistics, by the parameter `priors` of a model.
 
-    Parameters
-    ----------
-    priors : array-like of shape (n_classes,), mapping, or None
-        As given by the user. None stands for the share of each class in the total weight. Those of a mapping
-        are scaled to sum to 1 for the classes that have been seen.
-    statistics : ClassStatistics
-        The statistics.
-    renormalise : bool
-        Whether priors that do not sum to 1 are scaled to do so, or are an error.
-
-    Returns
-    -------
-    ndarray of shape (n_classes,)
+    None stands for the share of each class in the total weight. Priors by label are scaled to sum to 1 for
+    the classes that have been seen; so are all those of models that renormalise them.
 
     Raises
     ------
     ValueError
-        If the priors are not such.
+        If they are no such probabilities.
     """
+    priors, renormalise = model.priors, model._renormalises_priors
     if priors is None:
         weights = statistics.weights
         shares: Array = weights / weights.sum()

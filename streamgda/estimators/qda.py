@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
-from streamgda.estimators.classifier import finalised
+from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
     check_kind,
@@ -20,21 +20,19 @@ from streamgda.estimators.exchange import (
     check_plugin,
     class_counts,
     describe,
+    from_moments,
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.following import changed_positions, is_plain
 from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
-from streamgda.estimators.predictive import Predictive
 from streamgda.estimators.priors import ClassCounts
-from streamgda.estimators.rows import MissingAtPrediction
-from streamgda.estimators.separate import separate_gaussians, whiten_classes
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
-from streamgda.estimators.validation import one_of
+from streamgda.estimators.singular import whiten_classes
+from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import relative_eigenvalues
-from streamgda.gaussians.whitening import Unestimated, Whitening
+from streamgda.gaussians.whitening import Singular, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -239,24 +237,26 @@ class QuadraticDiscriminantAnalysis(
         if self._is_regularised:
             return self._finalise_regularised(statistics.completed())
         whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
-        return separate_gaussians(statistics, whitenings)
+        return _separate(statistics, whitenings)
 
     def _refinalise(
-        self, before: Finalised[SeparateGaussians], statistics: Statistics, added: list[Revision]
+        self, before: Finalised[SeparateGaussians], statistics: Statistics, later: list[Revision]
     ) -> SeparateGaussians | None:
         """Finalise the classes that have changed; with the same bits as all of them."""
-        if not is_plain(self, but=("shrinkage", "reg_param")):  # these concern each class alone
+        if self._is_regularised or self.covariance_estimator is not None:
             return None
-        positions = changed_positions(before, statistics.classes, added)
+        if self.predictive != "plugin" or self.exact:
+            return None
+        positions = before.unchanged(statistics.classes, later)
         try:
             changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
         except ValueError:  # of all classes, more may be known
             return None
         kept = before.gaussians.whitenings
         whitenings = [next(changed) if position < 0 else kept[position] for position in positions.tolist()]
-        if all(isinstance(whitening, Unestimated) for whitening in whitenings):
+        if all(isinstance(whitening, Singular) for whitening in whitenings):
             return None
-        return separate_gaussians(statistics, whitenings)
+        return _separate(statistics, whitenings)
 
     def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
         """Whiten the covariances of the classes at these positions."""
@@ -268,9 +268,9 @@ class QuadraticDiscriminantAnalysis(
             is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
             solver=self.solver,
         )
-        errors = [whitening.error for whitening in whitenings if isinstance(whitening, Unestimated)]
-        if errors and (self.singular == "raise" or len(errors) == len(statistics.counts)):
-            raise errors[0]()
+        reasons = [whitening.reason for whitening in whitenings if isinstance(whitening, Singular)]
+        if reasons and (self.singular == "raise" or len(reasons) == len(statistics.counts)):
+            raise reasons[0]()
         return whitenings
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
@@ -301,10 +301,6 @@ class QuadraticDiscriminantAnalysis(
         share, n_of_one = self._given_share, self.n_features_in_ * (self.n_features_in_ + 1) / 2
         left = (1 - self.reg_param) * (1 - share + share / n_of_one)
         return left * super()._n_covariance_parameters()
-
-    def _singular_within(self, gaussians: SeparateGaussians) -> Whitening | None:
-        common = gaussians.common if isinstance(gaussians, RegularisedGaussians) else None
-        return None if common is None or common.rank == self.n_features_in_ else common
 
     # ------------------------------------------------------------------ fitted attributes
 
@@ -349,8 +345,8 @@ class QuadraticDiscriminantAnalysis(
         """
         check_is_fitted(self)
         check_plugin(self)
-        for _, error in finalised(self).unestimated:
-            raise error()
+        for _, reason in finalised(self).singular:
+            raise reason()
         if (finalised(self).gaussians.ranks < self.n_features_in_).any():
             raise ValueError("the pooled covariance is singular, of which scikit-learn's QDA has no density")
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
@@ -393,4 +389,11 @@ class QuadraticDiscriminantAnalysis(
         scatter = np.array(covariances) * counts[:, None, None]
         names = ("solver", "priors", "store_covariance", "tol")
         params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
-        return cls._from_moments(estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+        return from_moments(cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+
+
+def _separate(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGaussians:
+    """The densities of all classes. The mean of an undetermined class is 0; nothing depends on it."""
+    means = statistics.means
+    means[list(statistics.undetermined)] = 0.0
+    return SeparateGaussians(means, whitenings, low_parts=np.nan_to_num(statistics.mean_tails))

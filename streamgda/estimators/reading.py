@@ -1,22 +1,28 @@
-"""How a model reads rows: arrays in blocks, sources in passes, more than once where EM needs it."""
+"""How a model reads rows: arrays in blocks, sources in passes, more than once where EM needs it.
+
+A model holds ordinary statistics as long as no row lacks a feature. So complete data gives the same
+statistics, files and speed whether or not a model would learn from incomplete rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from numbers import Integral, Real
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.blocks.arrays import array_blocks, check_in_memory, check_no_rounding, check_readable
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
-from streamgda.blocks.wording import Message
+from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
-from streamgda.estimators.incomplete import reading_blocks
 from streamgda.estimators.validation import (
     check_announced,
     check_batch,
@@ -29,137 +35,173 @@ from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.conversion import as_source, as_table
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import CovarianceType
-from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.incomplete.reads import (
-    ONE_READ,
-    READ_TOLERANCE,
-    Keep,
-    Note,
-    Read,
-    Reading,
-    Steps,
-    read_incomplete,
-)
-from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.statistics.exact.state import ExactClassStatistics
+from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.incomplete.completion import Completion
+from streamgda.statistics.incomplete.em import MOST_STEPS
+from streamgda.statistics.incomplete.patterns import lacks_features
+from streamgda.statistics.incomplete.reads import Keep, Read, Reading
+from streamgda.statistics.incomplete.state import IncompleteStatistics
+
+EM_CONSTRAINTS: dict[str, list[Any]] = {
+    "max_patterns": [Interval(Integral, 1, None, closed="left")],
+    "max_reads": [Interval(Integral, 1, None, closed="left")],
+    "em_tol": [Interval(Real, 0, None, closed="left")],
+}
+"""Of the parameters of models that keep patterns of missing features."""
 
 _LEARN_KEPT = Message(
     "set ⟨missing='marginal'⟩ for the model too, as the source keeps rows in which features are missing"
 )
 
 
-class StatisticsReader(BaseEstimator):
-    """An estimator that reads rows into the statistics that it requires."""
+def blocks_to_learn(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    missing: Missing,
+    classes: ArrayLike | None = None,
+    reset: bool,
+    min_rows: int = 1,
+) -> Iterator[Block]:
+    """Check rows in memory and cut them into blocks. With `reset`, a model gets their features and types."""
+    check_missing(missing)
+    check_batch(X)
+    check_in_memory(X)
+    rows = None if reset else valid_rows(model, X)
+    if rows is None:
+        check_readable(X)
+    if model.exact:
+        check_no_rounding(X)
+    if y is None:
+        raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
+    check_no_name(y)
+    if rows is None:
+        X = as_table(X) if reset else named_as_fitted(model, X)
+        rows = validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
+    names = getattr(model, "feature_names_in_", None)
+    if getattr(y, "ndim", 1) != 1:
+        y = column_or_1d(y, warn=True)
+    if classes is not None:
+        check_announced(y, classes)
+    if reset:
+        model._types = FittedTypes.of(rows, y)
+    names = None if names is None else tuple(names)
+    return array_blocks(rows, y, sample_weight, names, missing=missing)
 
-    _covariance_type: ClassVar[CovarianceType]
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"exact": ["boolean"]}
 
-    _set_by_reading: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_types")
-    _types: FittedTypes = FittedTypes()
+def source_to_learn(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    missing: Missing,
+    scheduler: Scheduler,
+    progress: Progress,
+    names: Sequence[str] = (),
+) -> Read:
+    """The reading of a source or a Dask collection; of features of these names, in this order."""
+    source = as_source(X, y, sample_weight, missing=missing).in_order_of(names).pinned()
+    read = partial(read_into, source, scheduler=scheduler, progress=progress)
+    refuses = source.keeps_missing and not model.learns_incomplete
+    return remedying(_LEARN_KEPT)(read) if refuses else read
 
-    exact: bool
-    n_features_in_: int
 
-    def required_statistics(self) -> dict[str, Any]:
-        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
-        return {"covariance_type": self._covariance_type}
+def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
+    """Read rows in memory: blocks that are made anew for each read.
 
-    def _blocks_of(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        missing: Missing,
-        classes: ArrayLike | None = None,
-        reset: bool,
-        min_rows: int = 1,
-    ) -> Iterator[Block]:
-        check_missing(missing)
-        check_batch(X)
-        check_in_memory(X)
-        rows = None if reset else valid_rows(self, X)
-        if rows is None:
-            check_readable(X)
-        if self.exact:
-            check_no_rounding(X)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        check_no_name(y)
-        if rows is None:
-            X = as_table(X) if reset else named_as_fitted(self, X)
-            rows = validate_data(self, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
-        names = getattr(self, "feature_names_in_", None)
-        if getattr(y, "ndim", 1) != 1:
-            y = column_or_1d(y, warn=True)
-        if classes is not None:
-            check_announced(y, classes)
-        if reset:
-            self._types = FittedTypes.of(rows, y)
-        names = None if names is None else tuple(names)
-        return array_blocks(rows, y, sample_weight, names, missing=missing)
+    Raises
+    ------
+    ValueError
+        If no row has a weight.
+    """
 
-    def _reading_of(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        missing: Missing,
-        scheduler: Scheduler,
-        progress: Progress,
-        names: Sequence[str] = (),
-    ) -> Read:
-        """The reading of a source or a Dask collection; of features of these names, in this order."""
-        source = as_source(X, y, sample_weight, missing=missing).in_order_of(names).pinned()
-        read = partial(read_into, source, scheduler=scheduler, progress=progress)
-        refuses = source.keeps_missing and not self.learns_incomplete
-        return remedying(_LEARN_KEPT)(read) if refuses else read
+    def read(empty: Any) -> Any:
+        state = empty.copy()
+        state.update_blocks(blocks())
+        if not state.n_rows:
+            dropped = f", or it was dropped ({counted(state.n_dropped, 'row')})" if state.n_dropped else ""
+            raise ValueError(f"every sample weight is zero{dropped}, so there is no row to learn from")
+        return state
 
-    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
-        """Read rows in memory, in blocks that are made anew for each read."""
-        return self._read(reading_blocks(blocks), steps)
+    return read
 
-    def _read(
-        self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
-    ) -> Reading:
-        """Read rows: once; if `steps` allow, again where they have too many patterns of features."""
-        kind = {"exact": self.exact, **self.required_statistics()}
-        if not self.learns_incomplete:
-            return Reading(read(empty_statistics(**kind)))
-        empty = IncompleteStatistics(max_patterns=self.most_patterns, **kind)
-        return read_incomplete(read, empty, steps, note, keep)
 
-    @property
-    def learns_incomplete(self) -> bool:
-        """Whether the model learns from rows in which features are missing."""
-        return False
+@contextmanager
+def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
+    """Yield what takes the result of each read of EM; `hold` gets the last one if a later read fails."""
+    kept: deque[Reading] = deque(maxlen=1)
+    try:
+        yield kept.append
+    except BaseException as error:
+        for reading in kept:
+            hold(reading)
+            _say_what_is_kept(error, reading.n_reads)
+        raise
 
-    @property
-    def most_patterns(self) -> int:
-        """How many patterns of missing features the statistics may keep."""
-        return getattr(self, "max_patterns", MAX_PATTERNS)
 
-    @property
-    def _em_steps(self) -> Steps:
-        return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", READ_TOLERANCE))
+def _say_what_is_kept(error: BaseException, n_reads: int) -> None:
+    said = f"What {n_reads} reads have given is kept in statistics_"
+    if n_reads == 1:
+        said = (
+            "What one read has given, means and variances of the values that are there, is kept in "
+            "statistics_; GaussianNB.from_statistics makes a model of it without another read"
+        )
+    if isinstance(error, ValueError):
+        error.args = (Message(Message.of(error), f". {said}"),)
+    else:
+        error.add_note(said)
 
-    def _describe_features(self, statistics: Statistics) -> None:
-        """Set the number and the names of the features, as the statistics have them."""
-        self.n_features_in_ = statistics.n_features
-        if statistics.feature_names is not None:
-            self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
-    @contextmanager
-    def _kept_on_error(self) -> Iterator[None]:
-        """On an error, restore the attributes that reading the rows has set."""
-        names = self._set_by_reading
-        before = {name: self.__dict__[name] for name in names if name in self.__dict__}
-        try:
-            yield
-        except BaseException:
-            for name in names:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(before)
-            raise
+def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> Statistics:
+    """Statistics with the rows of some blocks: the same object, unless it cannot hold incomplete rows."""
+    if not statistics.keeps_patterns and any(map(lacks_features, blocks)):
+        statistics = _incomplete(statistics, max_patterns)
+    statistics.update_blocks(blocks)
+    return statistics
+
+
+def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Statistics:
+    """Statistics with the rows of others: the same object, unless it cannot hold incomplete rows."""
+    if added.keeps_patterns and not statistics.keeps_patterns:
+        statistics = _incomplete(statistics, max_patterns)
+    return statistics.merge(added)
+
+
+def complete_blocks(blocks: Iterable[Block], statistics: Statistics) -> Iterator[Block]:
+    """The blocks; an error for a missing value, where the statistics would take it.
+
+    Raises
+    ------
+    ValueError
+        If a feature is missing; the message says where.
+    """
+    for block in blocks:
+        if statistics.keeps_patterns and lacks_features(block):
+            block.raise_for_values()
+        yield block
+
+
+def completion_of(statistics: Statistics) -> Completion | None:
+    """How the moments of incomplete rows were found; None if no row lacks a feature."""
+    return statistics.completion if isinstance(statistics, IncompleteStatistics) else None
+
+
+def warn_unless_converged(statistics: Statistics) -> None:
+    """Warn if EM on the patterns of incomplete rows stopped early."""
+    steps = completion_of(statistics)
+    if steps is not None and not steps.converged:
+        warnings.warn(
+            f"EM has not converged in {MOST_STEPS:,} steps: too little is observed of some features "
+            "together. Leave out features that are seldom observed, or use LinearDiscriminantAnalysis, which "
+            "pools the classes",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def _incomplete(statistics: Statistics, max_patterns: int) -> IncompleteStatistics:
+    assert isinstance(statistics, ClassStatistics | ExactClassStatistics)
+    return IncompleteStatistics.from_statistics(statistics, max_patterns=max_patterns)

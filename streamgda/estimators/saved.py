@@ -10,6 +10,7 @@ from streamgda.storage import tables
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 
 if TYPE_CHECKING:
+    from streamgda.estimators.dtypes import FittedTypes
     from streamgda.estimators.generative import GenerativeClassifier
     from streamgda.statistics.base import Statistics
 
@@ -121,7 +122,6 @@ def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
     if "model" not in metadata:
         return statistics
     from streamgda.estimators.dtypes import FittedTypes
-    from streamgda.estimators.learning import restore
 
     name, params = _model_of(metadata["model"], name_of_file)
     try:
@@ -129,9 +129,26 @@ def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
             params["priors"] = dict(metadata["model"]["priors"])
         kind = estimator_named(name)
         model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
-        return restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})))
+        return _restored(model, statistics, FittedTypes(**metadata["model"].get("types", {})))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name_of_file}: this is no {name}: {error}") from error
+
+
+def _restored(model: Any, statistics: Statistics, types: FittedTypes) -> Any:
+    """A model with saved statistics and types, even if they do not yet suffice for predictions.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not valid, or the statistics are not of the kind that the parameters require.
+    """
+    model._validate_params()
+    kind = {"covariance_type": statistics.covariance_type, "fourth_moments": statistics.has_fourth_moments}
+    if statistics.exact != model.exact or kind != {"fourth_moments": False, **model.required_statistics()}:
+        raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
+    model._hold(statistics)
+    model._types = types
+    return model
 
 
 def _read(path: Path | bytes, filesystem: AnyFileSystem | None) -> tuple[Any, dict[str, Any]]:

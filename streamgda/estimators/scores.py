@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,18 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.posteriors import log_evidence, log_posteriors, posteriors, write_posteriors
+from streamgda.gaussians.products import TILE_ROWS
 from streamgda.gaussians.whitening import Observed
 from streamgda.statistics.covariances import Array
 
 Rows = NDArray[np.generic]
 Positions = slice | NDArray[np.intp]
-Blocks = Iterator[tuple[Positions, Densities, Rows]]
+
+_VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
+_SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
+_FEWEST_ROWS = 144  # of many features; with fewer, products of matrices take a quarter longer
+_FEWEST_OF_PRODUCTS = 480  # rows of scores that are one product; with fewer, these take a tenth longer
+_SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
 
 @dataclass(eq=False)
@@ -151,33 +157,46 @@ class RowScores:
         return scores
 
 
-def blocks_of(X: Rows, gaussians: Densities, size: int) -> Blocks:
-    """Yield (row positions, densities of the observed features, values) for up to `size` rows at a time.
+def score_finalised(
+    state: Finalised[Any], rows: Rows, missing: Literal["raise", "marginal"]
+) -> Iterator[RowScores]:
+    """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
     Parameters
     ----------
-    X : ndarray of shape (n_rows, n_features)
-        Rows without missing values.
-    gaussians : Densities
-        The densities of all the features.
-    size : int
-        The largest number of rows of a block.
+    state : Finalised
+        The densities of a model, which other processes get without its statistics.
+    rows : ndarray of shape (n_rows, n_features)
+        Numbers in the order of the features, as `check_rows` returns them.
+    missing : {"raise", "marginal"}
+        Whether NaN may mark a missing value.
     """
-    for start in range(0, len(X), size):
-        positions = slice(start, start + size)
-        yield positions, gaussians, X[positions]
-
-
-def blocks_by_pattern(X: Rows, gaussians: Densities, size: int) -> Blocks:
-    """As `blocks_of`, for rows in which NaN marks a missing value; the rows of a block share its pattern."""
-    if not np.isnan(X.sum()):
-        yield from blocks_of(X, gaussians, size)
-        return
-    for observed, rows in _patterns(X):
-        marginal = gaussians if observed.all() else gaussians.marginal(observed)
+    size = _rows_per_block(state, rows.shape[1])
+    if missing == "raise" or not np.isnan(rows.sum()):
         for start in range(0, len(rows), size):
-            positions = rows[start : start + size]
-            yield positions, marginal, X[np.ix_(positions, np.flatnonzero(observed))]
+            some = slice(start, start + size)
+            yield RowScores(state, state.densities, some, _values(rows[some]))
+        return
+    for observed, of_pattern in _patterns(rows):
+        densities = state.densities if observed.all() else state.densities.marginal(observed)
+        for start in range(0, len(of_pattern), size):
+            positions = of_pattern[start : start + size]
+            values = _values(rows[np.ix_(positions, np.flatnonzero(observed))])
+            yield RowScores(state, densities, positions, values)
+
+
+def _rows_per_block(state: Finalised[Any], n_features: int) -> int:
+    """How many rows are scored at a time: whole tiles."""
+    is_product = not state.densities.scores_from_distances
+    fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_ROWS
+    most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
+    size = min(max(_VALUES_PER_BLOCK // n_features, fewest), most)
+    return max(1, -(-size // TILE_ROWS)) * TILE_ROWS
+
+
+def _values(rows: Rows) -> Array:
+    """Rows by row, since the bits of sums over the features of a row depend on the order in memory."""
+    return np.ascontiguousarray(rows, dtype=np.float64)
 
 
 def _patterns(X: Rows) -> Iterator[tuple[Observed, NDArray[np.intp]]]:

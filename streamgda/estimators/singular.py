@@ -1,19 +1,56 @@
-"""Errors about singular covariances of classes: which features cause them, and what helps."""
+"""Which classes are singular, that is without a density, and why: the features to blame, and what helps."""
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamgda.blocks.wording import Message, counted, named
-from streamgda.gaussians.whitening import Whitening
+from streamgda.gaussians.whitening import Singular, Whitening, constant_features
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import pooled_covariance
+from streamgda.statistics.covariances import Array
 from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
 
+_REMEDIES = (
+    "Bring more rows of it, leave out constant or collinear features, or name a model whose matrix is equal "
+    "(EEE, VEE) or a sphere (EII, VII)"
+)
 
-def singular_class(
+
+def whiten_classes(
+    statistics: Statistics, covariances: Array, least_eigenvalue: float, *, is_shrunk: bool, solver: str
+) -> list[Whitening]:
+    """Whiten the covariance of each class; `Singular` stands for that of a class without one.
+
+    No factor or spectrum is needed to see that a class has too few rows, or a feature that is constant in it.
+    """
+    means, counts, undetermined = statistics.means, statistics.counts, statistics.undetermined
+    n_features = statistics.n_features
+    whitenings: list[Whitening] = []
+    for k, covariance in enumerate(covariances):
+        rank = None
+        if k in undetermined:
+            whitenings.append(Singular.because(partial(undetermined.__getitem__, k), n_features))
+            continue
+        mean = means[[k]]
+        if is_shrunk or (counts[k] > n_features and not constant_features(np.diag(covariance), mean).any()):
+            whitening = Whitening.of(covariance, mean, least_eigenvalue)
+            rank = whitening.rank
+            if rank == n_features:
+                whitenings.append(whitening)
+                continue
+        reason = partial(
+            _singular_class, statistics, k, rank, least_eigenvalue, is_shrunk=is_shrunk, solver=solver
+        )
+        whitenings.append(Singular.because(reason, n_features))
+    return whitenings
+
+
+def _singular_class(
     statistics: Statistics,
     k: int,
     rank: int | None,
@@ -26,7 +63,10 @@ def singular_class(
 
     It begins as scikit-learn's does. If the rank is not given, it is that of the statistics.
     """
-    rank = rank_of_class(statistics, k, least_eigenvalue) if rank is None else rank
+    if rank is None:  # n rows span at most n - 1 dimensions
+        one = statistics.of_classes(np.array([k]))
+        rank = Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank
+        rank = min(rank, int(statistics.counts[k]) - 1)
     n_rows = int(statistics.counts[k])
     n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
@@ -40,11 +80,22 @@ def singular_class(
     )
 
 
-def rank_of_class(statistics: Statistics, k: int, least_eigenvalue: float) -> int:
-    """The rank of the covariance of a class, at position k; n rows span at most n - 1 dimensions."""
-    one = statistics.of_classes(np.array([k]))
-    return min(
-        Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank, int(statistics.counts[k]) - 1
+def too_few_rows(statistics: Statistics, k: int, *, is_shared: bool) -> ValueError:
+    """The error for too few rows for Student t densities: of a class (at position k), or of all of them."""
+    if is_shared:
+        return ValueError(
+            Message(
+                f"⟨#{counted(statistics.n_rows, 'row')}⟩ (of weight ⟨#{statistics.weights.sum():g}⟩) of "
+                f"{counted(len(statistics.classes), 'class')} are too few for Student t densities of "
+                f"{counted(statistics.n_features, 'feature')}; bring more rows, or set ⟨predictive='plugin'⟩"
+            )
+        )
+    return np.linalg.LinAlgError(
+        Message(
+            f"class {named(statistics.classes[k])}: ⟨#{counted(statistics.counts[k], 'row')}⟩ (of weight "
+            f"⟨#{statistics.weights[k]:g}⟩), too few for a Student t density; bring more rows, or set "
+            "⟨pooling='bayes'⟩ or ⟨predictive='plugin'⟩"
+        )
     )
 
 
@@ -64,33 +115,6 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     return f"{said}⟨ Increase the value of `{parameter}` to reduce the collinearity.|⟩"
 
 
-def too_few_rows(statistics: Statistics, k: int) -> np.linalg.LinAlgError:
-    """The error for a class (at position k) whose rows are too few for a Student t density."""
-    return np.linalg.LinAlgError(
-        Message(
-            f"class {named(statistics.classes[k])}: ⟨#{counted(statistics.counts[k], 'row')}⟩ (of weight "
-            f"⟨#{statistics.weights[k]:g}⟩), too few for a Student t density; bring more rows, or set "
-            "⟨pooling='bayes'⟩ or ⟨predictive='plugin'⟩"
-        )
-    )
-
-
-def warn_of_rank(model: Any, within: Whitening | None) -> None:
-    """Warn of a singular covariance within the classes, unless it had the same rank the last time."""
-    warned = model.__dict__.pop("_warned_rank", None)
-    if within is None:
-        return
-    model._warned_rank = within.rank
-    if warned != within.rank:
-        statistics = model.statistics_
-        features = deficient_features(statistics, within.covariance, within.least_eigenvalue)
-        warnings.warn(
-            f"the covariance within the classes has rank {within.rank} of {statistics.n_features}: "
-            f"{features}. The model works in the range of the covariance",
-            stacklevel=7,
-        )
-
-
 def _remedy(n_rows: int, n_varying: int, is_shrunk: bool) -> str:
     """The parameters to change, as a sentence."""
     if not n_varying:
@@ -100,3 +124,98 @@ def _remedy(n_rows: int, n_varying: int, is_shrunk: bool) -> str:
     # Of two rows, "auto" estimates no error.
     shrinkage = "⟨shrinkage='auto'⟩" if n_rows > 2 else "⟨shrinkage⟩ to a number above 0"
     return f"Set {shrinkage}, or ⟨reg_param⟩ above 0, or ⟨pooling='bayes'⟩"
+
+
+@dataclass(frozen=True)
+class Determined:
+    """What the scatters of the classes determine.
+
+    Attributes
+    ----------
+    statistics : ClassStatistics or ExactClassStatistics
+        Of covariance type "full".
+    least_eigenvalue : float
+        The eigenvalue of a correlation matrix up to which it counts as zero.
+    """
+
+    statistics: Statistics
+    least_eigenvalue: float
+
+    def why_not(self, model: str) -> str | None:
+        """What is missing for a model, of a class or of them all, and the remedy; None if nothing is."""
+        volume, shape, orientation = tuple(model)
+        n_features = self.statistics.n_features
+        if shape == "V":
+            return self._constant_in_one() if orientation == "I" else self._singular_class(n_features)
+        if volume == "V" and (reason := self._class_without_variance()):
+            return reason
+        if shape == "I":
+            return None if self._varies.any() else "no feature varies within a class"
+        if orientation == "V":
+            return self._undetermined_axes()
+        return self._constant_in_all() if orientation == "I" else self._singular_together()
+
+    def _undetermined_axes(self) -> str | None:
+        """The axes of a class are determined up to rank d − 1, and the shape by a class of rank d."""
+        n_features = self.statistics.n_features
+        has_full = (self._ranks == n_features).any()
+        return self._singular_class(n_features - 1 if has_full else n_features)
+
+    def _singular_class(self, least_rank: int) -> str | None:
+        for k in np.flatnonzero(self._ranks < least_rank)[:1].tolist():
+            return Message(
+                f"class {named(self.statistics.classes[k])}: the covariance has rank ⟨#{self._ranks[k]}⟩ of "
+                f"{self.statistics.n_features}, from ⟨#{counted(self.statistics.counts[k], 'row')}⟩; "
+                f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {_REMEDIES}"
+            )
+        return None
+
+    def _constant_in_one(self) -> str | None:
+        for k in np.flatnonzero(~self._varies.all(axis=1))[:1].tolist():
+            return (
+                f"class {named(self.statistics.classes[k])}: "
+                f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {_REMEDIES}"
+            )
+        return None
+
+    def _class_without_variance(self) -> str | None:
+        for k in np.flatnonzero(~self._varies.any(axis=1))[:1].tolist():
+            return Message(
+                f"class {named(self.statistics.classes[k])}: no feature varies in its "
+                f"⟨#{counted(self.statistics.counts[k], 'row')}⟩. Bring more rows of it, or name a model of "
+                "equal volume (EEE, EEI, EII)"
+            )
+        return None
+
+    def _constant_in_all(self) -> str | None:
+        return None if self._varies.any(axis=0).all() else self._deficient()
+
+    def _singular_together(self) -> str | None:
+        n_features = self.statistics.n_features
+        if int((self.statistics.counts - 1).sum()) < n_features:
+            return f"too few rows for {counted(n_features, 'feature')}. Bring more rows, or name EEI or EII"
+        rank = Whitening.of(
+            pooled_covariance(self.statistics), self.statistics.means, self.least_eigenvalue
+        ).rank
+        return None if rank == n_features else self._deficient()
+
+    def _deficient(self) -> str:
+        found = deficient_features(self.statistics, pooled_covariance(self.statistics), self.least_eigenvalue)
+        return Message(
+            f"within the classes, {found}. Leave them out, or name EII, or use ⟨LinearDiscriminantAnalysis⟩"
+        )
+
+    @cached_property
+    def _varies(self) -> NDArray[np.bool_]:
+        """Which features vary in which class: (K, d)."""
+        varies = np.ones(self.statistics.means.shape, dtype=bool)
+        for k in range(len(varies)):
+            varies[k, constant_in_class(self.statistics, k)] = False
+        return varies
+
+    @cached_property
+    def _ranks(self) -> NDArray[np.int64]:
+        """The rank of the covariance of each class, of which n rows span n − 1 dimensions at most."""
+        covariances, means = self.statistics.covariance(), self.statistics.means
+        ranks = [Whitening.of(c, means[[k]], self.least_eigenvalue).rank for k, c in enumerate(covariances)]
+        return np.minimum(ranks, self.statistics.counts - 1)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.blocks import labels, wording
-from streamgda.blocks.frames import column_names, in_order_of, library_of, matrix_of
+from streamgda.blocks.arrays import check_in_memory, check_readable, real
+from streamgda.blocks.frames import column_labels, column_names, in_order_of, library_of, matrix_of
+from streamgda.blocks.wording import Message
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_table, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
+
+MissingAtPrediction = Literal["raise", "marginal"]
+
+PREDICT_INCOMPLETE = Message(
+    "let the model predict by the features that are there: ⟨set_params(|⟩⟨missing='marginal'⟩⟨)|⟩"
+)
+
+_OF_PARQUET = "; more rows than fit in memory are predicted from Parquet, by predict_dataset"
 
 
 def one_of(*names: str) -> StrOptions:
@@ -83,8 +93,11 @@ def check_has_learnt(model: Any) -> None:
         check_is_fitted(model)
 
 
-def check_two_classes(statistics: Statistics) -> None:
-    """Raise ValueError for statistics of fewer than two classes."""
+def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
+    """Raise ValueError for statistics that no model is made of.
+
+    They are of fewer than two classes, lack covariances, or have some beyond float64. Only exact ones do.
+    """
     classes = statistics.classes
     if len(classes) < 2:
         seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
@@ -92,6 +105,9 @@ def check_two_classes(statistics: Statistics) -> None:
             f"The number of classes has to be greater than one. Got {len(classes)} class. "
             f"A classifier needs rows of at least two classes; the data has {seen}"
         )
+    check_holds_products(statistics, covariance_type)
+    if statistics.exact and not statistics.keeps_patterns and not np.isfinite(statistics.covariance()).all():
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
 
 
 def check_holds_products(statistics: Statistics, covariance_type: CovarianceType) -> None:
@@ -106,7 +122,71 @@ def check_holds_products(statistics: Statistics, covariance_type: CovarianceType
         )
 
 
-def check_finite(statistics: Statistics) -> None:
-    """Raise ValueError if exact statistics have covariances beyond float64; floating ones never do."""
-    if statistics.exact and not statistics.keeps_patterns and not np.isfinite(statistics.covariance()).all():
-        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+def check_rows(
+    model: Any,
+    X: Any,
+    *,
+    missing: MissingAtPrediction | None = None,
+    other_remedy: str = PREDICT_INCOMPLETE,
+) -> NDArray[Any]:
+    """Validate rows in memory, and return them as an array that `score_rows` takes.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    X : array-like of shape (n_rows, n_features)
+        Rows.
+    missing : {"raise", "marginal"}, optional
+        Whether NaN may mark a missing value. If None, the parameter of the model.
+    other_remedy : str
+        What to do about a missing value but to leave out such rows, in the terms of the caller.
+
+    Raises
+    ------
+    ValueError
+        If a value is infinite, or NaN and `missing` is not "marginal"; or if the features are not those of
+        the model.
+    TypeError
+        If the rows are not in memory.
+    """
+    missing = missing or model.missing
+    check_batch(X)
+    check_has_learnt(model)
+    check_in_memory(X, _OF_PARQUET)
+    valid = valid_rows(model, X)
+    if valid is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(valid.sum()) or (missing == "marginal" and not np.isinf(valid).any()):
+                return valid
+    X = named_as_fitted(model, X)
+    if column_labels(X) is not None:  # names first: a column that is not a feature may have any type
+        validate_data(model, X, reset=False, skip_check_array=True)
+    check_readable(X)
+    finite = "allow-nan" if missing == "marginal" else True
+    rows: NDArray[Any]
+    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
+        try:
+            rows = validate_data(model, X, reset=False, ensure_all_finite=finite)
+        except ValueError:
+            if missing == "raise":
+                rows = validate_data(model, X, reset=False, ensure_all_finite=False)
+                _raise_for_missing(model, real(rows, "X"), other_remedy)
+            raise
+    if rows.dtype.kind == "O":  # as of a list with None, or of Arrow's bools with nulls
+        rows = real(rows, "X")
+        if missing == "raise":
+            _raise_for_missing(model, rows, other_remedy)
+    return rows
+
+
+def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:
+    """Raise a ValueError that names the first NaN, if there is one."""
+    for row, index in np.argwhere(np.isnan(rows))[:1]:
+        name = repr(model.feature_names_in_[index]) if hasattr(model, "feature_names_in_") else index
+        raise ValueError(
+            Message(
+                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or ",
+                other_remedy,
+            )
+        )

@@ -19,8 +19,8 @@ def principal_axes(scatter: Array) -> tuple[Array, Array]:
 
     With features of unlike units, eigenvalues differ by many powers of ten. They are computed as the squared
     singular values of a factor of the correlations, times the deviations, by the one-sided method of Jacobi.
-    So their relative errors depend on the correlations alone. Axes without variance are
-    perpendicular to the others.
+    So their relative errors depend on the correlations alone. Axes without variance are perpendicular
+    to the others.
 
     Raises
     ------

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from streamgda.gaussians.whitening import Array, Observed
+from streamgda.gaussians.whitening import Array, Observed, Reason, Whitening
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -29,8 +29,6 @@ class Densities(ABC):
         Their low parts: what float64 leaves of the means. None if they are not known.
     scores_from_distances : bool
         Whether scores are best computed from squared distances, and not from the rows.
-    is_updated : bool
-        Whether the densities come from earlier ones, and differ from new ones by rounding.
     """
 
     if TYPE_CHECKING:  # most keep it as a field
@@ -44,7 +42,6 @@ class Densities(ABC):
             """The low parts of the means, which float64 leaves of them: (K, d)."""
 
     scores_from_distances: ClassVar[bool] = True
-    is_updated: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -57,8 +54,8 @@ class Densities(ABC):
         """The rank of the covariance of each class: (K,)."""
 
     @property
-    def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
-        """The positions of classes without a density; each with a function that returns the error why."""
+    def singular(self) -> Mapping[int, Reason]:
+        """The positions of classes without a density, and the reason of each."""
         return {}
 
     @abstractmethod
@@ -182,7 +179,12 @@ class Gaussians(Densities):
     @property
     @abstractmethod
     def n_covariance_parameters(self) -> float:
-        """The number of free parameters of the covariances; see `LikelihoodCriteria.n_parameters_`."""
+        """The number of free parameters of the covariances; see `GenerativeClassifier.n_parameters_`."""
+
+    @property
+    def singular_common(self) -> Whitening | None:
+        """The whitening of a covariance that all classes share or lean on, if it is singular."""
+        return None
 
     @abstractmethod
     def total_squared_distance(self, scatter: Array) -> float:

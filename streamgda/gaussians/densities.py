@@ -6,7 +6,7 @@ in whitened coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from streamgda.gaussians.base import LOG_2PI, Gaussians
 from streamgda.gaussians.products import deviations_from, large_low_parts, some_of, squared_lengths, stacked
 from streamgda.gaussians.regularisation import Regularisation
-from streamgda.gaussians.whitening import Array, Observed, TriangularWhitening, Unestimated, Whitening
+from streamgda.gaussians.whitening import Array, Observed, Reason, Singular, TriangularWhitening, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 
@@ -37,8 +37,8 @@ class SeparateGaussians(Gaussians):
     low_parts: Array | None = field(default=None, kw_only=True)
 
     @cached_property
-    def unestimated(self) -> dict[int, Callable[[], Exception]]:
-        return {k: w.error for k, w in enumerate(self.whitenings) if isinstance(w, Unestimated)}
+    def singular(self) -> dict[int, Reason]:
+        return {k: w.reason for k, w in enumerate(self.whitenings) if isinstance(w, Singular)}
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -59,8 +59,8 @@ class SeparateGaussians(Gaussians):
         lengths = squared_lengths(X, self.means, self._large_low_parts, self._triangles)
         for some, squared in lengths:
             distances[:, some] = squared
-        if self.unestimated:
-            distances[:, list(self.unestimated)] = np.inf
+        if self.singular:
+            distances[:, list(self.singular)] = np.inf
         return distances
 
     @cached_property
@@ -134,6 +134,10 @@ class RegularisedGaussians(SeparateGaussians):
         """The densities with these means (K, d) and covariances (K, d, d) in the range of the common one."""
         whitenings = [_whitening(covariance, common) for covariance in covariances]
         return cls(means=means, low_parts=low_parts, whitenings=whitenings, common=common, regularisation=how)
+
+    @property
+    def singular_common(self) -> Whitening | None:
+        return self.common if self.common.rank < self.means.shape[1] else None
 
     def marginal(self, observed: Observed) -> Self:
         """The marginal densities of the observed features, given as a mask (d,)."""

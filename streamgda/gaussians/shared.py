@@ -57,6 +57,10 @@ class SharedGaussians(Gaussians):
         n_features = self.means.shape[1]
         return float(n_features * (n_features + 1) / 2)
 
+    @property
+    def singular_common(self) -> Whitening | None:
+        return self.whitening if self.ranks[0] < self.means.shape[1] else None
+
     def squared_distances(self, X: Array) -> Array:
         """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
         if self._is_compact:

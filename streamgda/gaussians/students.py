@@ -16,7 +16,7 @@ The American Statistician 70; Murphy (2012), "Machine Learning: A Probabilistic 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Generic, Self, TypeVar
@@ -30,7 +30,7 @@ from scipy.special import chdtrc, chdtri, fdtrc, stdtr, stdtrit
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import log_gamma_ratio
-from streamgda.gaussians.whitening import Array, Observed
+from streamgda.gaussians.whitening import Array, Observed, Reason
 
 G = TypeVar("G", bound=Gaussians)
 
@@ -49,27 +49,25 @@ class StudentDensities(Densities, Generic[G]):
         f, the degrees of freedom.
     scales : ndarray of shape (K,)
         The factors of the covariances that make them shape matrices.
-    refused : mapping of int to callable
-        The positions of classes without degrees of freedom; each with the error that says why.
+    too_few : mapping of int to callable
+        The positions of classes of too few rows, without degrees of freedom; and the reason of each.
     """
 
     means: Array
     normals: G
     degrees: Array
     scales: Array
-    refused: Mapping[int, Callable[[], Exception]] = field(default_factory=dict)
+    too_few: Mapping[int, Reason] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, normals: G, degrees: Array, scales: Array, refused: Mapping[int, Callable[[], Exception]]
-    ) -> Self:
-        """The densities with these degrees of freedom and factors; classes `refused` may have any."""
-        kept = ~np.isin(np.arange(len(degrees)), list(refused))
-        return cls(normals.means, normals, np.where(kept, degrees, 1.0), np.where(kept, scales, 1.0), refused)
+    def of(cls, normals: G, degrees: Array, scales: Array, too_few: Mapping[int, Reason]) -> Self:
+        """The densities with these degrees of freedom and factors; classes `too_few` may have any."""
+        kept = ~np.isin(np.arange(len(degrees)), list(too_few))
+        return cls(normals.means, normals, np.where(kept, degrees, 1.0), np.where(kept, scales, 1.0), too_few)
 
     @property
-    def unestimated(self) -> Mapping[int, Callable[[], Exception]]:
-        return {**self.normals.unestimated, **self.refused}
+    def singular(self) -> Mapping[int, Reason]:
+        return {**self.normals.singular, **self.too_few}
 
     @property
     def ranks(self) -> NDArray[np.int64]:
@@ -78,20 +76,20 @@ class StudentDensities(Densities, Generic[G]):
     def squared_distances(self, X: Array) -> Array:
         distances = self.normals.squared_distances(X)
         distances /= self.scales
-        distances[:, list(self.refused)] = np.inf
+        distances[:, list(self.too_few)] = np.inf
         return distances
 
     def marginal(self, observed: Observed) -> Self:
         normals = self.normals.marginal(observed)
-        return type(self)(normals.means, normals, self.degrees, self.scales, self.refused)
+        return type(self)(normals.means, normals, self.degrees, self.scales, self.too_few)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """As of the normal densities: the regression on the observed features is the same."""
         return self.normals.conditional_mean(observed, marginal.normals, X, posteriors)
 
     def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        if k in self.refused:
-            raise self.refused[k]()
+        if k in self.too_few:
+            raise self.too_few[k]()
         deviations = self.normals.deviations(k, n, random)
         deviations *= np.sqrt(self.scales[k] * self.degrees[k] / self._chi_squares(k, n, random))
         return deviations
@@ -170,7 +168,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         for k, degrees in enumerate(self.degrees):
             terms = np.log1p(self._squares(X, k) / degrees).sum(axis=1)
             log_density[:, k] = -0.5 * ((degrees + 1) * terms + self.log_normalisers[k])
-        log_density[:, list(self.refused)] = -np.inf
+        log_density[:, list(self.too_few)] = -np.inf
         return log_density
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
@@ -185,7 +183,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         for k, degrees in enumerate(self.degrees):
             p_values = 2 * stdtr(degrees, -np.sqrt(self._squares(X, k)))
             tail[:, k] = chdtrc(max(X.shape[1], 1), chdtri(1, p_values).sum(axis=1))
-        tail[:, list(self.refused)] = 0.0
+        tail[:, list(self.too_few)] = 0.0
         return tail
 
     def squared_radii(self, probabilities: Array, given: Self) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -276,8 +276,6 @@ class UpdatedGaussians(SharedGaussians):
     rounding alone.
     """
 
-    is_updated: ClassVar[bool] = True
-
     def __init__(self, factor: Factor, change: Change) -> None:
         vars(self).update(factor=factor, change=change)
 
@@ -344,14 +342,6 @@ class UpdatedGaussians(SharedGaussians):
     def _column_slopes(self) -> Array:
         return np.ascontiguousarray(self.change.column_slopes.T)
 
-    def followed_by(self, learnt: LearntRows) -> UpdatedGaussians | None:
-        """The densities after some rows were learnt; None if a new factor is due."""
-        n_columns = len(self.change.columns) + learnt.n_vectors
-        if n_columns > most_columns(len(self.centre)):
-            return None
-        change = self.change.followed_by(learnt, self.factor)
-        return UpdatedGaussians(self.factor, change) if change.keeps_digits(self.factor) else None
-
 
 def most_columns(n_features: int) -> int:
     """After how many columns a new factor is due: they then cost no more than a fraction of it."""
@@ -364,22 +354,19 @@ def is_worth_following(n_features: int, n_classes: int, n_rows: int) -> bool:
     return n_rows <= most_columns(n_features) and work >= _LEAST_WORK
 
 
-def updatable(gaussians: SharedGaussians, total: float) -> UpdatedGaussians | None:
-    """Densities that can be brought up to date; None if they need a spectrum.
-
-    Parameters
-    ----------
-    gaussians : SharedGaussians
-        The densities.
-    total : float
-        The weight of the rows that they were computed from.
-    """
+def follow(gaussians: SharedGaussians, learnt: LearntRows) -> UpdatedGaussians | None:
+    """The densities after some rows were learnt; None if a new factor is due."""
     if isinstance(gaussians, UpdatedGaussians):
-        return gaussians
-    if not isinstance(gaussians.whitening, TriangularWhitening):
+        factor, change = gaussians.factor, gaussians.change
+    elif isinstance(gaussians.whitening, TriangularWhitening):
+        factor = Factor(gaussians, gaussians.whitening, learnt.total - float(learnt.weights.sum()))
+        change = Change.none_since(factor)
+    else:  # scores need a spectrum
         return None
-    factor = Factor(gaussians, gaussians.whitening, total)
-    return UpdatedGaussians(factor, Change.none_since(factor))
+    if len(change.columns) + learnt.n_vectors > most_columns(len(gaussians.centre)):
+        return None
+    change = change.followed_by(learnt, factor)
+    return UpdatedGaussians(factor, change) if change.keeps_digits(factor) else None
 
 
 def _columns(vectors: Array, columns: Array) -> Array:

@@ -22,6 +22,8 @@ from streamgda.gaussians.products import multiply_rows, multiply_rows_by_triangl
 
 Array = NDArray[np.float64]
 Observed = NDArray[np.bool_]
+Reason = Callable[[], Exception]
+"""Why a class is singular, which is to say without a density: it returns the error that says so."""
 
 _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 64  # rows, up to which LAPACK inverts a triangle as fast as products do
@@ -251,27 +253,27 @@ class TriangularWhitening(Whitening):
 
 
 @dataclass(frozen=True)
-class Unestimated(Whitening):
+class Singular(Whitening):
     """Stands for the whitening of a class whose rows do not determine a covariance.
 
     Every row is infinitely far from such a class.
 
     Attributes
     ----------
-    error : callable
-        Returns the error that says what the class lacks.
+    reason : callable
+        Why.
     """
 
-    error: Callable[[], Exception]
+    reason: Reason
 
     @classmethod
-    def because(cls, n_features: int, error: Callable[[], Exception]) -> Self:
+    def because(cls, reason: Reason, n_features: int) -> Self:
         """Stand for the whitening of a class of `n_features` features."""
-        return cls(np.zeros((n_features, n_features)), 0.0, np.zeros((n_features, 0)), 0.0, error)
+        return cls(np.zeros((n_features, n_features)), 0.0, np.zeros((n_features, 0)), 0.0, reason)
 
-    def marginal(self, observed: Observed, means: Array) -> Unestimated:
+    def marginal(self, observed: Observed, means: Array) -> Singular:
         """The same for the observed features."""
-        return Unestimated.because(int(observed.sum()), self.error)
+        return Singular.because(self.reason, int(observed.sum()))
 
     @property
     def triangle(self) -> Array:
@@ -286,7 +288,7 @@ class Unestimated(Whitening):
     @property
     def colorizer(self) -> Array:
         """Raise the error: no rows can be drawn from the class."""
-        raise self.error()
+        raise self.reason()
 
 
 def _log_pdet(factor: Array, scale: Array) -> float:

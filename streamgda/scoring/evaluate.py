@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from streamgda.blocks.arrays import array_blocks, check_in_memory
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import listed
-from streamgda.estimators.rows import check_rows
-from streamgda.estimators.validation import check_batch, check_no_name
+from streamgda.estimators.validation import check_batch, check_no_name, check_rows
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.wording import Message, counted
-from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
-from streamgda.estimators.rows import PREDICT_INCOMPLETE
+from streamgda.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.estimators.scores import RowScores
+from streamgda.estimators.validation import PREDICT_INCOMPLETE
 from streamgda.gaussians.whitening import Array
 from streamgda.sources.base import Source
 from streamgda.statistics.incomplete.patterns import check_no_infinity
@@ -75,7 +75,7 @@ def check_model(model: Any) -> None:
             "scores of any classifier"
         )
     check_is_fitted(model)
-    finalised(model, anew=True)  # cache it before several threads need it, with the bits of every worker
+    model.finalise_anew()  # cache it before several threads need it, with the bits of every worker
 
 
 S = TypeVar("S", bound=Source)

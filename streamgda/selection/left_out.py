@@ -74,7 +74,7 @@ class Downdate(ABC):
         if len(single):
             raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
         self._fitted = estimator._compute_finalised(statistics)
-        for _, error in self._fitted.unestimated:
+        for _, error in self._fitted.singular:
             raise error()
         is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
         self._share = 1.0 if is_linear else float(getattr(estimator, "pooling", None) or 0.0)
@@ -175,7 +175,7 @@ class Downdate(ABC):
 
     def _densities(self, statistics: Statistics, row: Array) -> Array:
         densities = self._estimator._finalise(statistics)
-        for error in densities.unestimated.values():
+        for error in densities.singular.values():
             raise error()
         log_densities: Array = densities.log_density(row[None])[0]
         return log_densities

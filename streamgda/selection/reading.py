@@ -13,9 +13,10 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, named
-from streamgda.estimators.classifier import GaussianClassifier, finalised, score_finalised
+from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.rows import MissingAtPrediction, check_rows
+from streamgda.estimators.scores import score_finalised
+from streamgda.estimators.validation import MissingAtPrediction, check_rows
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress

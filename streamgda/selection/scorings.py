@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.likelihood import joint_log_likelihood
+from streamgda.estimators.generative import joint_log_likelihood
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import ScoreHistogram
 from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
