@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import chain
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import Message, counted
 from streamgda.passes.compute import compute_plan, opening_on
-from streamgda.passes.plan import Plan, State, n_rows_of
+from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.sources.ahead import begun
@@ -29,9 +29,6 @@ from streamgda.storage.paths import Path
 from streamgda.storage.retries import RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamgda.blocks.block import Block
     from streamgda.passes.checkpoint import Checkpoint
 
 
@@ -141,6 +138,11 @@ def accumulate(
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
     )
+    kept = None
+    if checkpoint is not None:
+        from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
+
+        kept = Checkpoint.at(checkpoint, source, empty)
     many = isinstance(empty, IncompleteStatistics) and max_reads > 1
     read = partial(
         read_into,
@@ -149,7 +151,7 @@ def accumulate(
         progress=progress,
         rows_per_task=rows_per_task,
         retries=retries,
-        checkpoint=None if checkpoint is None else _kept_at(checkpoint, source, empty),
+        checkpoint=kept,
     )
     if isinstance(empty, IncompleteStatistics) and many:
         steps = Steps(max_reads, em_tol)
@@ -202,17 +204,7 @@ def accumulate_folds(
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
-class Accumulating(State, Protocol):
-    """A state to which blocks of rows are added."""
-
-    def copy(self) -> Self:
-        """A state of the same rows that does not change with this one."""
-
-    def update_blocks(self, blocks: Iterator[Block], workspace: Workspace) -> None:
-        """Add the rows of some blocks."""
-
-
-S = TypeVar("S", bound=Accumulating)
+S = TypeVar("S", bound=Statistics | FoldStatistics)
 
 
 def read_into(
@@ -241,7 +233,6 @@ def read_into(
     ValueError, TypeError
         As `accumulate` does.
     """
-    _check_source(source)
     scheduler = scheduler_for(source, scheduler)
     kept = checkpoint if checkpoint and checkpoint.kind == type(empty).__name__ else None
     splits = source.planned(opening_on(scheduler))
@@ -260,12 +251,6 @@ def read_into(
     return state
 
 
-def _kept_at(path: Path, source: Source, empty: Statistics) -> Checkpoint:
-    from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
-
-    return Checkpoint.at(path, source, empty)
-
-
 def _check_source(source: object) -> None:
     if isinstance(source, Source):
         return
@@ -281,10 +266,10 @@ def _check_source(source: object) -> None:
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
-    statistics = empty.copy()
+    state: Any = empty.copy()
     with single_blas_thread:
-        statistics.update_blocks(chain.from_iterable(split.blocks() for split in begun(splits)), Workspace())
-    return statistics
+        state.update_blocks(chain.from_iterable(split.blocks() for split in begun(splits)), Workspace())
+    return cast("S", state)
 
 
 # ---------------------------------------------------------------------- several reads

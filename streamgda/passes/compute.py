@@ -58,36 +58,26 @@ def compute_plan(plan: Plan, scheduler: Scheduler, progress: Progress) -> Any:
 
 def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progress) -> list[Any]:
     """Run several plans as one, as `compute_plan` does; their states."""
-    with _fetching_ahead(scheduler) as upcoming:
-        return _compute(plans, scheduler, progress, upcoming)
-
-
-def _compute(
-    plans: Sequence[Plan], scheduler: Scheduler, progress: Progress, upcoming: Upcoming | None
-) -> list[Any]:
-    from dask.order import order
-
     client, begun = client_of(scheduler), time.monotonic()
-    graph = Graph(client is not None, upcoming)
-    root, amount = graph.add_plans(plans), graph.amount
-    if upcoming is not None:
-        upcoming.arrange(order(graph.tasks))
-    rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
-    _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
-    with (
-        single_blas_thread,
-        warning_of_retries() as noted,
-        telling(progress, amount, graph.followed()) as listener,
-    ):
-        _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
-        if client is None:
-            outcome = _compute_here(graph, root, scheduler, listener)
-        else:
-            outcome = _compute_there(plans, graph, root, client, listener)
-        noted.extend(outcome.noted)
-        states = [outcome.state] if len(plans) == 1 else outcome.state
-        if listener is not None and amount.rows is None:
-            listener.finish(sum(state.n_rows + state.n_dropped for state in states))
+    with _fetching_ahead(scheduler) as upcoming:
+        graph = Graph(client is not None, upcoming)
+        root, amount = graph.add_plans(plans), graph.amount
+        rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
+        _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
+        with (
+            single_blas_thread,
+            warning_of_retries() as noted,
+            telling(progress, amount, graph.followed()) as listener,
+        ):
+            _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
+            if client is None:
+                outcome = _compute_here(graph, root, scheduler, listener)
+            else:
+                outcome = _compute_there(plans, graph, root, client, listener)
+            noted.extend(outcome.noted)
+            states = [outcome.state] if len(plans) == 1 else outcome.state
+            if progress is not False and amount.rows is None:
+                listener.finish(sum(state.n_rows + state.n_dropped for state in states))
     _log.info("pass done in %.1f s", time.monotonic() - begun)
     return states
 
@@ -108,7 +98,7 @@ def _fetching_ahead(scheduler: Scheduler) -> Iterator[Upcoming | None]:
         yield Upcoming(ahead, n_threads)
 
 
-def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener | None) -> Outcome:
+def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener) -> Outcome:
     """Run a graph on a scheduler of this machine, which calls back after each task.
 
     Dask sends six tasks at a time to a process and fuses them, which suits tasks much smaller than these.
@@ -117,9 +107,12 @@ def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: 
     from dask.base import compute_as_if_collection
     from dask.callbacks import Callback
     from dask.delayed import Delayed
+    from dask.order import order
 
+    if graph.upcoming is not None:
+        graph.upcoming.arrange(order(graph.tasks))
     options = {"chunksize": dask.config.get("chunksize", 1), "optimization.fuse.active": False}
-    callback = Callback(posttask=lambda key, *_: listener.advance(key) if listener else None)
+    callback = Callback(posttask=lambda key, *_: listener.advance(key))
     try:
         with callback, dask.config.set(options):
             outcome: Outcome = compute_as_if_collection(Delayed, graph.whole(), root, scheduler=scheduler)
@@ -135,38 +128,28 @@ def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: 
 
 
 def _compute_there(
-    plans: Sequence[Plan], graph: Graph, root: Hashable, client: Client, listener: Listener | None
+    plans: Sequence[Plan], graph: Graph, root: Hashable, client: Client, listener: Listener
 ) -> Outcome:
-    """Run a graph on a cluster."""
-    _check_versions(client)
-    with _warning_without_workers(client), _saying_what_was_lost(), _sending(plans, graph):
-        outcome: Outcome
-        if listener is None:
-            outcome = client.get(graph.whole(), root)
-        else:
-            outcome = _followed(graph, root, client, listener)
-        return outcome
-
-
-def _followed(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
     """Run a graph on a cluster; each task that is followed is released as soon as it is counted."""
     from distributed import as_completed
 
+    _check_versions(client)
     keys = list({root: None} | dict.fromkeys(listener.followed))
-    futures = dict(zip(keys, client.get(graph.whole(), keys, sync=False), strict=True))
-    try:
-        followed = [futures[key] for key in listener.followed]
-        for part in as_completed(followed, client.loop):  # `as_current` would configure all threads
-            if part.status != "finished":
-                break
-            listener.advance(part.key)
-            if part.key != root:  # of a plan of one task
-                part.release()
-        outcome: Outcome = futures[root].result()
-        return outcome
-    finally:
-        for future in futures.values():
-            future.release()
+    with _warning_without_workers(client), _saying_what_was_lost(), _sending(plans, graph):
+        futures = dict(zip(keys, client.get(graph.whole(), keys, sync=False), strict=True))
+        try:
+            parts = [futures[key] for key in listener.followed]
+            for part in as_completed(parts, client.loop):  # `as_current` would configure all threads
+                if part.status != "finished":
+                    break
+                listener.advance(part.key)
+                if part.key != root:  # of a plan of one task
+                    part.release()
+            outcome: Outcome = futures[root].result()
+            return outcome
+        finally:
+            for future in futures.values():
+                future.release()
 
 
 def _check_versions(client: Client) -> None:

@@ -84,9 +84,9 @@ class Graph:
                 shared[id(plan.shared)] = self._add("shared", partial(_itself, plan.shared))
             root = self._add_plan(plan, shared[id(plan.shared)])
             if plan.finish is not None:
-                root = self._add(_name_of(plan.finish), partial(_finish, plan.finish), root)
+                root = self._add(_name_of(plan.finish), plan.finish, root)
             roots.append(root)
-        return roots[0] if len(roots) == 1 else self._add("collect", _collect, *roots)
+        return roots[0] if len(roots) == 1 else self._add("collect", _listed, *roots)
 
     def whole(self) -> Mapping[Any, Any]:
         """The graph with those of the Dask collections that it reads."""
@@ -161,7 +161,7 @@ class Graph:
 
     def _add(self, name: str, call: Callable[..., Any], *keys: Hashable) -> Hashable:
         key = self._next_key(name)
-        self.tasks[key] = (call, *keys)
+        self.tasks[key] = (partial(_noting, call), *keys)
         return key
 
     def _next_key(self, name: str) -> Hashable:
@@ -192,49 +192,46 @@ def _in_place(merge: Merge) -> Merge:
 # ---------------------------------------------------------------------- tasks
 
 
+def _noting(call: Callable[..., Any], *parts: Any) -> Outcome:
+    """Any task: call a function with the states of others, and note how often storage was asked again."""
+    outcomes = [part if isinstance(part, Outcome) else Outcome(part) for part in parts]
+    with noting_retries() as noted:
+        state = call(*(outcome.state for outcome in outcomes))
+    return Outcome(state, [*(said for outcome in outcomes for said in outcome.noted), *noted])
+
+
 def _itself(value: T) -> T:
     return value
 
 
-def _fold_groups(take: Callable[[], Groups], fold: Fold, merge: Merge, retries: int, shared: Any) -> Outcome:
+def _listed(*states: Any) -> list[Any]:
+    return list(states)
+
+
+def _fold_groups(take: Callable[[], Groups], fold: Fold, merge: Merge, retries: int, shared: Any) -> Any:
     """Read groups of splits one after the other, each again if its storage fails, and merge their states."""
-    with noting_retries() as noted:
-        states = (retried(partial(fold, group, shared), _retries_of(group, retries)) for group in take())
-        return Outcome(reduce(merge, states), noted)
+
+    def read(group: Sequence[Any]) -> Any:
+        once = any(getattr(split, "is_read_once", False) for split in group)  # and has no rows thereafter
+        return retried(partial(fold, group, shared), 0 if once else retries)
+
+    return reduce(merge, map(read, take()))
 
 
-def _retries_of(group: Sequence[Any], retries: int) -> int:
-    """A stream that has been read has no rows the second time."""
-    return 0 if any(getattr(split, "is_read_once", False) for split in group) else retries
-
-
-def _fold_computed(fold: Fold, shared: Any, *splits: Split) -> Outcome:
+def _fold_computed(fold: Fold, shared: Any, *splits: Split) -> Any:
     """Read splits that Dask has computed."""
-    return Outcome(fold(splits, shared), [])
+    return fold(splits, shared)
 
 
-def _merge_in_order(merge: Merge, *parts: Outcome) -> Outcome:
-    first, second, *others = (part.state for part in parts)
-    state = reduce(_in_place(merge), others, merge(first, second))
-    return Outcome(state, [said for part in parts for said in part.noted])
+def _merge_in_order(merge: Merge, first: Any, second: Any, *others: Any) -> Any:
+    return reduce(_in_place(merge), others, merge(first, second))
 
 
-def _finish(finish: Callable[[Any], Any], outcome: Outcome) -> Outcome:
-    return Outcome(finish(outcome.state), outcome.noted)
-
-
-def _collect(*outcomes: Outcome) -> Outcome:
-    noted = [said for outcome in outcomes for said in outcome.noted]
-    return Outcome([outcome.state for outcome in outcomes], noted)
-
-
-def _keep(checkpoint: Checkpoint, name: str, outcome: Outcome) -> Outcome:
+def _keep(checkpoint: Checkpoint, name: str, state: Any) -> Any:
     """Write a state, and pass it on."""
-    with noting_retries() as noted:
-        retried(partial(checkpoint.write, name, outcome.state))
-    return Outcome(outcome.state, [*outcome.noted, *noted])
+    retried(partial(checkpoint.write, name, state))
+    return state
 
 
-def _load(checkpoint: Checkpoint, name: str) -> Outcome:
-    with noting_retries() as noted:
-        return Outcome(retried(partial(checkpoint.read, name)), noted)
+def _load(checkpoint: Checkpoint, name: str) -> Any:
+    return retried(partial(checkpoint.read, name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from streamgda.sources.base import Split
 from streamgda.storage.retries import RETRIES
@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from streamgda.passes.checkpoint import Checkpoint
-
-
-class State(Protocol):
-    """What a pass computes from rows."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows it holds."""
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were read and left out."""
-
-    def __add__(self, other: Any, /) -> Any:
-        """The two merged."""
 
 
 @dataclass(frozen=True)

@@ -93,16 +93,14 @@ class Listener:
 
 
 @contextmanager
-def telling(
-    progress: Progress, amount: Amount, followed: Mapping[Hashable, Amount]
-) -> Iterator[Listener | None]:
-    """Yield the listener of a pass, which shows a bar if `progress` is True; None if it is False."""
-    if progress is False:
-        yield None
-    elif progress is True:
+def telling(progress: Progress, amount: Amount, followed: Mapping[Hashable, Amount]) -> Iterator[Listener]:
+    """Yield the listener of a pass: it shows a bar if `progress` is True, and follows no task if False."""
+    if progress is True:
         from tqdm.auto import tqdm
 
         with tqdm(total=amount.rows, unit=" rows", unit_scale=True) as bar:
             yield Listener(lambda told: bar.update(told.rows - bar.n), amount, followed)
+    elif progress is False:
+        yield Listener(lambda told: None, amount, {})
     else:
         yield Listener(progress, amount, followed)
