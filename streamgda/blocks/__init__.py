@@ -2,7 +2,8 @@
 
 Every source ends here, so what is refused, dropped or weighted is decided in this room alone.
 
-- `block`: checks rows and cuts them into blocks. `arrays`: does so with arrays and data frames.
+- `block`: checks rows, cuts them into blocks, and knows where they stand. `arrays`: does so with arrays and
+  data frames; `frames`: what the libraries of frames have in common.
 - `labels`: class labels and their codes. `folds`: the fold of a row, for cross-validation.
-- `places`: what an error calls a row. `wording`: labels, names and numbers in messages.
+- `wording`: labels, names and numbers in messages.
 """

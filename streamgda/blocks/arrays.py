@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,11 +16,11 @@ from streamgda.blocks.block import (
     Block,
     Matrix,
     Missing,
+    Places,
     cut_into_blocks,
 )
 from streamgda.blocks.frames import column_labels, column_names, matrix_of, without_type_of_number
 from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.places import Places
 
 
 def array_blocks(
@@ -46,8 +45,7 @@ def array_blocks(
     ValueError
         If X is not a matrix of numbers, or lengths differ, or labels are of no known kind.
     """
-    with _naming(origin):
-        check_readable(X)
+    try:
         matrix = _matrix(X)
         classes, codes, unlabelled = labels.encode(y)
         weights = None if sample_weight is None else _weights(sample_weight)
@@ -56,13 +54,17 @@ def array_blocks(
                 raise ValueError(
                     f"X has {wording.counted(len(matrix), 'row')}, {name} has shape {other.shape}"
                 )
+    except ValueError as error:
+        if origin is None:
+            raise
+        raise ValueError(f"{origin}: {error}") from error
     return cut_into_blocks(
         matrix,
         classes,
         codes,
         unlabelled=unlabelled,
         weights=weights,
-        feature_names=feature_names or column_names(X),
+        feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
         missing=missing,
         row_name=places or Places(origin or "", start, dataset=origin or ""),
         groups=None if groups is None else group_codes(groups, len(matrix)),
@@ -85,16 +87,6 @@ def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
     return values, codes
 
 
-@contextmanager
-def _naming(origin: str | None) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        if origin is None:
-            raise
-        raise ValueError(f"{origin}: {error}") from error
-
-
 def check_readable(X: Any) -> None:
     """Raise an error for masked values, a lazy frame, dicts, and columns of a frame that are not of numbers.
 
@@ -105,6 +97,8 @@ def check_readable(X: Any) -> None:
     ValueError
         For the others.
     """
+    if type(X) is np.ndarray:
+        return
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
@@ -205,11 +199,13 @@ def _is_rounded(value: Any) -> bool:
 
 
 def _matrix(X: ArrayLike) -> Matrix:
-    matrix = matrix_of(X)
+    """The rows of an array or a frame, which is one that can be read."""
+    check_readable(X)
+    matrix = None if type(X) is np.ndarray else matrix_of(X)
     matrix = np.asarray(X) if matrix is None else matrix
     if matrix.ndim != 2 or not matrix.shape[1]:
         raise ValueError(f"X must have two dimensions, rows and features; got shape {matrix.shape}")
-    return real(matrix, "X")
+    return matrix if matrix.dtype.kind in "fiub" else real(matrix, "X")
 
 
 def _weights(sample_weight: ArrayLike) -> NDArray[Any]:

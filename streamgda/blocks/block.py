@@ -1,4 +1,4 @@
-"""A block: some rows of a dataset, checked and ready to be reduced to statistics."""
+"""A block: some rows of a dataset, checked and ready to be reduced to statistics; and where they stand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.places import Places
 from streamgda.blocks.wording import Message
 
 Matrix = NDArray[Any]
@@ -21,8 +20,6 @@ Column = NDArray[Any]
 Features = Matrix | Sequence[Column]
 Missing = Literal["raise", "drop", "keep"]
 RowName = Callable[[int], str]
-
-_NOWHERE = Places()
 
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
@@ -73,6 +70,58 @@ def remedying(other_remedy: str) -> Iterator[None]:
         if error.other_remedy != _LEARN_INCOMPLETE:
             raise
         raise MissingValueError(error.finding, other_remedy) from error
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of the rows of a block. Called with a row, counted within the block, it names the row.
+
+    Attributes
+    ----------
+    origin : str
+        What to call the data in an error, such as the path of a file; "" for arrays.
+    start : int
+        The number of the first row in the data so called.
+    kept : ndarray of int, or None
+        The rows, counted from `start`; None if they are all, in order.
+    dataset : str
+        What tells the file from the others of its dataset, wherever the dataset is; "" where there is one.
+    before : int
+        How many rows of the file come before number 0, as in other row groups.
+    """
+
+    origin: str = ""
+    start: int = 0
+    kept: NDArray[np.intp] | None = None
+    dataset: str = ""
+    before: int = 0
+
+    def __call__(self, row: int) -> str:
+        """The name of a row in an error."""
+        number = self.number_of(row)
+        return f"{self.origin}, row {number}" if self.origin else f"row {number}"
+
+    def number_of(self, row: int) -> int:
+        """The number of a row in the data so called."""
+        return self.start + (row if self.kept is None else int(self.kept[row]))
+
+    def after(self, start: int) -> Places:
+        """The places of all rows but the first `start`."""
+        if self.kept is None:
+            return replace(self, start=self.start + start)
+        return replace(self, kept=self.kept[start:])
+
+    def take(self, rows: NDArray[np.intp]) -> Places:
+        """The places of some of the rows."""
+        return replace(self, kept=rows if self.kept is None else self.kept[rows])
+
+    def numbers(self, n_rows: int) -> NDArray[np.int64]:
+        """The numbers of the first rows in their file."""
+        kept = np.arange(n_rows) if self.kept is None else self.kept[:n_rows]
+        return (self.before + self.start + kept).astype(np.int64)
+
+
+_NOWHERE = Places()
 
 
 @dataclass(frozen=True)
@@ -143,7 +192,7 @@ class Block:
             weights=None if self.weights is None else self.weights[rows],
             n_dropped=0,
             row_name=self.row_name.after(start),
-            groups=_groups(self.groups, rows),
+            groups=self.groups and (self.groups[0], self.groups[1][rows]),
         )
 
     def take(self, rows: NDArray[np.intp]) -> Block:
@@ -156,7 +205,7 @@ class Block:
             codes=codes,
             weights=None if self.weights is None else self.weights[rows],
             row_name=self.row_name.take(rows),
-            groups=_groups(self.groups, rows),
+            groups=self.groups and (self.groups[0], self.groups[1][rows]),
         )
 
     def raise_for_values(self, powers: str = "squares", other_remedy: str = _LEARN_INCOMPLETE) -> None:
@@ -261,7 +310,8 @@ def cut_into_blocks(
         If a label is missing and `missing` is "raise", or a weight is missing, negative or infinite.
     """
     n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
-    size = rows_per_block(n_features, len(classes))
+    size = _FEWEST_ROWS if len(codes) <= _FEWEST_ROWS else rows_per_block(n_features, len(classes))
+    is_whole = unlabelled is None and weights is None and missing != "drop"
     for start in range(0, len(codes), size):
         rows = slice(start, start + size)
         block = Block(
@@ -269,10 +319,13 @@ def cut_into_blocks(
             *labels.drop_unused(classes, codes[rows]),
             weights=None if weights is None else weights[rows],
             feature_names=feature_names,
-            row_name=row_name.after(start),
-            groups=_groups(groups, rows),
+            row_name=row_name.after(start) if start else row_name,
+            groups=groups and (groups[0], groups[1][rows]),
         )
-        yield _checked(block, None if unlabelled is None else unlabelled[rows], missing)
+        if is_whole:
+            yield block
+        else:
+            yield _checked(block, None if unlabelled is None else unlabelled[rows], missing)
 
 
 def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
@@ -285,8 +338,6 @@ def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> t
 
 
 def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missing) -> Block:
-    if unlabelled is None and block.weights is None and missing != "drop":
-        return block
     blank = np.zeros(len(block.codes), dtype=np.bool_) if unlabelled is None else unlabelled
     if missing == "drop":
         blank = blank | ~_finite_rows(block.features)
@@ -317,12 +368,6 @@ def checked_weights(
         row = int(np.argmax(bad))
         raise ValueError(f"{row_name(row)} has weight {weights[row]!s}; weights are finite and not negative")
     return weights
-
-
-def _groups(
-    groups: tuple[Labels, Codes] | None, rows: slice | NDArray[np.intp]
-) -> tuple[Labels, Codes] | None:
-    return None if groups is None else (groups[0], groups[1][rows])
 
 
 def _rows(features: Features, rows: slice | NDArray[np.intp]) -> Features:

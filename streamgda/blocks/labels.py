@@ -53,7 +53,8 @@ def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     values = _one_dimensional(labels)
     unlabelled = _missing(values)
     if unlabelled is None:
-        return *_encode(values), None
+        classes, codes = _encode(values)
+        return classes, codes, None
     classes, seen = _encode(values[~unlabelled])
     codes = np.zeros(len(values), dtype=seen.dtype)
     codes[~unlabelled] = seen
@@ -63,7 +64,15 @@ def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
 def _encode(values: NDArray[Any]) -> tuple[Labels, Codes]:
     if values.dtype.kind == "O" and all(isinstance(value, str) for value in values):
         return _encode_strings(values)
-    return _encode_typed(_typed(values))
+    values = _typed(values)
+    if len(values) == 1:
+        return values.copy(), np.zeros(1, dtype=code_dtype(1))
+    if values.dtype.kind == "i" and len(values):
+        span = int(values.max()) - int(values.min()) + 1
+        if span <= _LOOKUP_SPAN:
+            return _encode_by_lookup(values, span)
+    classes, codes = np.unique(values, return_inverse=True)
+    return trimmed(classes), codes.astype(code_dtype(len(classes)))
 
 
 def _encode_strings(values: NDArray[Any]) -> tuple[Labels, Codes]:
@@ -73,17 +82,6 @@ def _encode_strings(values: NDArray[Any]) -> tuple[Labels, Codes]:
     dtype = code_dtype(len(classes))
     codes = np.fromiter(map(code_of.__getitem__, values), dtype=dtype, count=len(values))
     return _cast(np.array(classes, dtype=object), np.str_), codes
-
-
-def _encode_typed(values: Labels) -> tuple[Labels, Codes]:
-    if len(values) == 1:
-        return values.copy(), np.zeros(1, dtype=code_dtype(1))
-    if values.dtype.kind == "i" and len(values):
-        span = int(values.max()) - int(values.min()) + 1
-        if span <= _LOOKUP_SPAN:
-            return _encode_by_lookup(values, span)
-    classes, codes = np.unique(values, return_inverse=True)
-    return trimmed(classes), codes.astype(code_dtype(len(classes)))
 
 
 def _encode_by_lookup(values: NDArray[np.int64], span: int) -> tuple[Labels, Codes]:
@@ -148,17 +146,18 @@ def _typed(values: NDArray[Any]) -> Labels:
     Whole numbers held as floats are integers: so pandas holds the integers of a column that once had a
     missing value.
     """
-    convert = _CONVERSIONS.get(values.dtype.kind)
-    if convert is None:
-        raise ValueError(f"labels of type {values.dtype} are not classes; use integers, strings or bools")
-    converted: Labels = convert(values)
-    return converted
-
-
-def _from_integers(values: NDArray[Any]) -> Labels:
-    if values.dtype.kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"label {values.max()} does not fit a 64-bit signed integer")
-    return values.astype(np.int64, copy=False)
+    kind = values.dtype.kind
+    if kind in "bU":
+        return values
+    if kind in "iu":
+        if kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"label {values.max()} does not fit a 64-bit signed integer")
+        return values.astype(np.int64, copy=False)
+    if kind == "f":
+        return _from_floats(values)
+    if kind == "O":
+        return _from_objects(values)
+    raise ValueError(f"labels of type {values.dtype} are not classes; use integers, strings or bools")
 
 
 def _from_floats(values: NDArray[Any]) -> Labels:
@@ -248,7 +247,7 @@ def union(ours: Labels, theirs: Labels) -> Labels:
     """
     if not len(ours) or not len(theirs):
         return ours if len(ours) else theirs
-    if kind_of(ours) != kind_of(theirs):
+    if ours.dtype.kind != theirs.dtype.kind:
         raise ValueError(
             f"labels of different kinds cannot be one set of classes: {kind_of(ours)} "
             f"(such as {ours[0].item()!r}) and {kind_of(theirs)} (such as {theirs[0].item()!r})"
@@ -276,13 +275,3 @@ def position_of(label: Any, classes: Labels) -> int:
     if label not in known:
         raise ValueError(f"{label!r} is none of the classes: {listed(known)}")
     return known.index(label)
-
-
-_CONVERSIONS = {
-    "b": lambda values: values,
-    "i": _from_integers,
-    "u": _from_integers,
-    "f": _from_floats,
-    "U": lambda values: values,
-    "O": _from_objects,
-}

@@ -17,12 +17,12 @@ from streamgda.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
     Column,
+    Places,
     cut_into_blocks,
     rows_per_block,
     without_missing,
 )
 from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.places import Places
 from streamgda.sources.roles import Roles
 
 

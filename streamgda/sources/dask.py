@@ -13,8 +13,7 @@ import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
 from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Block, Missing, check_missing
-from streamgda.blocks.places import Places
+from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batches

@@ -13,8 +13,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block, power_of_two_up_to
-from streamgda.blocks.places import Places
+from streamgda.blocks.block import Block, Places, power_of_two_up_to
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block

@@ -20,8 +20,7 @@ from zarr.core.common import ZarrFormat
 from zarr.storage import StoreLike
 
 from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Block, Missing, check_missing, without_missing
-from streamgda.blocks.places import Places
+from streamgda.blocks.block import Block, Missing, Places, check_missing, without_missing
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place, is_of_storage
 from streamgda.sources.zarr_chunks import (
