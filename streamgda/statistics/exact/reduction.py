@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import ExactArray, Integers
-from streamgda.statistics.exact.products import Products, Segments, Terms
-from streamgda.statistics.exact.slices import LOW_BITS, TILE_ROWS, WIDTH, Slicer, Slices, Values
+from streamgda.statistics.exact.slices import (
+    LOW_BITS,
+    TILE_ROWS,
+    WIDTH,
+    Products,
+    Segments,
+    Slicer,
+    Slices,
+    Terms,
+    Values,
+)
 from streamgda.statistics.exact.sums import Sums
 from streamgda.statistics.gather import Workspace, gather
 

@@ -1,21 +1,23 @@
-"""Floating states as columns of a table, with a row for each class.
+"""Floating states as columns of a table, and from the raw sums or moments that something else has worked out.
 
-A scatter that the classes share is a column of one row, under a name of its own.
+A table has a row for each class. A scatter that the classes share is a column of one row, under a name of its
+own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import NOISE, Moments
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, as_counts, check_columns
 
@@ -119,3 +121,126 @@ def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
     if (classes[1:] == classes[:-1]).any():
         raise ValueError("a label stands twice")
     return Labelled(classes, state.counts[order], state.moments.take(order))
+
+
+# ---------------------------------------------------------------------- states from outside
+
+
+def from_sums(
+    kind: CovarianceKind,
+    classes: ArrayLike,
+    counts: ArrayLike,
+    sums: ArrayLike,
+    outer_sums: ArrayLike,
+    weights: ArrayLike | None,
+) -> Labelled[Moments]:
+    """The state that has these raw sums, of classes in any order.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not agree, a class stands twice or is empty, or no rows have these sums.
+    """
+    given = _Given.of(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
+    squares, roots = kind.diagonal(given.products), np.sqrt(given.weights)[:, None]
+    means = given.vectors / given.weights[:, None]
+    scatter = given.products - kind.outer(given.vectors / roots)
+    return given.state(kind, means, scatter, squares, NOISE * squares, "these sums")
+
+
+def from_moments(
+    kind: CovarianceKind,
+    classes: ArrayLike,
+    counts: ArrayLike,
+    means: ArrayLike,
+    scatter: ArrayLike,
+    weights: ArrayLike | None,
+) -> Labelled[Moments]:
+    """The state that has these means and this scatter, of classes in any order.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not agree, a class stands twice or is empty, or no rows have this scatter.
+    """
+    given = _Given.of(kind, classes, counts, weights, means=means, scatter=scatter)
+    squares = np.abs(kind.diagonal(given.products))
+    return given.state(kind, given.vectors, given.products, squares, 0.0, "this scatter")
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a user gives of classes: checked, and sorted by label; products symmetric to the last bit."""
+
+    classes: Labels
+    counts: NDArray[np.int64]
+    weights: Array
+    vectors: Array
+    products: Array
+
+    @classmethod
+    def of(
+        cls,
+        kind: CovarianceKind,
+        classes: ArrayLike,
+        counts: ArrayLike,
+        weights: ArrayLike | None,
+        **arrays: ArrayLike,
+    ) -> Self:
+        """Check counts, weights, and two arrays by name: vectors, and products in the scatter's shape."""
+        known, numbers = labels.as_labels(classes), np.atleast_1d(counts)
+        masses = np.atleast_1d(np.asarray(counts if weights is None else weights, np.float64))
+        _check_counts(known, numbers, masses)
+        named_arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+        _check_shapes(kind, len(known), **named_arrays)
+        vectors, products = named_arrays.values()
+        order = np.argsort(known)
+        products = kind.unpacked(kind.packed(kind.take(products, order)), *vectors.shape)
+        return cls(known[order], numbers[order].astype(np.int64), masses[order], vectors[order], products)
+
+    def state(
+        self,
+        kind: CovarianceKind,
+        means: Array,
+        scatter: Array,
+        squares: Array,
+        noise: Array | float,
+        name: str,
+    ) -> Labelled[Moments]:
+        """The state that has this scatter, a difference of such squares; ValueError if no rows have it."""
+        no_low_parts = np.zeros_like(self.weights), np.zeros_like(means)
+        moments = Moments(kind, self.weights, no_low_parts[0], means, no_low_parts[1], scatter)
+        moments.clip(squares, noise, f"{name} cannot be of any rows")
+        if not kind.is_semidefinite(moments.scatter, squares):
+            raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
+        return Labelled(self.classes, self.counts, moments)
+
+
+def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
+    if not len(classes) == len(counts) == len(weights):
+        raise ValueError("counts and weights must have one entry for each class")
+    if len(np.unique(classes)) != len(classes):
+        raise ValueError("a class stands twice")
+    if not np.array_equal(counts, np.floor(counts)):
+        raise ValueError("counts must be whole numbers")
+    if not np.isfinite(weights).all():
+        raise ValueError("weights must be finite")
+    empty = (counts <= 0) | ~(weights > 0)
+    if empty.any():
+        raise ValueError(f"class {named(classes[empty][0])} has no rows")
+
+
+def _check_shapes(kind: CovarianceKind, n_classes: int, **arrays: Array) -> None:
+    """Check an array with a vector for each class and one in the scatter's shape, given by name."""
+    (vectors_name, vectors), (products_name, products) = arrays.items()
+    if vectors.ndim != 2 or len(vectors) != n_classes:
+        raise ValueError(f"{vectors_name} must have one row for each class; got shape {vectors.shape}")
+    expected = kind.shape(*vectors.shape)
+    if products.shape != expected:
+        raise ValueError(
+            f"{products_name} must have shape {expected} for {kind.name!r}; got {products.shape}"
+        )
+    if not (np.isfinite(vectors).all() and np.isfinite(products).all()):
+        raise ValueError(f"{vectors_name} and {products_name} must be finite")
+    if not kind.is_symmetric(products):
+        raise ValueError(f"{products_name} must be symmetric")

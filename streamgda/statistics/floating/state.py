@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.wording import named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.accumulation import Accumulation
-from streamgda.statistics.floating.anchored import is_quicker_anchored
-from streamgda.statistics.floating.columns import from_columns, to_columns
-from streamgda.statistics.floating.digits import warn_of_lost_digits
-from streamgda.statistics.floating.exchange import ExchangedStatistics
+from streamgda.statistics.floating.accumulation import Accumulation, is_quicker_anchored
+from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.validation import Columns
+from streamgda.statistics.validation import Columns, check_feature_names
 
+_SIX_DIGITS = 1e6 * 2.0**-52
 _NO_WEIGHT = 1e-200  # a class whose weight decays below it is forgotten
 
 
-class ClassStatistics(ExchangedStatistics):
+class ClassStatistics(Statistics):
     """Sufficient statistics of labelled rows under Gaussian class densities.
 
     The statistics of two sets of rows merge into the statistics of their union, so those of a
@@ -122,6 +122,106 @@ class ClassStatistics(ExchangedStatistics):
             together._set_labelled(accumulation.state())
         return together
 
+    # ------------------------------------------------------------------ states from outside
+
+    @classmethod
+    def from_sums(
+        cls,
+        classes: ArrayLike,
+        counts: ArrayLike,
+        sums: ArrayLike,
+        outer_sums: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        covariance_type: CovarianceType = "full",
+        feature_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Statistics from the raw sums that an SQL engine can give.
+
+        The scatter is then a difference, Σ w x xᵀ − Σ w x (Σ w x)ᵀ / Σ w, and no better than the
+        sums: where a mean is m deviations large, m² × 10⁻¹⁶ of it is rounding.
+
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,)
+            Labels, each once, in any order.
+        counts : array-like of shape (n_classes,)
+            Rows of each class.
+        sums : array-like of shape (n_classes, n_features)
+            Σ w x.
+        outer_sums : array-like
+            Σ w x xᵀ, in the shape of `scatter` for this kind of covariance.
+        weights : array-like of shape (n_classes,), optional
+            Σ w; the counts where not given.
+        covariance_type, feature_names
+            As for the class.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree, a class stands twice or is empty, or a variance would be
+            negative by more than rounding.
+
+        Examples
+        --------
+        >>> s = ClassStatistics.from_sums(["b", "a"], [2, 1], [[4.0], [1.0]], [[[10.0]], [[1.0]]])
+        >>> s.classes, s.means.ravel(), s.covariance().ravel()
+        (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
+        """
+        labelled = from_sums(kind_named(covariance_type), classes, counts, sums, outer_sums, weights)
+        return cls._of_labelled(labelled, feature_names)
+
+    @classmethod
+    def from_moments(
+        cls,
+        classes: ArrayLike,
+        counts: ArrayLike,
+        means: ArrayLike,
+        scatter: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        covariance_type: CovarianceType = "full",
+        feature_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Statistics from means and scatters that something else has worked out.
+
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,)
+            Labels, each once, in any order.
+        counts : array-like of shape (n_classes,)
+            Rows of each class.
+        means : array-like of shape (n_classes, n_features)
+            Weighted means.
+        scatter : array-like
+            Σ w (x − mean)(x − mean)ᵀ in the shape of `scatter` for this kind of covariance.
+        weights : array-like of shape (n_classes,), optional
+            Σ w; the counts where not given.
+        covariance_type, feature_names
+            As for the class.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree, a class stands twice or is empty, or a variance is negative.
+
+        Examples
+        --------
+        >>> ClassStatistics.from_moments(["a"], [4], [[1.0]], [[[8.0]]]).covariance()
+        array([[[2.]]])
+        """
+        labelled = from_moments(kind_named(covariance_type), classes, counts, means, scatter, weights)
+        return cls._of_labelled(labelled, feature_names)
+
+    @classmethod
+    def _of_labelled(cls, labelled: Labelled[Moments], feature_names: Sequence[str] | None) -> Self:
+        """A state of such moments."""
+        state = cls.__new__(cls)
+        Statistics.__init__(state, labelled.moments, feature_names)
+        state._set_labelled(labelled)
+        check_feature_names(state.feature_names, state.n_features)
+        return state
+
     # ------------------------------------------------------------------ states are saved
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -217,3 +317,30 @@ class ClassStatistics(ExchangedStatistics):
             raise ValueError(
                 f"fourth moments are kept beside covariance type 'full' alone, not {covariance_type!r}"
             )
+
+
+def warn_of_lost_digits(
+    rest: Labelled[Moments], whole: Labelled[Moments], names: tuple[str, ...] | None
+) -> None:
+    """Warn if a variance of the rest has fewer than six correct digits, taken out of the whole."""
+    before = whole.moments.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
+    lost = _lost(rest.moments, before, rest.counts)
+    if not rest.counts.sum() or not lost.any():
+        return
+    k, feature = np.argwhere(lost)[0]
+    owner = "the classes" if rest.moments.kind.is_pooled else f"class {named(rest.classes[k])}"
+    name = repr(names[feature]) if names else str(feature)
+    more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
+    warnings.warn(
+        f"{owner}: of feature {name}{more} the variance that is left has fewer than "
+        "six correct digits, since the rows taken out vary so much more. Take rows out of an "
+        "ExactClassStatistics, or accumulate the remaining rows anew",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _lost(rest: Moments, whole: Moments, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    is_lost: NDArray[np.bool_] = rest.diagonal < _SIX_DIGITS * whole.diagonal
+    varies = (counts > 1)[:, None]
+    return is_lost & (varies.any() if rest.kind.is_pooled else varies)

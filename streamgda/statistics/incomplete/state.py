@@ -16,9 +16,8 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
 from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.exact.state import ExactClassStatistics
-from streamgda.statistics.floating.digits import warn_of_lost_digits
 from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.available import PatternState, total_weights
 from streamgda.statistics.incomplete.columns import from_columns, to_columns
