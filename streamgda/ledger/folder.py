@@ -153,7 +153,10 @@ class LedgerFolder:
             if weight != 1.0:
                 part.decay(max(weight, _LEAST))
             try:
-                total = part if total is None else added(total, part)
+                if total is None:
+                    total = part
+                else:
+                    total += part
             except ValueError as error:
                 raise ValueError(
                     f"{self._at(ENTRIES, name)} does not fit the other entries: {error}"
@@ -258,15 +261,6 @@ class LedgerFolder:
         for path in (self._at(ENTRIES, name) for name in (*superseded, *stray)):
             with suppress(FileNotFoundError), reaching(path):
                 self.filesystem.delete_file(path)
-
-
-def added(total: Any, part: Any) -> Any:
-    """Add two states, and return the one that has become their sum.
-
-    That is the first, unless only the second keeps patterns of missing features.
-    """
-    keeps = [getattr(state, "keeps_patterns", False) for state in (total, part)]
-    return part.merge(total) if keeps == [False, True] else total.merge(part)
 
 
 def _record_of(file: InputFile, name: str, metadata: Metadata) -> FileRecord:

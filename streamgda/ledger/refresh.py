@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.ledger.folder import LedgerFolder, S, added
+from streamgda.ledger.folder import LedgerFolder, S
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.ledger.states import State, total_of
@@ -306,7 +306,7 @@ def compare(
     if not new:
         return now, DriftReport()
     before = held.held
-    old = folder.read_total(before, empty)
+    old: Any = folder.read_total(before, empty)
     if old is None:
         old = folder.merged([name for name in before.entries if name in there], empty)
     baseline = Baseline(total_of(old))
@@ -317,13 +317,15 @@ def compare(
             if alarms := alarms_of(baseline.drift(total_of(state))):
                 drifted[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
     now = now.updated(drifted.values())
-    taken, apart = (
+    both: list[Any] = [
         folder.merged([record.entry for record in new if (record.path in drifted) is is_apart], empty)
         for is_apart in (False, True)
-    )
-    report = baseline.drift(total_of(added(taken.copy(), apart)))
+    ]
+    taken, apart = both
+    report = baseline.drift(total_of(taken + apart))
     if before.entries.keys() <= now.held.entries.keys():
-        folder.write_total(added(old, taken), now.held)
+        old += taken
+        folder.write_total(old, now.held)
     return now, report
 
 

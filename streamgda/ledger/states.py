@@ -89,7 +89,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> St
     if unknown := parts.keys() - range(rule.n_folds or 0):
         raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
     states = {fold: statistics_of(*part, path) for fold, part in parts.items()}
-    return FoldStatistics.of(empty, states, n_dropped)
+    return FoldStatistics(empty.empty, rule, states, n_dropped)
 
 
 def _parts(table: pa.Table) -> Iterator[tuple[int, tuple[pa.Table, dict[str, Any]]]]:

@@ -429,7 +429,9 @@ class Statistics(Savable):
         return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
 
     def __iadd__(self, other: object) -> Self:
-        return self.merge(other) if isinstance(other, Statistics) else NotImplemented
+        if not isinstance(other, Statistics) or (other.keeps_patterns and not self.keeps_patterns):
+            return NotImplemented  # so that the sum is another state, as with `+`
+        return self.merge(other)
 
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another, which must all have gone into this one.

@@ -1,11 +1,21 @@
-"""States by key, which add up key by key: those of the rows of each pattern, or of each fold."""
+"""States by key, which add up key by key: of the rows of each pattern of features, or of each fold."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
+import numpy as np
 
-class Mergeable(Protocol):
+from streamgda.blocks.block import Block
+from streamgda.blocks.labels import Codes, Labels, code_dtype, drop_unused
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import kind_named
+from streamgda.statistics.gather import Workspace
+
+
+class Summed(Protocol):
     """A state to which others are added."""
 
     @property
@@ -15,12 +25,12 @@ class Mergeable(Protocol):
     def copy(self) -> Self:
         """A state that does not change with this one."""
 
-    def merge(self, other: Any) -> object:
-        """Add the rows of another state, in place."""
+    def __iadd__(self, other: Any) -> Any:
+        """The state with the rows of another: mostly this one, changed."""
 
 
 K = TypeVar("K")
-S = TypeVar("S", bound=Mergeable)
+S = TypeVar("S", bound=Summed)
 
 
 class Keyed(dict[K, S]):
@@ -34,6 +44,56 @@ class Keyed(dict[K, S]):
     def add(self, key: K, state: S, *, owned: bool = False) -> None:
         """Add the rows of a state to those of a key, in place. One that is `owned` may be held itself."""
         if key in self:
-            self[key].merge(state)
+            total: Any = self[key]
+            total += state
+            self[key] = total
         else:
             self[key] = state if owned else state.copy()
+
+
+def states_by_key(
+    empty: Statistics, block: Block, keys: Labels, codes: Codes, workspace: Workspace
+) -> Iterator[tuple[Any, Statistics]]:
+    """The states of the rows of a block by a key, besides their class.
+
+    Parameters
+    ----------
+    empty : Statistics
+        The state of no rows.
+    block : Block
+        The rows, of which none was dropped.
+    keys : ndarray of shape (n_keys,)
+        The keys, sorted.
+    codes : ndarray of shape (n_rows,)
+        The position of each row's key among them.
+    workspace : Workspace
+        As for `Statistics.update_blocks`.
+
+    Yields
+    ------
+    key, state
+        Of each key that has rows.
+    """
+    n_classes = len(block.classes)
+    pairs = np.arange(len(keys) * n_classes)
+    both = codes.astype(code_dtype(len(pairs))) * n_classes + block.codes
+    if kind_named(empty.covariance_type).is_pooled:  # which would pool the keys too
+        order = np.argsort(both, kind="stable")
+        bounds = np.searchsorted(both[order], np.arange(len(keys) + 1) * n_classes)
+        for k, key in enumerate(keys.tolist()):
+            if bounds[k] < bounds[k + 1]:
+                yield key, _state_of(empty, block.take(order[bounds[k] : bounds[k + 1]]), workspace)
+        return
+    used, both = drop_unused(pairs, both.astype(code_dtype(len(pairs)), copy=False))
+    state = _state_of(empty, replace(block, classes=used, codes=both), workspace)
+    bounds = np.searchsorted(used, np.arange(len(keys) + 1) * n_classes)
+    for k, key in enumerate(keys.tolist()):
+        held = np.arange(bounds[k], bounds[k + 1])
+        if len(held):
+            yield key, state.of_classes(held, block.classes[used[held] - k * n_classes])
+
+
+def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:
+    state = empty.copy()
+    state.update_blocks([block], workspace)
+    return state

@@ -210,6 +210,10 @@ class Labelled(Generic[S]):
             united.counts[places] += other.counts
         self.classes, self.counts, self.moments = united.classes, united.counts, united.moments
 
+    def __iadd__(self, other: Labelled[S]) -> Self:
+        self.merge(other)
+        return self
+
     def subtract(self, other: Labelled[S]) -> Self:
         """The state of the rows that are in this one but not in the other.
 

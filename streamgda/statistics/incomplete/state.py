@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -27,7 +26,7 @@ from streamgda.statistics.incomplete.pattern_sums import PatternSums
 from streamgda.statistics.incomplete.patterns import TooManyPatternsError, features_in
 from streamgda.statistics.incomplete.table import PatternTable
 from streamgda.statistics.labelled import ClassMoments, Labelled
-from streamgda.statistics.validation import Columns, as_count, check_same_names, check_whole
+from streamgda.statistics.validation import Columns, as_count, check_whole
 
 MAX_PATTERNS = 256
 
@@ -150,23 +149,19 @@ class IncompleteStatistics(Statistics):
         """The state of the rows of some blocks; None if there are no blocks."""
         together = self._twin(PatternStates(self._labelled.moments, 0, {}))
         together._names, together._n_dropped = None, 0
-        sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
-        if not sum(map(partial(together._add_block, sums, workspace), blocks)):
+        sums, is_empty = PatternSums(self._plain(), self.max_patterns, separates=self._separates), True
+        for block in blocks:
+            together._expect(block)
+            if not together.n_features:
+                together._set_labelled(PatternStates(self._labelled.moments, block.n_features, {}))
+            if len(block.codes):
+                sums.add(block, workspace)
+            is_empty = False
+            del block  # or it would be held while the next one is fetched
+        if is_empty:
             return None
         together._set_labelled(sums.states(together.n_features))
         return together
-
-    def _add_block(self, sums: PatternSums, workspace: Workspace, block: Block) -> int:
-        """Add the rows of one more block, and return how many blocks that is."""
-        check_same_names(self._names, block.feature_names)
-        self._labelled.check_features(block.n_features)
-        if not self.n_features:
-            self._set_labelled(PatternStates(self._labelled.moments, block.n_features, {}))
-        self._names = self._names or block.feature_names
-        self._n_dropped += block.n_dropped
-        if len(block.codes):
-            sums.add(block, workspace)
-        return 1
 
     def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
         """The sums of a block whose rows have all features."""
