@@ -8,7 +8,6 @@ drawn. matplotlib comes with the extra "plot".
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `evaluations`: ROC, precision-recall and calibration curves, and the confusion matrix.
 - `selection`: searches against a parameter, and learning curves.
-- `points`: curves of one value.
 - `patterns`: which features are missing together.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -27,25 +28,6 @@ _MOST_IN_LEGEND = 60
 _LEGEND_ROWS = 20
 
 _LINE_STYLES = ("-", "--", ":", "-.")
-
-
-class ModelDisplay(Protocol):
-    """What displays of models have in common."""
-
-    ax_: Axes
-    classes: Labels
-    means: Array
-    points: Array | None
-    point_classes: Labels | None
-    probabilities: Sequence[float]
-
-    @property
-    def covariances(self) -> Array:
-        """The covariance of each class: (n_classes, 2, 2)."""
-
-    @property
-    def squared_radii(self) -> Array:
-        """The squared radii of the ellipses, in units of the covariance: (n_classes, n_probabilities)."""
 
 
 def check_probabilities(probabilities: Sequence[float]) -> None:
@@ -107,27 +89,60 @@ def percentage(share: float) -> str:
 # ---------------------------------------------------------------------- what is drawn of a model
 
 
-def draw_ellipses(display: ModelDisplay, palette: Array) -> list[list[Ellipse]]:
-    """Draw for each class the ellipses that hold given shares of its rows, and name many classes in them."""
-    ellipses = []
-    classes = zip(
-        display.means,
-        display.covariances,
-        display.squared_radii,
-        palette,
-        line_styles(len(palette)),
-        map(str, display.classes),
-        strict=True,
-    )
-    for mean, covariance, squared_radii, colour, style, name in classes:
-        of_class = [_ellipse(mean, covariance, radius, colour, style) for radius in squared_radii]
-        of_class[0].set_label(name)
-        for ellipse in of_class:
-            display.ax_.add_patch(ellipse)
-        if len(palette) > FEW:
-            display.ax_.annotate(name, tuple(mean), ha="center", va="center", fontsize="small", clip_on=True)
-        ellipses.append(of_class)
-    return ellipses
+@dataclass(kw_only=True, eq=False, repr=False)
+class ModelDisplay:
+    """What displays of models have in common; their own documentation says what it is."""
+
+    means: Array
+    classes: Labels
+    probabilities: Sequence[float] = PROBABILITIES
+    xlabel: str = ""
+    ylabel: str = ""
+    points: Array | None = None
+    point_classes: Labels | None = None
+
+    def _begin(self, ax: Axes | None) -> Array:
+        """Choose the axes, and a colour for each class: (n_classes, 4)."""
+        self.ax_ = axes(ax, len(self.classes))
+        self.figure_ = self.ax_.figure
+        return colours(len(self.classes))
+
+    def _draw_ellipses(self, palette: Array, covariances: Array, squared_radii: Array) -> list[list[Ellipse]]:
+        """Draw for each class the ellipses that hold given shares of its rows, and name many classes in them.
+
+        The radii (n_classes, n_probabilities) are in units of the covariances (n_classes, 2, 2).
+        """
+        ellipses = []
+        for k, style in enumerate(line_styles(len(palette))):
+            mean, name = self.means[k], str(self.classes[k])
+            of_class = [
+                _ellipse(mean, covariances[k], radius, palette[k], style) for radius in squared_radii[k]
+            ]
+            of_class[0].set_label(name)
+            for ellipse in of_class:
+                self.ax_.add_patch(ellipse)
+            if len(palette) > FEW:
+                self.ax_.annotate(name, tuple(mean), ha="center", va="center", fontsize="small", clip_on=True)
+            ellipses.append(of_class)
+        return ellipses
+
+    def _points_by_class(self, palette: Array) -> list[tuple[Array, Any]]:
+        """The rows of each class and their colour; all rows in grey if their classes are not given."""
+        if self.points is None:
+            return []
+        if self.point_classes is None:
+            return [(self.points, "0.3")]
+        return [
+            (self.points[self.point_classes == label], colour)
+            for label, colour in zip(self.classes, palette, strict=True)
+        ]
+
+    def _draw_points(self, palette: Array) -> list[Any]:
+        """Draw the rows, those of each class as one artist."""
+        return [
+            self.ax_.scatter(points[:, 0], points[:, 1], s=10, color=colour, edgecolor="white", linewidth=0.3)
+            for points, colour in self._points_by_class(palette)
+        ]
 
 
 def normal_squared_radii(probabilities: Sequence[float], n_classes: int) -> Array:
@@ -150,24 +165,6 @@ def shares_text(probabilities: Sequence[float]) -> str:
     """Say which shares of a class its ellipses hold."""
     *others, last = [percentage(p) for p in sorted(probabilities)]
     return f"{', '.join(others)} and {last} of a class" if others else f"{last} of a class"
-
-
-def points_by_class(display: ModelDisplay, palette: Array) -> list[tuple[Array, Any]]:
-    """The rows of each class and their colour; all rows in grey if their classes are not given."""
-    if display.points is None:
-        return []
-    if display.point_classes is None:
-        return [(display.points, "0.3")]
-    of_classes = [display.points[display.point_classes == label] for label in display.classes]
-    return list(zip(of_classes, palette, strict=True))
-
-
-def draw_points(display: ModelDisplay, palette: Array) -> list[Any]:
-    """Draw the rows of a display, each class as one artist."""
-    return [
-        display.ax_.scatter(points[:, 0], points[:, 1], s=10, color=colour, edgecolor="white", linewidth=0.3)
-        for points, colour in points_by_class(display, palette)
-    ]
 
 
 # ---------------------------------------------------------------------- legends

@@ -10,27 +10,22 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import Labels
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.projection import projected_means
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
-    axes,
+    ModelDisplay,
     check_probabilities,
-    colours,
-    draw_ellipses,
     draw_legend,
-    draw_points,
     line_styles,
     normal_squared_radii,
     percentage,
-    points_by_class,
     shares_text,
 )
 
 
-class LinearProjectionDisplay:
+class LinearProjectionDisplay(ModelDisplay):
     """The classes along the directions in which LDA finds them farthest apart.
 
     In these directions, rows of a class are uncorrelated and have unit variance about their mean. So classes
@@ -71,25 +66,6 @@ class LinearProjectionDisplay:
     >>> LinearProjectionDisplay.from_estimator(model).ax_.get_xlabel()
     'component 1 (99 % of the variance between classes)'
     """
-
-    def __init__(
-        self,
-        *,
-        means: Array,
-        classes: Labels,
-        probabilities: Sequence[float] = PROBABILITIES,
-        xlabel: str = "",
-        ylabel: str = "",
-        points: Array | None = None,
-        point_classes: Labels | None = None,
-    ) -> None:
-        self.means = means
-        self.classes = classes
-        self.probabilities = probabilities
-        self.xlabel = xlabel
-        self.ylabel = ylabel
-        self.points = points
-        self.point_classes = point_classes
 
     @property
     def covariances(self) -> Array:
@@ -169,13 +145,11 @@ class LinearProjectionDisplay:
         -------
         display : LinearProjectionDisplay
         """
-        self.ax_ = axes(ax, len(self.classes))
-        self.figure_ = self.ax_.figure
-        palette = colours(len(self.classes))
+        palette = self._begin(ax)
         if self.means.shape[1] == 2:
             self.lines_: list[Any] = []
-            self.ellipses_ = draw_ellipses(self, palette)
-            self.points_ = draw_points(self, palette)
+            self.ellipses_ = self._draw_ellipses(palette, self.covariances, self.squared_radii)
+            self.points_ = self._draw_points(palette)
             self.ax_.autoscale_view()
             self.ax_.set_aspect("equal", adjustable="datalim")
         else:
@@ -199,7 +173,7 @@ class LinearProjectionDisplay:
     def _draw_histograms(self, palette: Array) -> list[Any]:
         return [
             self.ax_.hist(points[:, 0], bins="auto", density=True, color=colour, alpha=0.3)[2]
-            for points, colour in points_by_class(self, palette)
+            for points, colour in self._points_by_class(palette)
         ]
 
 

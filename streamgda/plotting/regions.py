@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.validation import check_rows
@@ -19,12 +18,9 @@ from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
-    axes,
+    ModelDisplay,
     check_probabilities,
-    colours,
-    draw_ellipses,
     draw_legend,
-    draw_points,
     normal_squared_radii,
     shares_text,
 )
@@ -34,7 +30,8 @@ _MARGIN = 0.05
 _MOST_IN_TITLE = 3
 
 
-class DecisionRegionsDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class DecisionRegionsDisplay(ModelDisplay):
     """Ellipses of the classes over the decision regions of two features.
 
     Each other feature is marginalised, or fixed at a given value. With the others marginalised, regions and
@@ -92,38 +89,16 @@ class DecisionRegionsDisplay:
     'petal length (cm)'
     """
 
-    def __init__(
-        self,
-        *,
-        xx0: Array,
-        xx1: Array,
-        response: NDArray[np.intp],
-        classes: Labels,
-        means: Array,
-        covariances: Array,
-        probabilities: Sequence[float] = PROBABILITIES,
-        squared_radii: Array | None = None,
-        xlabel: str = "",
-        ylabel: str = "",
-        title: str = "",
-        points: Array | None = None,
-        point_classes: Labels | None = None,
-    ) -> None:
-        self.xx0 = xx0
-        self.xx1 = xx1
-        self.response = response
-        self.classes = classes
-        self.means = means
-        self.covariances = covariances
-        self.probabilities = probabilities
-        self.squared_radii = (
-            normal_squared_radii(probabilities, len(classes)) if squared_radii is None else squared_radii
-        )
-        self.xlabel = xlabel
-        self.ylabel = ylabel
-        self.title = title
-        self.points = points
-        self.point_classes = point_classes
+    xx0: Array
+    xx1: Array
+    response: NDArray[np.intp]
+    covariances: Array
+    squared_radii: Any = None
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if self.squared_radii is None:
+            self.squared_radii = normal_squared_radii(self.probabilities, len(self.classes))
 
     @classmethod
     def from_estimator(
@@ -221,12 +196,10 @@ class DecisionRegionsDisplay:
         -------
         display : DecisionRegionsDisplay
         """
-        self.ax_ = axes(ax, len(self.classes))
-        self.figure_ = self.ax_.figure
-        palette = colours(len(self.classes))
+        palette = self._begin(ax)
         self._draw_regions(palette, alpha)
-        self.ellipses_ = draw_ellipses(self, palette)
-        self.points_ = draw_points(self, palette)
+        self.ellipses_ = self._draw_ellipses(palette, self.covariances, self.squared_radii)
+        self.points_ = self._draw_points(palette)
         self.ax_.set(
             xlim=(self.xx0.min(), self.xx0.max()),
             ylim=(self.xx1.min(), self.xx1.max()),
