@@ -15,17 +15,14 @@ from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import Array, ScoreHistogram
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
-from streamgda.storage import tables
-from streamgda.storage.columns import from_arrow
-from streamgda.storage.paths import AnyFileSystem, Path
-from streamgda.storage.saving import Savable
+from streamgda.storage.saving import Loadable
 
 _CALIBRATION_BINS = 10
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
 
 
-class Evaluation(Measures, Savable):
+class Evaluation(Measures, Loadable):
     """The evaluation of a classifier on labelled rows, as `evaluate` returns it. Evaluations can be merged.
 
     Its size is at most K² + 20,510 K numbers for K classes, or 164 kB per class for few classes, and less for
@@ -55,6 +52,9 @@ class Evaluation(Measures, Savable):
     >>> evaluation.roc_auc
     array([0.75, 0.75])
     """
+
+    _kind = "evaluation"
+    _columns = frozenset({"label", "confusion", "calibration", "odds", "odds_weights"})
 
     def __init__(self) -> None:
         self.classes: Labels = labels.no_labels()
@@ -258,65 +258,22 @@ class Evaluation(Measures, Savable):
         return columns, {"kind": "Evaluation", **document}
 
     @classmethod
-    def load(cls, path: Path, *, filesystem: AnyFileSystem | None = None) -> Evaluation:
-        """Read an evaluation that `save` wrote.
-
-        Parameters
-        ----------
-        path, filesystem
-            As for `load`.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If it is damaged, or holds no evaluation.
-
-        Examples
-        --------
-        >>> import numpy as np, tempfile
-        >>> from streamgda import Evaluation
-        >>> monday = Evaluation().update(["a", "b"], np.log([[0.9, 0.1], [0.2, 0.8]]), ["a", "b"])
-        >>> path = f"{tempfile.mkdtemp()}/monday.parquet"
-        >>> monday.save(path)
-        >>> Evaluation.load(path) + monday
-        Evaluation(classes=2, rows=4, accuracy=1)
-        """
-        return cls._read(path, filesystem)
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Evaluation:
-        """The evaluation whose `to_bytes` this is."""
-        return cls._read(bytes(content), None)
-
-    @classmethod
-    def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> Evaluation:
-        table, document = tables.read(path, _COLUMNS, filesystem)
-        name = tables.name_of(path)
-        if document.get("kind") != "Evaluation":
-            raise ValueError(f"{name} holds no evaluation: its kind is {document.get('kind')!r}")
+    def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
         evaluation = cls()
-        try:
-            columns = from_arrow(table, n_patterns=1)
-            evaluation.classes = labels.as_labels(columns["label"])
-            evaluation._allocate(len(table))
-            for k, scored in enumerate(evaluation._scores):
-                evaluation._confusion[k] = columns["confusion"][k]
-                evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
-                scored.exact, scored.weights = columns["odds"][k], columns["odds_weights"][k].reshape(2, -1)
-                if scored.weights.shape[1] != len(scored.thresholds):
-                    raise ValueError("its columns are of different lengths")
-            for key in _PLAIN:
-                setattr(evaluation, key, document[key])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{name} is damaged or not consistent: {error}") from error
+        evaluation.classes = labels.as_labels(columns["label"])
+        evaluation._allocate(len(evaluation.classes))
+        for k, scored in enumerate(evaluation._scores):
+            evaluation._confusion[k] = columns["confusion"][k]
+            evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
+            scored.exact, scored.weights = columns["odds"][k], columns["odds_weights"][k].reshape(2, -1)
+            if scored.weights.shape[1] != len(scored.thresholds):
+                raise ValueError("its columns are of different lengths")
+        for name in _PLAIN:
+            setattr(evaluation, name, document[name])
         return evaluation
 
 
 _PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
-
-_COLUMNS = frozenset({"label", "confusion", "calibration", "odds", "odds_weights"})
 
 
 def _check_logarithms(scores: Array) -> None:

@@ -14,11 +14,10 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.saved import COLUMNS, state_of
-from streamgda.storage.paths import AnyFileSystem, Path
-from streamgda.storage.saving import Savable
+from streamgda.storage.saving import Loadable
 
 
-class WindowedStatistics(Savable):
+class WindowedStatistics(Loadable):
     """The statistics of the last batches of a stream, up to a number of batches, rows or seconds.
 
     The state is the merge of the states of the batches in the window, and exact where those are. Nothing is
@@ -58,6 +57,9 @@ class WindowedStatistics(Savable):
     >>> window.statistics.means
     array([[3.]])
     """
+
+    _kind = "window"
+    _columns = frozenset({"state"})
 
     def __init__(
         self,
@@ -203,49 +205,18 @@ class WindowedStatistics(Savable):
         return {"state": contents}, document
 
     @classmethod
-    def load(cls, path: Path, *, filesystem: AnyFileSystem | None = None) -> WindowedStatistics:
-        """Read a window that `save` wrote; it goes on where it was.
-
-        Parameters
-        ----------
-        path, filesystem
-            As for `load`.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If it is damaged, or holds no window.
-        """
-        return cls._read(path, filesystem)
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> WindowedStatistics:
-        """The window whose `to_bytes` this is."""
-        return cls._read(content, None)
-
-    @classmethod
-    def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> WindowedStatistics:
+    def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
         from streamgda.storage import tables
-        from streamgda.storage.columns import from_arrow
 
-        table, document = tables.read(path, {"state"}, filesystem)
-        name = tables.name_of(path)
-        if document.get("kind") != "WindowedStatistics":
-            raise ValueError(f"{name} holds no window: its kind is {document.get('kind')!r}")
-        try:
-            n_batches, n_rows, seconds = document["ends"]
-            contents = from_arrow(table, n_patterns=1)["state"]
-            empty, *states = [state_of(*tables.read(state.tobytes(), COLUMNS), name) for state in contents]
-            window = cls(n_batches, n_rows=n_rows, seconds=seconds)
-            window._nothing = window._newer_total = empty
-            window._older, window._newer = states[: document["n_older"]], states[document["n_older"] :]
-            window._sizes = deque((int(size), float(time)) for size, time in document["sizes"])
-            for state in window._newer:
-                window._newer_total = window._newer_total + state
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{name} is damaged or not consistent: {error}") from error
+        n_batches, n_rows, seconds = document["ends"]
+        contents = [state.tobytes() for state in columns["state"]]
+        empty, *states = [state_of(*tables.read(content, COLUMNS), "a batch") for content in contents]
+        window = cls(n_batches, n_rows=n_rows, seconds=seconds)
+        window._nothing = window._newer_total = empty
+        window._older, window._newer = states[: document["n_older"]], states[document["n_older"] :]
+        window._sizes = deque((int(size), float(time)) for size, time in document["sizes"])
+        for state in window._newer:
+            window._newer_total = window._newer_total + state
         if len(window._sizes) != len(window):
-            raise ValueError(f"{name} is damaged: it holds {len(window)} batches of {len(window._sizes)}")
+            raise ValueError(f"it holds {len(window)} batches of {len(window._sizes)}")
         return window

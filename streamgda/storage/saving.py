@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
@@ -87,6 +87,68 @@ class Savable(ABC):
 
         columns, document = self._to_saved()
         return tables.to_bytes(columns, {**document, **_given(metadata)})
+
+
+class Loadable(Savable):
+    """An object of a kind of its own, which its class loads."""
+
+    _kind: ClassVar[str]
+    """What errors call it; its file has the name of the class."""
+
+    _columns: ClassVar[frozenset[str]]
+    """The columns of its table."""
+
+    @classmethod
+    @abstractmethod
+    def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
+        """The object of these columns and this document; KeyError, TypeError or ValueError if it is none."""
+
+    @classmethod
+    def load(cls, path: Path, *, filesystem: AnyFileSystem | None = None) -> Self:
+        """Read what `save` wrote, to the last bit.
+
+        Parameters
+        ----------
+        path, filesystem
+            As for `load`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it is damaged, or holds anything else.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from streamgda import Evaluation
+        >>> monday = Evaluation().update(["a", "b"], np.log([[0.9, 0.1], [0.2, 0.8]]), ["a", "b"])
+        >>> path = f"{tempfile.mkdtemp()}/monday.parquet"
+        >>> monday.save(path)
+        >>> Evaluation.load(path) + monday
+        Evaluation(classes=2, rows=4, accuracy=1)
+        """
+        return cls._read(path, filesystem)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """The object whose `to_bytes` this is."""
+        return cls._read(bytes(content), None)
+
+    @classmethod
+    def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> Self:
+        from streamgda.storage import tables
+        from streamgda.storage.columns import from_arrow
+
+        table, document = tables.read(path, cls._columns, filesystem)
+        name = tables.name_of(path)
+        if document.get("kind") != cls.__name__:
+            raise ValueError(f"{name} holds no {cls._kind}: its kind is {document.get('kind')!r}")
+        try:
+            return cls._from_saved(from_arrow(table, n_patterns=1), document)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{name} is damaged or not consistent: {error}") from error
 
 
 def _given(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
