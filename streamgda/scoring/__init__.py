@@ -6,8 +6,8 @@ the same rows have the same scores, to the last bit, in memory, from files and o
 - `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores, and
   `measures` are computed from the sums.
 - `predict`: predictions as Parquet, Zarr or a lazy data frame; `lazy` does the last, `outputs` the others.
-- `columns`: the columns of predictions.
-- `inference`: the scores of the rows of a block.
+- `columns`: the columns of predictions, and pieces of a block that bound their memory.
+- `inference`: the scores of the rows of a block, and which class is predicted.
 
 To add a column of predictions, write one entry of `streamgda.scoring.columns.COLUMNS`: the field that names
 it and gives its type, and a function that takes its values from the scores of rows

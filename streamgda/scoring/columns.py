@@ -1,21 +1,25 @@
-"""The columns of predictions: a table of their names, types and values."""
+"""The columns of predictions: a table of their names, types and values, computed for pieces of a block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, code_dtype
 from streamgda.estimators.scores import RowScores
-from streamgda.scoring.decisions import Decision
-from streamgda.scoring.inference import Model, pieces_of, score_piece
+from streamgda.scoring.inference import Decision, Model, pieces_of, score_piece
 from streamgda.scoring.outputs.base import Field
+
+_BYTES_OF_PIECE = 1 << 25
+
+_OF_ANY_LENGTH = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
 
 ColumnName = Literal["label", "probabilities", "log_density", "distance"]
 
@@ -150,3 +154,46 @@ class PredictionColumns:
     def _empty(self, column: Column, field: Field, n_rows: int) -> NDArray[Any]:
         dtype = code_dtype(len(self.model.statistics_.classes)) if column.holds_labels else np.float64
         return np.empty((len(field.columns), n_rows), dtype=dtype)
+
+
+def pieces(
+    block: Block, kept: Mapping[str, pa.Array | NDArray[Any]], n_columns: int, written: pa.Schema
+) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
+    """Cut a block into pieces of about 32 MB of predictions and kept columns; at least one, and in order.
+
+    Parameters
+    ----------
+    block : Block
+        Rows.
+    kept : mapping of str to Arrow or NumPy arrays
+        Columns of the same rows.
+    n_columns : int
+        How many columns of predictions there will be, of eight bytes a value.
+    written : pyarrow.Schema
+        The types that the columns will have; strings in a dictionary may become strings.
+    """
+    columns = {
+        name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in kept.items()
+    }
+    n_rows = len(block.codes)
+    n_bytes = np.full(n_rows, 8.0 * n_columns)
+    for name, column in columns.items():
+        n_bytes += _bytes_of_rows(column, written.field(name).type)
+    ends = n_bytes.cumsum()
+    start, stop = 0, -1
+    while stop < n_rows:
+        before = ends[start - 1] if start else 0.0
+        fitting = int(np.searchsorted(ends, before + _BYTES_OF_PIECE, side="right"))
+        stop = min(max(fitting, start + 1), n_rows)
+        yield block.between(start, stop), {name: column[start:stop] for name, column in columns.items()}
+        start = stop
+
+
+def _bytes_of_rows(column: pa.Array, written: pa.DataType) -> float | NDArray[np.float64]:
+    """The bytes of each row of a column; their mean, where all are about as long."""
+    is_decoded = pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(written)
+    values = column.dictionary if is_decoded else column
+    if values.type not in _OF_ANY_LENGTH:
+        return float(column.nbytes / max(len(column), 1))
+    lengths: NDArray[np.float64] = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.float64)
+    return lengths[pc.fill_null(column.indices, 0).to_numpy()] if is_decoded and len(lengths) else lengths

@@ -17,9 +17,9 @@ from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import scheduler_for, single_blas_thread
-from streamgda.scoring.decisions import Decision
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (
+    Decision,
     Model,
     check_model,
     features_of,

@@ -21,14 +21,11 @@ from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
-from streamgda.scoring.columns import ColumnName, PredictionColumns
-from streamgda.scoring.decisions import Decision
-from streamgda.scoring.inference import Model, check_model, features_of, matched
+from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
+from streamgda.scoring.inference import Decision, Model, check_model, features_of, matched
 from streamgda.scoring.lazy import lazy_predictions
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, Writes
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.scoring.outputs.pieces import pieces
-from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSource, ScorableSplit, Source, group_into_tasks
 from streamgda.sources.conversion import as_source, is_dask, is_zarr_path

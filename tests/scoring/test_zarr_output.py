@@ -28,9 +28,8 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.scoring.outputs import zarr as chunks_module
-from streamgda.scoring.outputs.alignment import aligned, chunk_length
 from streamgda.scoring.outputs.group import GroupFolder
-from streamgda.scoring.outputs.zarr import ZarrOutput
+from streamgda.scoring.outputs.zarr import ZarrOutput, aligned, chunk_length
 from tests.interrupted import interrupt
 
 NAMES = ["u", "v", "w"]

@@ -4,13 +4,10 @@
 others, writes what is missing in parallel tasks, and completes the output. Only files that `predict_dataset`
 itself wrote are ever deleted.
 
-- `summary`: how many rows and parts were written.
-- `base`: what every output can do, and what it writes: fields, parts, and rows of predictions.
-- `pieces`: blocks cut so that predictions take little memory.
+- `base`: what every output can do; what it writes (fields, parts and rows of predictions), and the summary.
 - `parquet`: a folder of Parquet files, one for each split of the input.
-- `zarr`: a Zarr group, one part for each range of whole chunks.
-- `alignment`: parts of the input that begin where chunks of the output do.
-- `arrays`: which columns Zarr arrays can hold; `group`: the files and notes of a Zarr group.
+- `zarr`: a Zarr group, one part for each range of whole chunks, and the parts of the input that these hold.
+- `group`: the files and notes of a Zarr group, and columns as its arrays.
 
 To add a kind of output, write a subclass of `base.Output`, and choose it in `streamgda.scoring.predict` by
 the path that a user gives.

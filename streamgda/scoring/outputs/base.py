@@ -15,7 +15,6 @@ import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
 from streamgda.passes.plan import total
-from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSource, ScorableSplit, Split
 from streamgda.storage.fetching import request_threads
 from streamgda.storage.filesystems import is_local, is_object_store
@@ -58,6 +57,36 @@ class Field:
 def schema_of(fields: Iterable[Field]) -> pa.Schema:
     """The schema of tables with these fields."""
     return pa.schema([(name, field.type) for field in fields for name in field.columns])
+
+
+@dataclass(frozen=True)
+class PredictionSummary:
+    """What `predict_dataset` wrote.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the predictions.
+    n_parts : int
+        Parquet files, or ranges of Zarr chunks, that they are in.
+    n_found : int
+        How many of these an earlier run, which was stopped, had finished.
+    n_dropped : int
+        Rows that the source left out because a value was missing.
+    """
+
+    n_rows: int = 0
+    n_parts: int = 0
+    n_found: int = 0
+    n_dropped: int = 0
+
+    def __add__(self, other: PredictionSummary) -> PredictionSummary:
+        return PredictionSummary(
+            self.n_rows + other.n_rows,
+            self.n_parts + other.n_parts,
+            self.n_found + other.n_found,
+            self.n_dropped + other.n_dropped,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -13,8 +14,15 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, Writes, schema_of
-from streamgda.scoring.outputs.summary import PredictionSummary
+from streamgda.scoring.outputs.base import (
+    Field,
+    Output,
+    Part,
+    PredictedRows,
+    PredictionSummary,
+    Writes,
+    schema_of,
+)
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
 from streamgda.storage.documents import digest
@@ -34,16 +42,10 @@ _HIDDEN = (".", "_")
 _MOST_IN_MEMORY = 1 << 24  # bytes of an encoded part
 
 
-@dataclass(frozen=True)
-class Footer:
-    """What the footer of a part says: its fingerprint, and how many rows it has and were left out."""
+Footer = tuple[str, PredictionSummary]
+"""What the footer of a part says: its fingerprint, and how many rows it has and were left out."""
 
-    fingerprint: str
-    n_rows: int
-    n_dropped: int
-
-
-_TORN = Footer("", 0, 0)
+_TORN: Footer = ("", PredictionSummary())
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,9 @@ class ParquetOutput(Output[Part]):
         found = self._footers(sizes)
         self._check_ours(sizes, found)
         wanted = {part.name: part.fingerprint for part in parts}
-        done = {name: part for name, part in found.items() if part.fingerprint == wanted.get(name)}
+        done = {name: summary for name, (made_by, summary) in found.items() if made_by == wanted.get(name)}
         self._delete([*filter(_is_unfinished, sizes), *(found.keys() - done.keys())])
-        return {name: PredictionSummary(part.n_rows, 1, 1, part.n_dropped) for name, part in done.items()}
+        return done
 
     def _sizes(self) -> dict[str, int]:
         """The names in the folder, with the sizes of the files."""
@@ -116,7 +118,7 @@ class ParquetOutput(Output[Part]):
         if _FINGERPRINT not in metadata:
             return None
         n_dropped = int(metadata.get(_N_DROPPED, b"0"))
-        return Footer(metadata[_FINGERPRINT].decode(), footer.num_rows, n_dropped)
+        return metadata[_FINGERPRINT].decode(), PredictionSummary(footer.num_rows, 1, 1, n_dropped)
 
     def _check_ours(self, sizes: Mapping[str, int], found: Mapping[str, Footer]) -> None:
         """Raise ValueError for a file of others; hidden files may be anyone's, and stay.
@@ -154,50 +156,38 @@ class ParquetOutput(Output[Part]):
                     n_rows, n_dropped = n_rows + piece.table.num_rows, n_dropped + piece.n_dropped
                     del piece  # or it would be held while the next one is made
                 writer.add_key_value_metadata({_FINGERPRINT: part.fingerprint, _N_DROPPED: str(n_dropped)})
-        if file.is_in_memory:
-            writes.begin(len(file.content), _put, self.filesystem, path, file.content)
+        if file.opened is None:
+            writes.begin(file.tell(), _put, self.filesystem, path, file.getvalue())
         return PredictionSummary(n_rows, 1, 0, n_dropped)
 
     def finish(self, parts: Sequence[Part]) -> None:
         """Check that the folder holds just these parts, and remove unfinished ones."""
         sizes = self._sizes()
-        found = {name: footer.fingerprint for name, footer in self._footers(sizes).items()}
+        found = {name: fingerprint for name, (fingerprint, _) in self._footers(sizes).items()}
         if found != {part.name: part.fingerprint for part in parts}:
             raise self._overwritten()
         self._delete(filter(_is_unfinished, sizes))
 
 
-class _GrowingFile:
+class _GrowingFile(io.BytesIO):
     """A file that is collected in memory; one that grows long is opened, and written from then on."""
 
-    closed = False
-
     def __init__(self, open_it: Callable[[], pa.NativeFile]) -> None:
-        self.content, self._open_it = bytearray(), open_it
-        self._file: pa.NativeFile | None = None
+        super().__init__()
+        self._open_it = open_it
+        self.opened: pa.NativeFile | None = None
 
-    @property
-    def is_in_memory(self) -> bool:
-        return self._file is None
-
-    def write(self, data: bytes) -> None:
-        if self._file is None and len(self.content) + len(data) <= _MOST_IN_MEMORY:
-            self.content += data
-            return
-        if self._file is None:
-            self._file = self._open_it()
-            self._file.write(self.content)
-            self.content.clear()
-        self._file.write(data)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    def write(self, data: Any) -> int:
+        """Add bytes."""
+        if self.opened is None and self.tell() + len(data) > _MOST_IN_MEMORY:
+            self.opened = self._open_it()
+            self.opened.write(self.getvalue())
+            self.seek(0)
+            self.truncate()
+        return int(super().write(data) if self.opened is None else self.opened.write(data))
 
 
-def _put(filesystem: pafs.FileSystem, path: str, content: bytearray) -> None:
+def _put(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:
     with replacing(filesystem, path, in_memory=True) as file:
         file.write(content)
 

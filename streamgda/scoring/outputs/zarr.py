@@ -7,9 +7,11 @@ chunks, so no two tasks write to the same chunk.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import uuid
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -27,11 +29,22 @@ from zarr.abc.buffer import Buffer
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from streamgda.blocks.block import power_of_two_up_to
+from streamgda.blocks.block import Block, power_of_two_up_to
 from streamgda.blocks.wording import Message
-from streamgda.scoring.outputs.alignment import aligned, chunk_length
-from streamgda.scoring.outputs.arrays import (
+from streamgda.scoring.outputs.base import (
+    LOCK,
+    Field,
+    Output,
+    Part,
+    PredictedRows,
+    PredictionSummary,
+    Writes,
+    schema_of,
+)
+from streamgda.scoring.outputs.group import (
     METADATA,
+    GroupFolder,
+    Note,
     array_shape,
     check_names,
     check_nulls,
@@ -41,13 +54,13 @@ from streamgda.scoring.outputs.arrays import (
     numpy_dtype,
     without_dictionary,
 )
-from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, Writes, schema_of
-from streamgda.scoring.outputs.group import GroupFolder, Note
-from streamgda.scoring.outputs.summary import PredictionSummary
 from streamgda.sources.base import ScorableSplit
 from streamgda.storage.documents import digest
+from streamgda.storage.fetching import Ahead
 from streamgda.storage.filesystems import fsspec_of, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
+
+_LEAST_SHARE = 8
 
 _UNFINISHED = ".unfinished"
 
@@ -218,7 +231,8 @@ class ZarrOutput(Output[ChunkRange]):
             table = piece.table
             while table.num_rows:
                 n_rows = min(length - filled, table.num_rows)
-                self._fill(chunk, filled, table.slice(0, n_rows))
+                for values, field_ in zip(chunk, self.fields, strict=True):
+                    fill_rows(values[filled : filled + n_rows], table.slice(0, n_rows), field_)
                 table, filled = table.slice(n_rows), filled + n_rows
                 if filled == length:
                     yield chunk
@@ -226,10 +240,6 @@ class ZarrOutput(Output[ChunkRange]):
             del piece, table  # or they would be held while the next one is made
         if filled:
             yield [values[:filled] for values in chunk]
-
-    def _fill(self, chunk: Sequence[NDArray[Any]], start: int, table: pa.Table) -> None:
-        for values, field_ in zip(chunk, self.fields, strict=True):
-            fill_rows(values[start : start + table.num_rows], table, field_)
 
     def finish(self, parts: Sequence[ChunkRange]) -> None:
         """Write the metadata that makes it a group."""
@@ -274,3 +284,92 @@ def _by_fsspec(filesystem: AnyFileSystem, path: str) -> tuple[AbstractFileSystem
             )
         filesystem = behind
     return filesystem, filesystem._strip_protocol(path)
+
+
+# ---------------------------------------------------------------------- rows of the input for whole chunks
+
+
+@dataclass(frozen=True)
+class RowRange(ScorableSplit):
+    """Rows `start` to `stop` of a split."""
+
+    split: ScorableSplit
+    start: int
+    stop: int
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.stop - self.start
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no row is left out."""
+        return self.split.keeps_all_rows
+
+    @property
+    def identity(self) -> list[Any]:
+        """The split and the rows of it, as plain values."""
+        return [self.split.identity, self.start, self.stop]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the rows are fetched from a remote storage."""
+        return self.split.is_remote
+
+    def begun(self, ahead: Ahead) -> RowRange:
+        """The same rows, of which what `ahead` allows is being fetched."""
+        enclosing, before = self.split.enclosing(self.start, self.stop)
+        return RowRange(enclosing.begun(ahead), self.start - before, self.stop - before)
+
+    def blocks(self) -> Iterator[Block]:
+        """Read these rows, in order."""
+        return (block for block, _ in self.features())
+
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read these rows, in order, and the columns that are kept."""
+        enclosing, before = self.split.enclosing(self.start, self.stop)
+        position = before
+        for block, beside in enclosing.features():
+            first, last = max(self.start - position, 0), min(self.stop - position, len(block.codes))
+            position += len(block.codes)
+            if first < last:
+                yield (
+                    block.between(first, last),
+                    {name: values[first:last] for name, values in beside.items()},
+                )
+
+
+def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -> list[list[RowRange]]:
+    """Divide the rows into parts that begin at multiples of `chunk`, near to where the splits begin.
+
+    Parameters
+    ----------
+    splits : sequence of ScorableSplit
+        The input, in order.
+    sizes : sequence of int
+        The number of rows of each split.
+    chunk : int
+        The number of rows of a chunk.
+    """
+    bounds = [0, *accumulate(sizes)]
+    starts = sorted({bound // chunk * chunk for bound in bounds[:-1]} - {bounds[-1]})
+    stops = [*starts[1:], bounds[-1]]
+    parts: list[list[RowRange]] = [[] for _ in starts]
+    for split, (first, last) in zip(splits, pairwise(bounds), strict=True):
+        for i in range(bisect_right(starts, first) - 1, bisect_left(starts, last)):
+            if first < last:
+                parts[i].append(RowRange(split, max(starts[i] - first, 0), min(stops[i], last) - first))
+    return parts
+
+
+def chunk_length(sizes: Sequence[int], most: int) -> int:
+    """The number of rows of a chunk: up to `most`, so that splits end where chunks do if that is possible.
+
+    Then no rows are read twice. Chunks of less than an eighth of `most` would cost more than that saves.
+    """
+    common = math.gcd(*list(accumulate(sizes))[:-1])
+    if not common:
+        return min(most, max(sum(sizes), 1))
+    fewest, most_parts = -(-common // most), _LEAST_SHARE * common // most
+    return next((common // n for n in range(fewest, most_parts + 1) if common % n == 0), most)
