@@ -378,7 +378,7 @@ class StatisticsLedger:
             return merged(newer)  # a refresh has ended meanwhile
 
     def _opened_manifest(self) -> Manifest:
-        """The manifest; a ValueError if the ledger is not opened with the options that it is kept with."""
+        """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
         manifest = self._existing_manifest()
         held = options_of(manifest.read_options)
         given = {name: getattr(self, name) for name in held}

@@ -230,7 +230,7 @@ def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
 
 
 def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the `StatisticsLedger` whose manifest has these read options."""
+    """The parameters with which a ledger is opened, by the read options that its manifest holds."""
     plain = {
         "covariance_type": "full",
         "fourth_moments": False,

@@ -133,7 +133,9 @@ def plan_refresh(
     reused: dict[str, FileRecord] = {}
     for entry, records in held.entries.items():
         if entry in entries and all(_is_unchanged(record, present, target) for record in records):
-            reused |= {record.path: _with_footer(record, present[record.path]) for record in records}
+            for record in records:  # its footer may be known by now
+                footer = present[record.path].footer or record.footer
+                reused[record.path] = replace(record, footer=footer)
     found: dict[str, InputFile] = {}
     missing: dict[str, InputFile] = {}
     for path, file in present.items():
@@ -150,11 +152,6 @@ def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: 
     if file is None or not record.is_of(file):
         return False
     return target not in file.partition or record.partition_keys.get(target) == file.partition[target]
-
-
-def _with_footer(record: FileRecord, file: InputFile) -> FileRecord:
-    """The record of an unchanged file, with its footer's digest if that is known by now."""
-    return record if file.footer is None else replace(record, footer=file.footer)
 
 
 # ---------------------------------------------------------------------- reading

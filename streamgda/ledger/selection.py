@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -139,11 +138,11 @@ def weights_by_age(
         raise TypeError(f"a half-life is a timedelta, such as timedelta(days=30); got {half_life!r}")
     if half_life <= timedelta(0):
         raise ValueError(f"a half-life is longer than nothing; got {half_life}")
-    time_of, now = _dating(age), datetime.now(tz=UTC)
+    now = datetime.now(tz=UTC)
     latest = _nanoseconds(now if age is None else now + _TOMORROW)
     times = []
     for records in entries.values():
-        time, *others = {min(time_of(record), latest) for record in records}
+        time, *others = {min(_time_of(record, age), latest) for record in records}
         if others:
             raise ValueError(
                 Message(
@@ -170,33 +169,24 @@ def _nanoseconds(time: datetime) -> int:
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e6) * 1000
 
 
-def _dating(age: Age) -> Callable[[FileRecord], int]:
-    """The function that gives the time of a file."""
+def _time_of(record: FileRecord, age: Age) -> int:
+    """When a file was modified, or the date that `age` gives it, in nanoseconds since 1970."""
     if age is None:
-        return _modified
+        return _modified(record)
     if isinstance(age, Mapping):
-        return partial(_by_path, age)
+        if record.path not in age:
+            raise ValueError(f"age has no date for {record.path}; give one for each path in `files`")
+        return _of_date(age[record.path], f"age of {record.path}")
     keys = [age] if isinstance(age, str) else age
     if not isinstance(keys, Sequence) or not all(isinstance(key, str) for key in keys) or not keys:
         raise TypeError(f"age is a partition key, a list of them, or dates by path; got {age!r}")
-    return partial(_by_keys, keys)
-
-
-def _by_path(dates: Mapping[str, str | date], record: FileRecord) -> int:
-    if record.path not in dates:
-        raise ValueError(f"age has no date for {record.path}; give one for each path in `files`")
-    return _of_date(dates[record.path], f"age of {record.path}")
-
-
-def _by_keys(keys: Sequence[str], record: FileRecord) -> int:
-    """The time in the partition keys of a file: in one of them, or in those of its year, month and day."""
     held = {name: value for name, value in record.partition_keys.items() if value is not None}
     for key in keys:
         if key not in held:
             known = ", ".join(map(repr, held)) or "none"
             raise ValueError(Message(f"⟨age⟩: {record.path} has no partition key {key!r}; its keys: {known}"))
-    what = ", ".join(f"{key}={held[key]}" for key in keys)
     parts = [f"{held[key]:02d}" if isinstance(held[key], int) else str(held[key]) for key in keys]
+    what = ", ".join(f"{key}={held[key]}" for key in keys)
     return _of_date("-".join(parts), f"age: {record.path}: {what}")
 
 

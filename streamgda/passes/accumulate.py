@@ -166,12 +166,10 @@ def accumulate_folds(
     covariance_type: CovarianceType = "full",
     *,
     rule: FoldRule,
-    fourth_moments: bool = False,
-    exact: bool = False,
     incomplete: bool = False,
-    max_patterns: int = MAX_PATTERNS,
     scheduler: Scheduler = None,
     progress: Progress = False,
+    **kept: Any,
 ) -> FoldStatistics:
     """Read a source once and return the statistics of the rows of each fold.
 
@@ -179,14 +177,14 @@ def accumulate_folds(
     ----------
     source : Source
         With the groups that the rule asks for.
-    covariance_type, fourth_moments, exact, scheduler, progress
-        As for `accumulate`.
     rule : FoldRule
         Which fold a row is of.
     incomplete : bool, default=False
         Whether rows may lack features; as they may in a source with ``missing="keep"``.
-    max_patterns : int, default=256
-        How many patterns of observed features may then be kept in all folds together.
+    covariance_type, **kept
+        As for `empty_statistics`. The patterns of observed features are those of all folds together.
+    scheduler, progress
+        As for `accumulate`.
 
     Raises
     ------
@@ -194,13 +192,7 @@ def accumulate_folds(
         As `accumulate` does.
     """
     _check_source(source)
-    empty = empty_statistics(
-        covariance_type,
-        fourth_moments=fourth_moments,
-        exact=exact,
-        incomplete=incomplete or source.keeps_missing,
-        max_patterns=max_patterns,
-    )
+    empty = empty_statistics(covariance_type, incomplete=incomplete or source.keeps_missing, **kept)
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 

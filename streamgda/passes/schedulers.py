@@ -45,8 +45,11 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
         If the scheduler is a name that Dask does not know, or a cluster or its address, where a client is
         needed.
     """
+    from dask.base import get_scheduler, named_schedulers
+
     _check_scheduler(scheduler)
-    if not source.is_local or not _leaves_the_process(scheduler):
+    in_processes = get_scheduler(scheduler=scheduler) is named_schedulers["processes"]
+    if not source.is_local or not (in_processes or client_of(scheduler)):
         return scheduler
     if scheduler is None:
         return "threads"
@@ -103,14 +106,6 @@ def _check_scheduler(scheduler: Any) -> None:
         raise ValueError(
             f"scheduler={scheduler!r}, but no client is active: give scheduler=distributed.Client(...)"
         ) from error
-
-
-def _leaves_the_process(scheduler: Scheduler) -> bool:
-    from dask.base import get_scheduler, named_schedulers
-
-    if client_of(scheduler) is not None:
-        return True
-    return get_scheduler(scheduler=scheduler) is named_schedulers["processes"]
 
 
 # ---------------------------------------------------------------------- in each task
