@@ -74,20 +74,22 @@ def remedying(other_remedy: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Places:
-    """The places of the rows of a block. Called with a row, counted within the block, it names the row.
+    """Where the rows of a block come from: the data, and the number of each row in it.
+
+    An error calls it with the position of a row in the block, and gets the name of the row.
 
     Attributes
     ----------
     origin : str
         What to call the data in an error, such as the path of a file; "" for arrays.
     start : int
-        The number of the first row in the data so called.
+        The number that the first row has in the data.
     kept : ndarray of int, or None
-        The rows, counted from `start`; None if they are all, in order.
+        The rows that are in the block, counted from `start`; None if no row has been left out.
     dataset : str
-        What tells the file from the others of its dataset, wherever the dataset is; "" where there is one.
+        The name of the file in its dataset, which stays if the dataset is moved; "" if there is no other.
     before : int
-        How many rows of the file come before number 0, as in other row groups.
+        How many rows of the file come before the row of number 0: those of earlier row groups.
     """
 
     origin: str = ""
@@ -102,7 +104,7 @@ class Places:
         return f"{self.origin}, row {number}" if self.origin else f"row {number}"
 
     def number_of(self, row: int) -> int:
-        """The number of a row in the data so called."""
+        """The number that a row of the block has in the data."""
         return self.start + (row if self.kept is None else int(self.kept[row]))
 
     def after(self, start: int) -> Places:

@@ -1,4 +1,4 @@
-"""How far new rows lie from old ones, class by class, and when that is an alarm."""
+"""Reports: how far new rows lie from old ones and when that is an alarm, and what a refresh has done."""
 
 from __future__ import annotations
 
