@@ -21,7 +21,7 @@ PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "gathering": (("statistics/gather.py", "gather"),),
     "centring": (("floating/reduction.py", "_centre"),),
     "products": (("statistics/covariances.py", "add"), ("statistics/covariances.py", "products")),
-    "sums by class": (("floating/anchored.py", "add"), ("floating/anchored.py", "moments")),
+    "sums by class": (("floating/accumulation.py", "add_rows"), ("floating/accumulation.py", "moments")),
     "means": (("floating/accumulation.py", "_move_means"), ("floating/moments.py", "merge")),
 }
 """The functions that each part consists of: how the path of their file ends, and their name."""

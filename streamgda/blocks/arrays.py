@@ -97,8 +97,6 @@ def check_readable(X: Any) -> None:
     ValueError
         For the others.
     """
-    if type(X) is np.ndarray:
-        return
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
@@ -200,9 +198,11 @@ def _is_rounded(value: Any) -> bool:
 
 def _matrix(X: ArrayLike) -> Matrix:
     """The rows of an array or a frame, which is one that can be read."""
-    check_readable(X)
-    matrix = None if type(X) is np.ndarray else matrix_of(X)
-    matrix = np.asarray(X) if matrix is None else matrix
+    matrix: Any = X
+    if type(X) is not np.ndarray:
+        check_readable(X)
+        matrix = matrix_of(X)
+        matrix = np.asarray(X) if matrix is None else matrix
     if matrix.ndim != 2 or not matrix.shape[1]:
         raise ValueError(f"X must have two dimensions, rows and features; got shape {matrix.shape}")
     return matrix if matrix.dtype.kind in "fiub" else real(matrix, "X")

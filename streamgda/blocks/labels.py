@@ -51,7 +51,7 @@ def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
         If labels are not integers, strings or bools, or the kinds are mixed.
     """
     values = _one_dimensional(labels)
-    unlabelled = _missing(values)
+    unlabelled = _missing(values) if values.dtype.kind in "fO" else None
     if unlabelled is None:
         classes, codes = _encode(values)
         return classes, codes, None
@@ -109,7 +109,7 @@ def as_labels(labels: ArrayLike) -> Labels:
         If a label is missing or is not an integer, a string or a bool, or the kinds are mixed.
     """
     values = _one_dimensional(labels)
-    if _missing(values) is not None:
+    if values.dtype.kind in "fO" and _missing(values) is not None:
         raise ValueError("a label is missing (null or NaN)")
     return trimmed(_typed(values))
 
@@ -125,12 +125,11 @@ def _one_dimensional(labels: ArrayLike) -> NDArray[Any]:
 
 
 def _missing(values: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Which labels are null or NaN, among floats or objects; None if there are none."""
     if values.dtype.kind == "f":
         missing = np.isnan(values)
-    elif values.dtype.kind == "O":
-        missing = np.fromiter(map(_is_missing, values), dtype=np.bool_, count=len(values))
     else:
-        return None
+        missing = np.fromiter(map(_is_missing, values), dtype=np.bool_, count=len(values))
     return missing if missing.any() else None
 
 

@@ -335,7 +335,7 @@ class Statistics(Savable):
         """Add the rows of some blocks: of all, or, where one is refused, of none."""
         together = self._from_blocks(blocks, workspace or Workspace())
         if together is not None:
-            self._take_over(together)
+            self._merge(together, owned=True)  # nothing else holds it
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
@@ -349,10 +349,6 @@ class Statistics(Savable):
     @abstractmethod
     def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
         """The sums of the classes of a block."""
-
-    def _take_over(self, other: Self) -> None:
-        """Merge a state that nothing else holds."""
-        self._merge(other, owned=True)
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""

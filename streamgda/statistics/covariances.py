@@ -247,7 +247,7 @@ class Full(CovarianceKind):
         return n_features * (n_features + 1) // 2
 
     def products(self, rows: Array, bounds: Bounds) -> Array:
-        scatter = self.zeros(len(bounds) - 1, len(rows))
+        scatter = np.zeros((len(bounds) - 1, len(rows), len(rows)))
         for k, (start, stop) in enumerate(pairwise(bounds)):
             if stop - start > 1:
                 of_class = rows[:, start:stop]

@@ -56,7 +56,9 @@ class Workspace:
 def gather(features: Features, order: NDArray[np.intp], rows: Array, workspace: Workspace) -> None:
     """Copy the features, class by class, as float64 into the feature-major buffer."""
     if isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]:
-        gather_row_major(features, order, rows)
+        for start in range(0, len(order), _TILE_ROWS):
+            tile = order[start : start + _TILE_ROWS]
+            rows[:, start : start + len(tile)] = features.take(tile, axis=0, mode="wrap").T
     else:
         _gather_columns(columns_of(features) or (), order, rows, workspace)
 
@@ -88,12 +90,3 @@ def _gather_columns(
         # gather jumps, and would wait for memory at every jump.
         np.copyto(column, source, casting="unsafe")
         column.take(order, out=row, mode="wrap")
-
-
-def gather_row_major(
-    features: NDArray[np.generic], order: NDArray[np.intp], rows: NDArray[np.generic]
-) -> None:
-    """Copy some rows of an array in C order, in this order, into a feature-major buffer."""
-    for start in range(0, len(order), _TILE_ROWS):
-        tile = order[start : start + _TILE_ROWS]
-        rows[:, start : start + len(tile)] = features.take(tile, axis=0, mode="wrap").T

@@ -203,7 +203,7 @@ class Labelled(Generic[S]):
             self.classes, self.counts, self.moments = same.classes, same.counts, same.moments
             return
         classes = labels.union(self.classes, other.classes)
-        united = self._reindexed(classes, max(self.n_features, other.n_features))
+        united = self._reindexed(classes, max(self.moments.n_features, other.moments.n_features))
         if len(other.classes):
             places = np.searchsorted(classes, other.classes)
             united.moments.merge(other.moments, places)
@@ -249,7 +249,7 @@ class Labelled(Generic[S]):
 
     def _reindexed(self, classes: Labels, n_features: int) -> Labelled[S]:
         """The state with a place for each of these classes; itself, where it has them all."""
-        if (len(classes), n_features) == (len(self.classes), self.n_features):
+        if (len(classes), n_features) == (len(self.classes), self.moments.n_features):
             return self
         counts = np.zeros(len(classes), dtype=np.int64)
         if not len(self.classes):

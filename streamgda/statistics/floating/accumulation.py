@@ -74,7 +74,7 @@ class Accumulation:
         with np.errstate(over="ignore", invalid="ignore"):
             sums = self._sums_for(block, places, counts)
             if sums is not None:
-                sums.add(block, places, counts, workspace)
+                sums.add_rows(block, places, counts, workspace)
             else:
                 self._add_centred(block, places, workspace)
 
@@ -264,7 +264,7 @@ class AnchoredSums:
         most = MOST_ROWS_PER_ANCHOR * np.where(anchor_rows == 0, 1.0, anchor_rows)
         return bool((self._counts[places] + counts <= np.minimum(most, _MOST_ROWS)).all())
 
-    def add(self, block: Block, places: Indices, counts: Counts, workspace: Workspace) -> None:
+    def add_rows(self, block: Block, places: Indices, counts: Counts, workspace: Workspace) -> None:
         """Add the rows of a block, so many of the classes at these places.
 
         Raises
