@@ -10,8 +10,7 @@ import numpy as np
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import pooled_covariance
-from streamgda.statistics.deficient import deficient_features, singular_features
+from streamgda.statistics.components import deficient_features, pooled_covariance, singular_features
 
 if TYPE_CHECKING:
     import pandas as pd

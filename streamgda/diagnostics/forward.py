@@ -12,8 +12,7 @@ from scipy.special import fdtrc
 from streamgda.diagnostics.base import Table, check_classes
 from streamgda.gaussians.whitening import Array, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import pooled_covariance, weighted_offsets
-from streamgda.statistics.deficient import named
+from streamgda.statistics.components import named, pooled_covariance, weighted_offsets
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -39,8 +39,8 @@ from streamgda.gaussians.updated import UpdatedGaussians
 from streamgda.gaussians.whitening import Reason
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.deficient import deficient_features
 from streamgda.statistics.revisions import Revision
 
 Predictive = Literal["plugin", "student"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamgda.estimators import ESTIMATORS, estimator_named
-from streamgda.statistics.saved import COLUMNS, state_of
+from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 

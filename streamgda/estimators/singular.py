@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.gaussians.whitening import Singular, Whitening, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import pooled_covariance
+from streamgda.statistics.components import (
+    constant_in_class,
+    deficient_features,
+    pooled_covariance,
+    singular_features,
+)
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.deficient import constant_in_class, deficient_features, singular_features
 
 _REMEDIES = (
     "Bring more rows of it, leave out constant or collinear features, or name a model whose matrix is equal "

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
+from streamgda.statistics.factory import state_of as statistics_of
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.saved import COLUMNS as STATISTICS_COLUMNS
-from streamgda.statistics.saved import state_of as statistics_of
 from streamgda.statistics.validation import as_count
 from streamgda.storage.columns import to_arrow
 from streamgda.storage.documents import Metadata

@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 
 from streamgda.sources.base import ScorableSource, Source
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.saved import COLUMNS, state_of
+from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.documents import FORMAT_VERSION, digest
 from streamgda.storage.filesystems import resolve

@@ -6,9 +6,9 @@ sorts: ``floating`` (means and scatters in float64) and ``exact`` (integers on a
 are rows in which features are missing, grouped by the features that they have. `covariances` says what is
 kept of the products of features.
 
-- `factory` makes the empty state, `saved` reads one from a table.
+- `factory`: the empty state of each sort, and the state that a saved table holds.
 - `window` holds the last batches of a stream; `folded` are the states of folds. `keyed`: states by key.
-- `components`: covariances within and between the classes. `deficient` names what makes one singular.
+- `components`: covariances within and between the classes, and which features make one singular.
 - `revisions`: what was added to a state since a model was computed from it.
 - `gather`: the buffer for the rows of a block. `validation`: checks of numbers and names.
 

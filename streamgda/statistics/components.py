@@ -1,11 +1,16 @@
-"""The parts of a covariance: within the classes, and between their means."""
+"""Covariances within and between the classes, and which features make one singular, in words."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streamgda.blocks.wording import abridged
+from streamgda.gaussians.whitening import Spectrum, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+
+_MOST_NAMES = 10  # of features, in a message
 
 
 def pooled_covariance(statistics: Statistics) -> Array:
@@ -31,3 +36,41 @@ def weighted_offsets(statistics: Statistics) -> Array:
     offsets = (statistics.means - statistics.overall_mean()) + statistics.mean_tails
     weighted: Array = np.sqrt(shares)[:, None] * offsets
     return weighted
+
+
+# ---------------------------------------------------------------------- singular covariances
+
+
+def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:
+    """The features that are constant in a class (at position k) of a "full" state."""
+    variances = np.diag(statistics.covariance()[k])
+    return np.flatnonzero(constant_features(variances, statistics.means[[k]]))
+
+
+def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -> str:
+    """Describe the features that make the covariance of a class (at position k) singular, or its few rows."""
+    constant = constant_in_class(statistics, k)
+    findings = [f"constant in it: {named(statistics, constant)}"] if len(constant) else []
+    if statistics.n_features - len(constant) >= statistics.counts[k]:
+        findings.append("it has no more rows than features that vary")
+    else:
+        spectrum = Spectrum.of(statistics.covariance()[k], statistics.means[[k]], least_eigenvalue)
+        if len(spectrum.collinear):
+            findings.append(f"collinear in it: {named(statistics, spectrum.collinear)}")
+    return "; ".join(findings)
+
+
+def deficient_features(statistics: Statistics, covariance: Array, least_eigenvalue: float) -> str:
+    """Describe the features that make the covariance (d, d) within the classes singular."""
+    constant = np.flatnonzero(constant_features(np.diag(covariance), statistics.means))
+    collinear = Spectrum.of(covariance, statistics.means, least_eigenvalue).collinear
+    found = [("constant", constant), ("collinear", collinear)]
+    return "features are " + " or ".join(
+        f"{what} ({named(statistics, features)})" for what, features in found if len(features)
+    )
+
+
+def named(statistics: Statistics, features: NDArray[np.intp]) -> str:
+    """List features by name, at most the first ten."""
+    names = statistics.feature_names
+    return abridged([repr(names[feature]) if names else feature for feature in features], _MOST_NAMES)

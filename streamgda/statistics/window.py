@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
-from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.saved import COLUMNS, state_of
+from streamgda.statistics.factory import COLUMNS, empty_statistics, state_of
 from streamgda.storage.saving import Loadable
 
 

@@ -31,7 +31,7 @@ from streamgda import (
     load,
     scan_parquet,
 )
-from streamgda.statistics.saved import COLUMNS
+from streamgda.statistics.factory import COLUMNS
 from streamgda.storage.documents import decode
 from streamgda.storage.filesystems import resolve
 from tests.strategies import KINDS, kinds, labelled_rows
