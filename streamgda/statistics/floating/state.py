@@ -13,7 +13,7 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.wording import named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.accumulation import Accumulation, is_quicker_anchored
+from streamgda.statistics.floating.accumulation import FEWEST_ROWS, Accumulation, is_quicker_anchored
 from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
@@ -107,7 +107,9 @@ class ClassStatistics(Statistics):
         together: Self | None = None
         accumulation: Accumulation | None = None
         for block in blocks:
-            if together is None and not is_quicker_anchored(self._labelled.moments.kind, block):
+            if together is None and (
+                len(block.codes) < FEWEST_ROWS or not is_quicker_anchored(self._moments.kind, block)
+            ):
                 together = self._from_block(block, workspace)
             else:
                 if together is None:
