@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Option, bad_usage, bundled, split_names
+from streamgda.cli.options import Option, bad_usage, bundled, of_library, split_names
 
 if TYPE_CHECKING:
     from streamgda.sources.base import Source
@@ -67,7 +67,7 @@ class Data:
         if self.exclude:
             raise bad_usage("--exclude is for Parquet files.")
         (array,) = self.features or ["X"]
-        return scan_zarr(self.data[0], target, features=array, **self._options())
+        return scan_zarr(self.data[0], target, features=array, **self._kept())
 
     def _parquet(self, target: str | None, model_features: Sequence[str] | None) -> Source:
         from streamgda import scan_parquet
@@ -76,10 +76,10 @@ class Data:
         features = self.features or (None if model_features is None else list(model_features))
         if self.features and self.exclude:
             raise bad_usage("--exclude is for all columns but some; give it or --features, not both.")
-        options = {**self._options(), "filters": self.filters, "exclude": self.exclude or ()}
+        options = {**self._kept(), "filters": self.filters, "exclude": self.exclude or ()}
         return scan_parquet(path, target, features=features, **options)
 
-    def _options(self) -> dict[str, Any]:
+    def _kept(self) -> dict[str, Any]:
         """The options of both kinds of source. With ``--missing marginal`` the model takes such rows."""
         kept = {"marginal": "keep", "drop": "drop"}
         return {"weight": self.weight, "missing": kept.get(self.missing or "", "raise")}
@@ -125,9 +125,12 @@ def literal(text: str) -> Any:
 # ---------------------------------------------------------------------- the options
 
 
-def _data(*, required: bool) -> Option:
-    metavar = "DATA..." if required else "[DATA]..."
-    return click.argument("data", nargs=-1, required=required, metavar=metavar, callback=_paths)
+def _options(*, data: str, **options: Option) -> Option:
+    """The options of the argument `data`, with a metavar; data in brackets may be left out."""
+    argument = click.argument(
+        "data", nargs=-1, required=not data.startswith("["), metavar=data, callback=_paths
+    )
+    return bundled("data", Data, {"data": argument, **options})
 
 
 def _features(what: str, default: str) -> Option:
@@ -135,20 +138,30 @@ def _features(what: str, default: str) -> Option:
     return click.option("--features", metavar="A,B,...", callback=split_names, help=text)
 
 
-_FEATURES_TO_LEARN = _features(
-    "The columns to learn from, by names or patterns such as 'x*'", "all but target and weight; Zarr: X"
+def _missing(what_else: str, **default: Any) -> Option:
+    text = f"A row with a null or NaN is an error that names it, is left out, or is {what_else}"
+    return click.option("--missing", type=click.Choice(["raise", "drop", "marginal"]), help=text, **default)
+
+
+_TO_LEARN = _missing(
+    "learnt by the features that it has, if features are missing at random.",
+    default="raise",
+    show_default=True,
 )
+
+_TO_SCORE = _missing("judged by the features that it has.  [default: as the model was made, raise]")
 
 _FEATURES_OF_MODEL = _features(
     "The features of the model, in its order", "the columns of these names; Zarr: X"
 )
 
-_EXCLUDE = click.option(
-    "--exclude",
+_EXCLUDE = of_library(
+    "streamgda.sources.parquet:scan_parquet",
+    "exclude",
+    sentences=2,
+    default="none",
     metavar="A,B,...",
     callback=split_names,
-    help="Columns not to learn from, by names or patterns such as 'id*'; an identifier is one.  "
-    "[default: none]",
 )
 
 _FILTER = click.option(
@@ -161,44 +174,36 @@ _FILTER = click.option(
     "row groups without such rows are not read. A value in quotes is a string.  [default: all rows]",
 )
 
-_TARGET = click.option(
-    "--target",
-    metavar="COLUMN",
-    help="The column of labels, or the array of a Zarr store.  [required; Zarr: y]",
+_LABELS: dict[str, Option] = {
+    "target": click.option(
+        "--target",
+        metavar="COLUMN",
+        help="The column of labels, or the array of a Zarr store.  [required; Zarr: y]",
+    ),
+    "weight": of_library("streamgda.sources.parquet:scan_parquet", "weight", metavar="COLUMN"),
+}
+
+to_learn = _options(
+    data="DATA...",
+    **_LABELS,
+    features=_features(
+        "The columns to learn from, by names or patterns such as 'x*'", "all but target and weight; Zarr: X"
+    ),
+    exclude=_EXCLUDE,
+    filters=_FILTER,
+    missing=_TO_LEARN,
 )
 
-_WEIGHT = click.option(
-    "--weight", metavar="COLUMN", help="A column of sample weights: repetitions of a row.  [default: none]"
+to_learn_more = _options(
+    data="DATA...", **_LABELS, features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_LEARN
 )
 
-_MISSING = click.option(
-    "--missing",
-    type=click.Choice(["raise", "drop", "marginal"]),
-    default="raise",
-    show_default=True,
-    help="A row with a null or NaN is an error that names it, is left out, or is learnt by the features that "
-    "it has, if features are missing at random.",
+to_predict = _options(data="DATA...", features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_SCORE)
+
+to_evaluate = _options(
+    data="DATA...", **_LABELS, features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_SCORE
 )
 
-_MISSING_TO_SCORE = click.option(
-    "--missing",
-    type=click.Choice(["raise", "drop", "marginal"]),
-    help="A row with a null or NaN is an error that names it, is left out, or is judged by the features "
-    "that it has.  [default: as the model was made, raise]",
+to_plot = _options(
+    data="[DATA]...", **_LABELS, features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_SCORE
 )
-
-_LABELS: list[Option] = [_TARGET, _WEIGHT]
-
-_TO_LEARN = [*_LABELS, _FEATURES_TO_LEARN, _EXCLUDE, _FILTER, _MISSING]
-
-to_learn = bundled("data", Data, [_data(required=True), *_TO_LEARN])
-
-to_learn_more = bundled("data", Data, [_data(required=True), *_LABELS, _FEATURES_OF_MODEL, _FILTER, _MISSING])
-
-to_predict = bundled("data", Data, [_data(required=True), _FEATURES_OF_MODEL, _FILTER, _MISSING_TO_SCORE])
-
-_TO_EVALUATE = [*_LABELS, _FEATURES_OF_MODEL, _FILTER, _MISSING_TO_SCORE]
-
-to_evaluate = bundled("data", Data, [_data(required=True), *_TO_EVALUATE])
-
-to_plot = bundled("data", Data, [_data(required=False), *_TO_EVALUATE])

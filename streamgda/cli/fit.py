@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -11,55 +10,26 @@ import click
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
-from streamgda.cli.options import Number, bundled
-from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
+from streamgda.cli.options import bundled, of_library
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import document_of, summary_of
+from streamgda.cli.saved import check_apart, check_replaceable, out_option, save
 
 if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
 
 
-@dataclass(frozen=True)
-class EM:
-    """How many patterns of missing features are kept, and when EM stops; None is the library's default."""
+def _how_to_read(*, once: bool, **given: Any) -> dict[str, Any]:
+    """The arguments of `accumulate` for rows with missing features; with `once`, of a single read."""
+    from streamgda.statistics.incomplete.reads import MAX_READS
 
-    max_patterns: int | None
-    max_reads: int | None
-    em_tol: float | None
+    given = {name: value for name, value in given.items() if value is not None}
+    return {"max_reads": MAX_READS, **given, **({"max_reads": 1} if once else {})}
 
-    def options(self, *, once: bool) -> dict[str, Any]:
-        """The arguments of `accumulate`; with `once`, of a single read."""
-        from streamgda.statistics.incomplete.reads import MAX_READS
 
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        return {"max_reads": MAX_READS, **given, **({"max_reads": 1} if once else {})}
-
+_QDA = "streamgda.estimators.qda:QuadraticDiscriminantAnalysis"
 
 em_options = bundled(
-    "em",
-    EM,
-    [
-        click.option(
-            "--max-patterns",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="How many patterns of missing features are kept.  [default: 256]",
-        ),
-        click.option(
-            "--max-reads",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="How often rows with more patterns are read, once for each step of EM.  [default: 10]",
-        ),
-        click.option(
-            "--em-tol",
-            type=Number(min=0),
-            metavar="X",
-            help="Stop when a read changes no parameter by more than X standard deviations.  "
-            "[default: 0.005]",
-        ),
-    ],
+    "em", dict, {name: of_library(_QDA, name) for name in ("max_patterns", "max_reads", "em_tol")}
 )
 
 
@@ -67,18 +37,16 @@ em_options = bundled(
 @to_learn
 @model_options(default="qda", otherwise="qda")
 @em_options
-@click.option("--exact", is_flag=True, help="Exact sums: the same bits however the rows are cut or ordered.")
+@of_library("streamgda.passes.accumulate:accumulate", "exact")
 @click.option(
     "--statistics",
     is_flag=True,
     help="Save the statistics that a model is made of, and no model; merge makes models of them.",
 )
-@click.option(
-    "--out", required=True, callback=file_of_model, metavar="FILE", help="Where to save: a file or a URL."
-)
+@out_option("Where to save: a file or a URL.", required=True)
 @running_options
 def fit(
-    data: Data, model: ModelOptions, em: EM, exact: bool, statistics: bool, out: str, run: Running
+    data: Data, model: ModelOptions, em: dict[str, Any], exact: bool, statistics: bool, out: str, run: Running
 ) -> None:
     """Learn a model from labelled data.
 
@@ -105,13 +73,12 @@ def fit(
     check_apart(out, source)
     kept = model.kind(**model.params).required_statistics()
     with run.scheduler_options() as options:
-        learnt = accumulate(source, exact=exact, **em.options(once=statistics), **kept, **options)
+        learnt = accumulate(source, exact=exact, **_how_to_read(once=statistics, **em), **kept, **options)
     try:
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:
         raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, model, out)}".rstrip()) from error
-    saved.save(out)
-    run.report({**document_of(saved), "out": out}, f"{summary_of(saved)}\nsaved in {out}")
+    save(saved, out, run)
 
 
 def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.blocks.wording import counted
-from streamgda.cli.ledgers import options_held
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.saved import document_of, faults_of, statistics_of, text_of
+from streamgda.cli.saved import document_of, faults_of, options_held, statistics_of, text_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

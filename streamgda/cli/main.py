@@ -5,17 +5,14 @@ from __future__ import annotations
 import click
 
 import streamgda
-from streamgda.cli.drop_class import drop_class
 from streamgda.cli.errors import OneLineErrors
-from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
 from streamgda.cli.inspect import inspect
-from streamgda.cli.merge import merge
 from streamgda.cli.plot import plot
-from streamgda.cli.predict import predict
+from streamgda.cli.predict import evaluate, predict
 from streamgda.cli.refresh import refresh
 from streamgda.cli.search import search
-from streamgda.cli.update import update
+from streamgda.cli.update import drop_class, merge, update
 
 
 @click.group(

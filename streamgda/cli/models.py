@@ -1,17 +1,16 @@
-"""The options that say which model is made."""
+"""The options that say which model is made; its parameters are those of the estimators."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Number, Option, bad_usage, bundled
+from streamgda.cli.errors import describe
+from streamgda.cli.options import Option, bad_usage, bundled, documented, of_library
 from streamgda.estimators import ESTIMATORS
 
 if TYPE_CHECKING:
@@ -26,22 +25,15 @@ _DEFAULT = "qda"
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The kind of a model and its parameters; the others have the library's defaults."""
+    """The kind of a model and the parameters that are given; the others have the library's defaults."""
 
     model: str | None
-    priors: list[float] | None
-    shrinkage: float | str | None
-    reg_param: float | None
-    var_smoothing: float | None
-    singular: str | None
-    covariance_model: str | None
-    pooling: float | str | None
-    predictive: str | None
+    params: dict[str, Any]
 
-    @property
-    def params(self) -> dict[str, Any]:
-        """The parameters that are given."""
-        return {name: value for name, value in vars(self).items() if name != "model" and value is not None}
+    @classmethod
+    def of(cls, model: str | None, **params: Any) -> ModelOptions:
+        """These options, of which None is not given."""
+        return cls(model, {name: value for name, value in params.items() if value is not None})
 
     def or_default(self) -> ModelOptions:
         """The same, of the default kind where none is named."""
@@ -56,8 +48,11 @@ class ModelOptions:
                 if self.model:
                     raise bad_usage(f"{option} is none of the parameters of --model {self.model}.")
                 raise bad_usage(f"{option} is a parameter of a model: choose one with --model.")
-        if self.pooling and isinstance(self.shrinkage, str):
-            raise bad_usage("With --pooling, --shrinkage is a number.")
+        if self.params:
+            try:
+                self.kind(**self.params)._validate_params()
+            except ValueError as error:
+                raise bad_usage(describe(error)) from error
 
     @property
     def kind(self) -> type[GaussianClassifier[Any]]:
@@ -70,7 +65,7 @@ class ModelOptions:
     @property
     def remedy(self) -> str:
         """Options with which any statistics make a model of this kind."""
-        if self.priors:
+        if "priors" in self.params:
             return "--priors ..."
         remedies = {"qda": "--reg-param 0.01", "nb": "--var-smoothing 1e-9", "edda": "--covariance-model EII"}
         return remedies.get(self.model or "", "--priors ...")
@@ -79,6 +74,23 @@ class ModelOptions:
         """Make the model from statistics; if `missing` is "marginal", it predicts incomplete rows too."""
         params = {"missing": missing, **self.params} if missing == "marginal" else self.params
         return self.kind.from_statistics(statistics, **params)
+
+
+def model_options(*, otherwise: str, default: str | None = None) -> Option:
+    """The options of the argument `model`; the help says what holds otherwise."""
+    text = (
+        "Quadratic or linear discriminant analysis, Gaussian naive Bayes, or the best of fourteen models of "
+        f"the covariances.  [default: {otherwise}]"
+    )
+    model: Option = click.option("--model", type=click.Choice(list(MODELS)), default=default, help=text)
+    return bundled("model", ModelOptions.of, {"model": model, **_PARAMETERS})
+
+
+def _parameter(name: str, **settings: Any) -> Option:
+    """The option of a parameter, as the first of the estimators that have it describes it."""
+    places = {entry.option: f"{entry.module}:{kind}" for kind, entry in ESTIMATORS.items()}
+    having = [option for option, place in places.items() if name in documented(place)]
+    return of_library(places[having[0]], name, applies_to=", ".join(having), **settings)
 
 
 def _priors(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:
@@ -94,97 +106,24 @@ def _priors(context: click.Context, parameter: click.Parameter, value: str | Non
     return priors
 
 
-def _share_or(*names: str) -> Callable[[click.Context, click.Parameter, str | None], str | float | None]:
-    """The callback of an option that takes one of a few names, or a share."""
-
-    def share(context: click.Context, parameter: click.Parameter, value: str | None) -> str | float | None:
-        if value is None or value in names:
-            return value
-        with suppress(ValueError):
-            if 0 <= float(value) <= 1:
-                return float(value)
-        raise click.BadParameter(f"{value!r} is none of {', '.join(names)} and a number from 0 to 1.")
-
-    return share
-
-
-def _covariance_model(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A model of the covariances, checked here so that a mistyped one costs no read."""
-    from streamgda.gaussians.parsimonious import models
-
-    names = ("bic", *models.MODELS)
-    if value is None or value in names:
-        return value
-    raise click.BadParameter(f"{value!r} is none of {', '.join(names)}.")
-
-
-def model_options(*, otherwise: str, default: str | None = None) -> Option:
-    """The options of the argument `model`; the help says what holds otherwise."""
-    return bundled(
-        "model",
-        ModelOptions,
-        [
-            click.option(
-                "--model",
-                type=click.Choice(list(MODELS)),
-                default=default,
-                help="Quadratic or linear discriminant analysis, Gaussian naive Bayes, or the best of "
-                "fourteen models of the covariances.  "
-                f"[default: {otherwise}]",
-            ),
-            *_PARAMETERS,
-        ],
-    )
-
-
-_PARAMETERS = [
-    click.option(
-        "--shrinkage",
-        metavar="auto|oas|SHARE",
-        callback=_share_or("auto", "oas"),
-        help="qda, lda: how far covariances are pulled towards a multiple of the identity.  [default: not]",
-    ),
-    click.option(
-        "--pooling",
-        metavar="bayes|SHARE",
-        callback=_share_or("bayes"),
-        help="qda, nb: how far classes lean on the pooled covariance; bayes: by how few rows they have.  "
-        "[default: not]",
-    ),
-    click.option(
-        "--predictive",
-        type=click.Choice(["plugin", "student"]),
-        help="qda, lda, nb: score rows by normal densities, or by Student t ones, which allow for the rows "
-        "that they were learnt from.  [default: plugin]",
-    ),
-    click.option(
-        "--reg-param",
-        type=Number(0, 1),
-        help="qda: the share of the identity in each covariance.  [default: 0]",
-    ),
-    click.option(
-        "--singular",
-        type=click.Choice(["raise", "skip"]),
-        help="qda: a class with a singular covariance is an error, or is never predicted.  [default: raise]",
-    ),
-    click.option(
-        "--var-smoothing",
-        type=Number(0),
-        help="nb: the share of the largest variance that is added to all.  [default: 1e-9]",
-    ),
-    click.option(
-        "--covariance-model",
+_PARAMETERS: dict[str, Option] = {
+    "shrinkage": _parameter("shrinkage", default="not"),
+    "pooling": _parameter("pooling", default="not"),
+    "predictive": _parameter("predictive", sentences=3),
+    "reg_param": _parameter("reg_param"),
+    "singular": _parameter("singular", sentences=3, default="raise"),
+    "var_smoothing": _parameter("var_smoothing"),
+    "covariance_model": _parameter(
+        "covariance_model",
         metavar="bic|NAME",
-        callback=_covariance_model,
-        help="edda: what the covariances of the classes have in common, such as VEV, or bic for "
-        "the best.  "
+        help="edda: what the covariances of the classes have in common, such as VEV, or bic for the best.  "
         "[default: bic]",
     ),
-    click.option(
+    "priors": click.option(
         "--priors",
         metavar="P,Q,...",
         callback=_priors,
         help="Prior probabilities of the classes in the order of their labels.  "
         "[default: their shares in the data]",
     ),
-]
+}

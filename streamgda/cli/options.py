@@ -1,13 +1,14 @@
-"""How options are declared, and handed to a command together."""
+"""How options are declared, by what the library says of its parameters, and how a command takes them."""
 
 from __future__ import annotations
 
 import csv
 import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import click
 
@@ -21,29 +22,136 @@ def bad_usage(message: str) -> click.UsageError:
     return click.UsageError(message, click.get_current_context())
 
 
-def bundled(name: str, kind: type[Any], options: Sequence[Option]) -> Option:
-    """Add options to a command, which takes their values as one dataclass in the argument `name`."""
+def bundled(bundle: str, make: Callable[..., Any], options: Mapping[str, Option]) -> Option:
+    """Add options, by the names of their values, to a command; it takes what `make` makes of these."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_bundle(**values: Any) -> Any:
-            own = {field.name: values.pop(field.name) for field in fields(kind) if field.name in values}
-            return command(**values, **{name: kind(**own)})
+            own = {name: values.pop(name) for name in options}
+            return command(**values, **{bundle: make(**own)})
 
         decorated: Command = with_bundle
-        for option in reversed(options):  # click lists last what decorates first
+        for option in reversed(list(options.values())):  # click lists last what decorates first
             decorated = option(decorated)
         return decorated
 
     return decorate
 
 
-class Number(click.FloatRange):
-    """A number within bounds. NaN, which no bound rules out, is none."""
+# ---------------------------------------------------------------------- parameters of the library
 
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        """The number that a text stands for."""
-        number: float = super().convert(value, parameter, context)
+
+class Documented(NamedTuple):
+    """A parameter in a docstring: its type and default, and what it is, sentence by sentence."""
+
+    kind: str
+    sentences: list[str]
+
+
+@functools.cache
+def documented(place: str) -> dict[str, Documented]:
+    """The parameters of a class, function or method, by its docstring.
+
+    The docstring is taken from the source, since importing it would take NumPy, for which help is not to
+    wait.
+
+    Parameters
+    ----------
+    place : str
+        Such as "streamgda.passes.accumulate:accumulate". A method goes by its own name.
+
+    Examples
+    --------
+    >>> documented("streamgda.passes.accumulate:accumulate")["exact"].kind
+    'bool, default=False'
+    """
+    module, _, name = place.partition(":")
+    spec = find_spec(module)
+    source: str = spec.loader.get_source(module)  # type: ignore[union-attr]
+    found = re.search(rf'^ *(?:class|def) {name}\b.*?"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
+    section = re.search(r"\n( *)Parameters\n *-+\n(.*?)(?=\n\n\1\S|$)", found[1] if found else "", re.DOTALL)
+    if section is None:
+        return {}
+    entry = re.compile(rf"^{section[1]}(\w.*?) : (.*)\n((?:{section[1]}    .*\n?|\n)*)", re.MULTILINE)
+    return {
+        name: Documented(kind, re.split(r"(?<=\.) ", _plain(text)))
+        for names, kind, text in entry.findall(section[2])
+        for name in names.split(", ")
+    }
+
+
+def _plain(text: str) -> str:
+    """A text of a docstring in one line, for a terminal: without marks, and with options for arguments."""
+    text = re.sub(r"``(\w+)=\"(\w+)\"``", r"--\1 \2", " ".join(text.split()))
+    return re.sub(r"; see `[^`]*`", "", text).replace("`", "")
+
+
+def of_library(
+    place: str, name: str, *, sentences: int = 1, applies_to: str = "", default: str = "", **settings: Any
+) -> Option:
+    """The option that gives a parameter of the library.
+
+    Parameters
+    ----------
+    place : str
+        What has the parameter, as for `documented`.
+    name : str
+        The parameter.
+    sentences : int, default=1
+        How many sentences of its description are the help.
+    applies_to : str, optional
+        What comes before them, such as the models that have the parameter.
+    default : str, optional
+        What the help says of a command without the option; if not given, the default of the parameter.
+    **settings
+        What `click.option` takes, in place of what follows from the type.
+    """
+    kind, said = documented(place)[name]
+    text = " ".join(said[:sentences])
+    if applies_to:
+        text = f"{applies_to}: {text[0].lower()}{text[1:]}"
+    known, _, standard = kind.partition(", default=")
+    if known == "bool":
+        settings["is_flag"] = True
+    else:
+        settings = {**_type_of(known), **settings}
+        standard = standard.strip('"').replace("None", "")
+        text += f"  [default: {default or standard or 'none'}]"
+    return click.option("--" + name.replace("_", "-"), **{"help": text, **settings})
+
+
+def _type_of(kind: str) -> dict[str, Any]:
+    """What an option takes, by the type in a docstring. No number that a command takes is negative."""
+    names = re.findall(r'"(\w+)"', kind)
+    if kind.startswith("{"):
+        return {"type": click.Choice(names)}
+    if kind.startswith("float"):
+        number = Number(*names, min=0, max=1 if "[0, 1]" in kind else None)
+        return {"type": number, "metavar": "|".join([*names, "SHARE"]) if names else "X"}
+    return {"type": click.IntRange(min=1), "metavar": "N"} if kind.startswith("int") else {}
+
+
+# ---------------------------------------------------------------------- values
+
+
+class Number(click.FloatRange):
+    """A number within bounds, or one of a few names. NaN, which no bound rules out, is none."""
+
+    def __init__(self, *names: str, **bounds: Any) -> None:
+        super().__init__(**bounds)
+        self.names = names
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The number that a text stands for, or the name."""
+        if value in self.names:
+            return value
+        try:
+            number: float = super().convert(value, parameter, context)
+        except click.BadParameter:
+            if not self.names:
+                raise
+            self.fail(f"{value!r} is none of {', '.join(self.names)} and a number from 0 to 1.")
         if math.isnan(number):
             self.fail(f"{value!r} is no number.", parameter, context)
         return number
@@ -58,16 +166,3 @@ def split_names(context: click.Context, parameter: click.Parameter, value: str |
     if not all(names or [""]):  # a shell variable that is not set; it would mean all columns
         raise click.BadParameter(f"{value!r}: a name is empty.")
     return names
-
-
-def some_of(*choices: str) -> Any:
-    """The callback of an option that takes some of a few names, with commas between them."""
-
-    def split(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-        names = split_names(context, parameter, value) or []
-        for name in names:
-            if name not in choices:
-                raise click.BadParameter(f"{name!r} is none of {', '.join(choices)}.")
-        return names
-
-    return split

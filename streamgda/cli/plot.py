@@ -10,9 +10,8 @@ import click
 
 from streamgda.cli.data import Data, to_plot
 from streamgda.cli.options import bad_usage, split_names
-from streamgda.cli.outputs import check_folder_of, write_atomically
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import load_model
+from streamgda.cli.saved import check_folder_of, load_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,6 +79,9 @@ def plot(
       streamgda plot regions model.parquet --show length,width --out regions.png
       streamgda plot roc model.parquet labelled.parquet --target kind --out roc.svg
     """
+    from streamgda.storage.filesystems import resolve
+    from streamgda.storage.writing import replacing
+
     _check_usage(kind, data, show, normalize)
     use_no_windows()
     check_folder_of(out)
@@ -90,7 +92,8 @@ def plot(
     figure_of(kind, subject, show, normalize).savefig(
         buffer, format=Path(out).suffix[1:].lower(), dpi=150, bbox_inches="tight"
     )
-    write_atomically(out, buffer.getvalue())
+    with replacing(*resolve(out)) as file:
+        file.write(buffer.getvalue())
     run.report({"kind": kind, "out": out}, f"drawn to {out}")
 
 

@@ -1,4 +1,4 @@
-"""``streamgda predict``."""
+"""``streamgda predict`` and ``streamgda evaluate``: rows scored by a saved model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,32 @@ from typing import Any
 import click
 
 from streamgda.blocks.wording import counted
-from streamgda.cli.data import Data, to_predict
+from streamgda.cli.data import Data, to_evaluate, to_predict
 from streamgda.cli.errors import interruptible
-from streamgda.cli.options import some_of, split_names
-from streamgda.cli.outputs import check_apart, place_of_predictions
+from streamgda.cli.options import split_names
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import load_model
+from streamgda.cli.saved import TEXT_ENDINGS, check_apart, load_model
+
+_COLUMNS = ("label", "probabilities", "log_density", "distance")
+
+
+def _place(context: click.Context, parameter: click.Parameter, path: str) -> str:
+    """The callback of an option that names the place of predictions."""
+    if path == "-" or path.lower().endswith(TEXT_ENDINGS):
+        raise click.BadParameter(
+            f"{path!r}: predictions are written as Parquet files into a folder, or as a Zarr store if "
+            "the name ends in .zarr."
+        )
+    return path
+
+
+def _columns(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    """The callback of ``--columns``."""
+    names = split_names(context, parameter, value) or []
+    for name in names:
+        if name not in _COLUMNS:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(_COLUMNS)}.")
+    return names
 
 
 @click.command()
@@ -22,7 +42,7 @@ from streamgda.cli.saved import load_model
 @click.option(
     "--out",
     required=True,
-    callback=place_of_predictions,
+    callback=_place,
     metavar="PLACE",
     help="A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.  Predictions of "
     "another input or model that are there are replaced.",
@@ -30,10 +50,10 @@ from streamgda.cli.saved import load_model
 @click.option(
     "--columns",
     metavar="A,B,...",
-    callback=some_of("label", "probabilities", "log_density", "distance"),
+    callback=_columns,
     default="label,probabilities",
     show_default=True,
-    help="Some of label, probabilities, log_density, distance.",
+    help=f"Some of {', '.join(_COLUMNS)}.",
 )
 @click.option(
     "--keep",
@@ -71,3 +91,27 @@ def predict(
         {**asdict(written), "out": out},
         f"{rows}{dropped} in {parts}{found}\nwritten to {out}",
     )
+
+
+@click.command()
+@click.argument("saved_in", metavar="MODEL")
+@to_evaluate
+@running_options
+def evaluate(saved_in: str, data: Data, run: Running) -> None:
+    """Evaluate a saved model on labelled data, in one read.
+
+    DATA is as for fit. Accuracy, log loss and Brier score are printed, and for each class precision, recall,
+    F1, and the areas under its ROC and precision-recall curves; with --json the confusion matrix too, whose
+    rows are the true classes.
+
+    \b
+    Example:
+      streamgda evaluate model.parquet labelled.parquet --target kind
+    """
+    import streamgda
+
+    model = load_model(saved_in, data)
+    source = data.labelled(model.statistics_.feature_names)
+    with run.scheduler_options() as options:
+        evaluation = streamgda.evaluate(model, source, **options)
+    run.output(evaluation.to_dict(), str(evaluation))

@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-from streamgda.cli.errors import DEBUG, QUIET
 from streamgda.cli.options import bundled
 from streamgda.storage.paths import shown
 
@@ -31,6 +30,7 @@ class Reporting:
 
     as_json: bool
     quiet: bool
+    debug: bool
 
     def output(self, document: Mapping[str, Any], text: str) -> None:
         """Write the result that the command is run for."""
@@ -121,51 +121,43 @@ def _scheduler(context: click.Context, parameter: click.Parameter, value: str | 
     )
 
 
-def _debug(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    context.meta[DEBUG] = value
-
-
-def _quiet(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    context.meta[QUIET] = value
+def _noted(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    """The value, which is noted for messages too."""
+    context.meta[f"streamgda.{parameter.name}"] = value
     return value
 
 
-_REPORTING = [
-    click.option("--json", "as_json", is_flag=True, help="Report as one JSON document on stdout."),
-    click.option(
+_REPORTING = {
+    "as_json": click.option("--json", "as_json", is_flag=True, help="Report as one JSON document on stdout."),
+    "quiet": click.option(
         "-q",
         "--quiet",
         is_flag=True,
-        callback=_quiet,
+        callback=_noted,
         is_eager=True,
         help="Write nothing but errors, and the result of evaluate, inspect and --json, and of search "
         "without --out.",
     ),
-    click.option(
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        callback=_debug,
-        is_eager=True,
-        help="Show the traceback of an error.",
+    "debug": click.option(
+        "--debug", is_flag=True, callback=_noted, is_eager=True, help="Show the traceback of an error."
     ),
-]
+}
 
-_SCHEDULING = [
-    click.option(
+_SCHEDULING = {
+    "scheduler": click.option(
         "--scheduler",
         metavar="ADDRESS",
         callback=_scheduler,
         help="Of a Dask cluster, such as tcp://host:8786; or threads, synchronous, processes.  "
         "[default: threads]",
     ),
-    click.option(
+    "progress": click.option(
         "--progress/--no-progress",
         default=None,
         help="Show a progress bar on stderr.  [default: in a terminal]",
     ),
-]
+}
 
 reporting_options = bundled("run", Reporting, _REPORTING)
 
-running_options = bundled("run", Running, [*_SCHEDULING, *_REPORTING])
+running_options = bundled("run", Running, {**_SCHEDULING, **_REPORTING})

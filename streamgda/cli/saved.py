@@ -1,19 +1,84 @@
-"""Load and describe saved models and statistics."""
+"""Saved models, statistics and ledgers: where they are saved, how they are loaded, and what they hold."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+import click
 
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data
 from streamgda.cli.errors import describe, warn
 from streamgda.cli.models import MODELS
+from streamgda.cli.options import Option
+from streamgda.cli.running import Reporting
 
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier
     from streamgda.statistics.base import Statistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
+
+TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
+
+
+def out_option(text: str, *, required: bool = False) -> Option:
+    """The option ``--out`` for the file of a model or statistics."""
+    return click.option("--out", required=required, callback=_file_of_model, metavar="FILE", help=text)
+
+
+def _file_of_model(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    """The callback of an option that names the file of a model or statistics."""
+    if path is not None and (path == "-" or path.lower().endswith(TEXT_ENDINGS)):
+        raise click.BadParameter(f"{path!r}: models and statistics are saved as a Parquet file.")
+    return path
+
+
+def check_folder_of(path: str) -> None:
+    """Raise OSError unless a file can be created at `path`; URLs are checked when they are written."""
+    if "://" in path:
+        return
+    place = Path(path).expanduser().absolute()
+    if path.endswith("/") or (place.exists() and not place.is_file()):
+        raise OSError(f"{path} cannot be written: it is a folder or no regular file")
+    folder = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {folder}") from None
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {folder}: {error.strerror}") from error
+
+
+def check_replaceable(path: str) -> None:
+    """Check that a model or statistics can be saved at `path`, and replace nothing else there.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be created there.
+    ValueError
+        If there is a file of something else, which may be data.
+    """
+    from streamgda.storage import tables
+
+    check_folder_of(path)
+    tables.check_replaceable(path)
+
+
+def check_apart(path: str, source: Any) -> None:
+    """Raise ValueError if a file written to `path` would be read as data of the source from then on."""
+    from streamgda.sources.base import FileSource
+    from streamgda.storage.filesystems import resolve
+
+    if isinstance(source, FileSource) and source.includes(*resolve(path)):
+        raise ValueError(
+            f"{path} lies in the folder of the data, where it would be read as data; choose another"
+        )
+
 
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
@@ -54,6 +119,17 @@ def statistics_of(saved: Saved) -> Statistics:
     """The statistics of a model; statistics themselves."""
     statistics: Statistics = getattr(saved, "statistics_", saved)
     return statistics
+
+
+def options_held(path: str) -> dict[str, Any]:
+    """The options with which the ledger at a path was made; none, if it holds nothing yet or is damaged."""
+    from streamgda import StatisticsLedger
+    from streamgda.ledger.manifest import options_of
+
+    try:
+        return options_of(StatisticsLedger(path).read_options)
+    except ValueError:  # refresh says what is wrong
+        return {}
 
 
 # ---------------------------------------------------------------------- what it holds
@@ -179,8 +255,11 @@ def fault_of(model: Saved) -> str | None:
     return next(iter(faults_of(model).values())) if is_model(model) else None
 
 
-def warn_of_fault(model: Saved) -> None:
-    """Warn that a model which was saved cannot predict yet."""
-    fault = fault_of(model)
+def save(saved: Saved, out: str, run: Reporting, said: str = "", **more: Any) -> None:
+    """Save a model or statistics, warn if it cannot predict yet, and report what it holds and more."""
+    saved.save(out)
+    fault = fault_of(saved)
     if fault is not None:
         warn(f"it cannot predict yet: {fault}")
+    lines = [said, summary_of(saved), f"saved in {out}"]
+    run.report({**document_of(saved), **more, "out": out}, "\n".join(filter(None, lines)))

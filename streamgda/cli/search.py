@@ -11,9 +11,8 @@ import click
 from streamgda.cli.data import Data, literal, to_learn
 from streamgda.cli.errors import AS_TRIED, in_words_of_command
 from streamgda.cli.models import MODELS
-from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import summary_of
+from streamgda.cli.saved import check_apart, check_replaceable, out_option, summary_of
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
@@ -93,12 +92,7 @@ def _folds(context: click.Context, parameter: click.Parameter, value: str) -> in
     "--groups", metavar="COLUMN", help="A column whose values keep rows in one fold.  [default: none]"
 )
 @click.option("--fold", metavar="COLUMN", help="A column of folds, in place of --cv.  [default: none]")
-@click.option(
-    "--out",
-    callback=file_of_model,
-    metavar="FILE",
-    help="Save the best model of all the rows.  [default: not]",
-)
+@out_option("Save the best model of all the rows.  [default: not]")
 @running_options
 def search(
     data: Data,

@@ -1,23 +1,27 @@
-"""``streamgda update``."""
+"""``streamgda update``, ``merge`` and ``drop-class``: saved models and statistics with other rows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_learn_more
-from streamgda.cli.outputs import check_apart, check_replaceable, file_of_model
-from streamgda.cli.running import Running, running_options
+from streamgda.cli.errors import describe
+from streamgda.cli.models import ModelOptions, model_options
+from streamgda.cli.options import bad_usage
+from streamgda.cli.running import Reporting, Running, reporting_options, running_options
 from streamgda.cli.saved import (
     Saved,
-    document_of,
+    check_apart,
+    check_replaceable,
     fault_of,
     is_model,
+    out_option,
+    save,
     statistics_of,
-    summary_of,
-    warn_of_fault,
 )
 
 if TYPE_CHECKING:
@@ -27,9 +31,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("saved_in", metavar="MODEL")
 @to_learn_more
-@click.option(
-    "--out", callback=file_of_model, metavar="FILE", help="Where to save.  [default: in place of MODEL]"
-)
+@out_option("Where to save.  [default: in place of MODEL]")
 @click.option("--force", is_flag=True, help="Replace a model even by one that cannot predict.")
 @running_options
 def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running) -> None:
@@ -63,14 +65,14 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
     could_predict = fault_of(saved) is None
     saved = _with_rows(saved, new)
     if out == saved_in and could_predict and not force:
-        _check_predicts(saved, saved_in)
-    saved.save(out)
-    warn_of_fault(saved)
-    learnt = {"rows_learnt": new.n_rows, "rows_dropped": new.n_dropped}
-    run.report(
-        {**document_of(saved), **learnt, "out": out},
-        f"{counted(new.n_rows, 'row')} learnt\n{summary_of(saved)}\nsaved in {out}",
-    )
+        fault = fault_of(saved)
+        if fault is not None:
+            raise ValueError(
+                f"with these rows {out} could not predict any more: {fault}. It is left as it was; --out "
+                "saves the new model elsewhere, and --force replaces it"
+            )
+    said = f"{counted(new.n_rows, 'row')} learnt"
+    save(saved, out, run, said, rows_learnt=new.n_rows, rows_dropped=new.n_dropped)
 
 
 def _with_rows(saved: Saved, new: Statistics) -> Saved:
@@ -82,10 +84,78 @@ def _with_rows(saved: Saved, new: Statistics) -> Saved:
     return new.merge(statistics) if goes_over else statistics.merge(new)
 
 
-def _check_predicts(model: Saved, path: str) -> None:
-    fault = fault_of(model)
-    if fault is not None:
-        raise ValueError(
-            f"with these rows {path} could not predict any more: {fault}. It is left as it was; --out saves "
-            "the new model elsewhere, and --force replaces it"
-        )
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@model_options(otherwise="that of the files")
+@out_option("Where to save: a file or a URL.", required=True)
+@reporting_options
+def merge(files: tuple[str, ...], model: ModelOptions, out: str, run: Reporting) -> None:
+    """Add up models or statistics of different data.
+
+    FILE is what fit, update, merge or refresh have saved. The sum is of the same kind as the files, with the
+    parameters of the first. With --model, a model is made of their statistics; so one FILE of statistics
+    becomes a model.
+
+    \b
+    Examples:
+      streamgda merge monday.parquet tuesday.parquet --out week.parquet
+      streamgda merge statistics.parquet --model lda --shrinkage 0.1 --out model.parquet
+    """
+    model.check()
+    _check_different(files)
+    check_replaceable(out)
+    total = _sum_of(files, as_statistics=model.model is not None)
+    saved = total if model.model is None else model.build(total)
+    save(saved, out, run)
+
+
+def _check_different(files: tuple[str, ...]) -> None:
+    seen: dict[str, str] = {}
+    for file in files:
+        place = file if "://" in file else str(Path(file).expanduser().resolve())
+        if place in seen:
+            raise bad_usage(f"{file} is {seen[place]} again: its rows would count twice.")
+        seen[place] = file
+
+
+def _sum_of(files: tuple[str, ...], *, as_statistics: bool) -> Any:
+    from streamgda import load
+
+    total: Any = None
+    for file in files:
+        part = statistics_of(load(file)) if as_statistics else load(file)
+        try:
+            total = part if total is None else total.merge(part)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file} cannot be added to {files[0]}: {describe(error)}") from error
+    return total
+
+
+@click.command("drop-class")
+@click.argument("saved_in", metavar="MODEL")
+@click.argument("labels", nargs=-1, required=True, metavar="LABEL...")
+@out_option("Where to save.  [default: in place of MODEL]")
+@reporting_options
+def drop_class(saved_in: str, labels: tuple[str, ...], out: str | None, run: Reporting) -> None:
+    """Let a saved model or statistics forget all rows of some classes.
+
+    This is the way out of a mistyped label, or of a class that cannot be estimated. A model of what is left
+    is that of one fit without these rows.
+
+    \b
+    Example:
+      streamgda drop-class model.parquet setsoa
+    """
+    from streamgda import load
+
+    saved = load(saved_in)
+    statistics = statistics_of(saved)
+    out = saved_in if out is None else out
+    check_replaceable(out)
+    before, known = statistics.n_rows, {str(label): label for label in statistics.classes.tolist()}
+    for label in dict.fromkeys(labels):
+        if label not in known:
+            raise ValueError(f"{saved_in} has no class {label!r}; it has {', '.join(known)}")
+        statistics.drop_class(known[label])
+    forgotten = before - statistics.n_rows
+    save(saved, out, run, f"{counted(forgotten, 'row')} forgotten", rows_forgotten=forgotten)

@@ -86,9 +86,10 @@ class QuadraticDiscriminantAnalysis(
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
     pooling : float in [0, 1], "bayes" or None, default=None
-        How far the covariance of each class leans on the pooled covariance within the classes, that of LDA.
-        A number λ is that of Friedman (1989): ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k is the
-        scatter of a class, n_k its weight, and W and N are their sums. 0 is none, 1 is LDA. "bayes" counts
+        How far the covariance of each class leans on the pooled covariance within the classes, that of LDA;
+        with "bayes", the farther the fewer rows the class has. A number λ is that of Friedman (1989):
+        ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k is the scatter of a class, n_k its weight, and W
+        and N are their sums. 0 is none, 1 is LDA. "bayes" counts
         the pooled covariance as c rows beside those of a class, so that classes of few rows lean on it most:
         (c W / N + W_k) / (c + n_k - 1). The number c is that under which the scatters are most probable;
         nothing is read again for it. Classes that vary in fewer directions than their rows could span, as no
@@ -219,7 +220,7 @@ class QuadraticDiscriminantAnalysis(
             raise ValueError(
                 Message(
                     f"⟨shrinkage={self.shrinkage!r}⟩ estimates how far each class is shrunk without pooling; "
-                    f"with ⟨pooling={self.pooling!r}⟩, set ⟨shrinkage⟩ to a number or to None"
+                    f"with ⟨pooling={self.pooling!r}⟩, set ⟨shrinkage⟩ to a number⟨ or to None|⟩"
                 )
             )
 
