@@ -20,14 +20,14 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Gaussian:
-    """The density of a class: its mean as a sum of two, and its covariance.
+    """The density of a class.
 
-    The covariance is a matrix, or the variances of independent features. `constant` marks the features that
-    do not vary.
+    The mean is the sum of `mean` and `low_part`. The covariance is a matrix, or the variances of independent
+    features. `constant` marks the features that do not vary.
     """
 
     mean: Array
-    tail: Array
+    low_part: Array
     covariance: Array
     constant: NDArray[np.bool_]
 
@@ -86,11 +86,12 @@ def _variances(covariance: Array) -> Array:
 
 
 def _gap(old: Gaussian, new: Gaussian) -> Array:
-    """New mean less old mean; the tails keep its digits where the means are large beside the deviations.
+    """New mean less old mean.
 
-    Constants that differ by the rounding of their values are the same.
+    The low parts keep its digits where the means are large beside the deviations. Constants that differ by
+    the rounding of their values are the same.
     """
-    gap = (new.mean - old.mean) + (new.tail - old.tail)
+    gap = (new.mean - old.mean) + (new.low_part - old.low_part)
     rounding = 4 * _EPS * (np.abs(new.mean) + np.abs(old.mean))
     return np.where(old.constant & new.constant & (np.abs(gap) <= rounding), 0.0, gap)
 
@@ -152,12 +153,9 @@ def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
     scale = np.sqrt(old.variances + new.variances)[varying]
     spanned, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
     others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
-    moved = gap[varying] / scale
-    outside = others - spanned @ (spanned.T @ others)
-    return bool((outside**2).sum() > _NEGLIGIBLE or _length_outside(moved, spanned) > _NEGLIGIBLE)
 
+    def outside(vectors: Array) -> float:
+        """The sum of squares of what is left of vectors without their parts in the span."""
+        return float(((vectors - spanned @ (spanned.T @ vectors)) ** 2).sum())
 
-def _length_outside(vector: Array, basis: Array) -> float:
-    """The squared length of what is left of a vector without its part in the span of a basis."""
-    rest = vector - basis @ (basis.T @ vector)
-    return float(rest @ rest)
+    return outside(others) > _NEGLIGIBLE or outside(gap[varying] / scale) > _NEGLIGIBLE

@@ -82,9 +82,8 @@ class Listener:
             self._say(self._done.rows or 0, self._amount.rows)
 
     def finish(self, n_rows: int) -> None:
-        """The pass is done, and has read so many rows, which may not have been known before."""
-        if self._amount.rows is None:
-            self._say(n_rows, n_rows)
+        """The pass is done, and has read so many rows, which were not known before."""
+        self._say(n_rows, n_rows)
 
     def _say(self, rows: int, total_rows: int | None) -> None:
         seconds = time.monotonic() - self._begun

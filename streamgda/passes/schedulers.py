@@ -47,7 +47,8 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
     """
     from dask.base import get_scheduler, named_schedulers
 
-    _check_scheduler(scheduler)
+    if scheduler is not None:
+        _check_scheduler(scheduler)
     in_processes = get_scheduler(scheduler=scheduler) is named_schedulers["processes"]
     if not source.is_local or not (in_processes or client_of(scheduler)):
         return scheduler
