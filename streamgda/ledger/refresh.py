@@ -157,14 +157,6 @@ def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: 
 # ---------------------------------------------------------------------- reading
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A file that could not be read, and why."""
-
-    path: str
-    reason: str
-
-
 def read_files(
     source: FileSource,
     files: Mapping[str, InputFile],
@@ -187,68 +179,68 @@ def read_files(
         By path, why the others could not be read.
     """
     names = {file.path: name for name, file in files.items()}
-    plans, unread = _plan_files(source, list(files.values()), on_error, opening_on(scheduler))
+    plans, skipped = _plan_files(source, list(files.values()), on_error, opening_on(scheduler))
+    if not plans:
+        return [], skipped
     keeping = [_plan_of_file(source, plan, names[plan.file.path], folder, empty, on_error) for plan in plans]
-    outcomes = [*unread, *(compute_plans(keeping, scheduler, progress) if keeping else ())]
-    records = [outcome for outcome in outcomes if isinstance(outcome, FileRecord)]
-    return records, {file.path: file.reason for file in outcomes if isinstance(file, Skipped)}
+    outcomes = compute_plans(keeping, scheduler, progress)
+    by_path = dict(zip((plan.file.path for plan in plans), outcomes, strict=True))
+    skipped |= {path: reason for path, reason in by_path.items() if isinstance(reason, str)}
+    return [record for record in outcomes if isinstance(record, FileRecord)], skipped
 
 
 def _plan_files(
     source: FileSource, files: Sequence[InputFile], on_error: OnError, each: Map
-) -> tuple[list[FilePlan], list[Skipped]]:
-    """What is to be read of each file, and the files whose footers cannot be read.
+) -> tuple[list[FilePlan], dict[str, str]]:
+    """What is to be read of each file; and by path, why the footers of some files cannot be read.
 
     Those are found by halving the list.
     """
     try:
-        return source.plans(files, each) if files else [], []
+        return source.plans(files, each) if files else [], {}
     except (ValueError, OSError) as error:
         if on_error == "raise":
             raise
         if len(files) == 1:
-            return [], [Skipped(files[0].path, str(error))]
+            return [], {files[0].path: str(error)}
     middle = len(files) // 2
     (first, unread), (second, others) = (
         _plan_files(source, half, on_error, each) for half in (files[:middle], files[middle:])
     )
-    return first + second, unread + others
+    return first + second, unread | others
 
 
 def _plan_of_file(
     source: FileSource, plan: FilePlan, name: str, folder: LedgerFolder, empty: State, on_error: OnError
 ) -> Plan:
-    path = plan.file.path
     groups = list(group_into_tasks(plan.splits, n_rows_of)) or [[]]
     finish = partial(_keep, folder=folder, name=name, plan=replace(plan, splits=()))
     if on_error == "raise":
         return Plan(groups, accumulate_splits, empty, finish=finish)
-    return Plan(groups, partial(_fold_or_skip, path), empty, partial(_merge_or_skip, path), finish)
+    return Plan(groups, _fold_or_skip, empty, _merge_or_skip, finish)
 
 
-def _fold_or_skip(path: str, splits: Sequence[Split], empty: State) -> Any:
+def _fold_or_skip(splits: Sequence[Split], empty: State) -> Any:
     """Read some rows of a file, or say why that cannot be done."""
     try:
         return retried(partial(accumulate_splits, splits, empty))
     except (ValueError, OSError) as error:
-        return Skipped(path, str(error))
+        return str(error)
 
 
-def _merge_or_skip(path: str, total: State | Skipped, part: State | Skipped) -> Any:
+def _merge_or_skip(total: State | str, part: State | str) -> Any:
     """Merge parts of a file, or say why one of them could not be read."""
-    if isinstance(total, Skipped):
-        return total
-    if isinstance(part, Skipped):
-        return part
+    if isinstance(total, str) or isinstance(part, str):
+        return total if isinstance(total, str) else part
     try:
         return total + part
     except ValueError as error:
-        return Skipped(path, str(error))
+        return str(error)
 
 
-def _keep(state: State | Skipped, folder: LedgerFolder, name: str, plan: FilePlan) -> FileRecord | Skipped:
-    """One task: write the entry of a file that has been read."""
-    if isinstance(state, Skipped):
+def _keep(state: State | str, folder: LedgerFolder, name: str, plan: FilePlan) -> FileRecord | str:
+    """One task: write the entry of a file that has been read, if nothing is said against it."""
+    if isinstance(state, str):
         return state
     record = FileRecord.of(plan, rows=state.n_rows, dropped=state.n_dropped, entry=name)
     folder.write_entry(name, state, [record])
