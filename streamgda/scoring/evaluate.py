@@ -137,16 +137,16 @@ def progressive_score(
     batches : iterable of (X, y) or (X, y, sample_weight), or source
         Rows with their labels, as for `partial_fit`. A source is read block by block, in order.
     step : int, optional
-        Return an evaluation of every so many rows, or of the fewest batches that hold them: the curve over
-        time. Their sum is the evaluation of all.
+        Return a list of evaluations: a curve over time. Each is of the next batches, until they have at least
+        this many rows. The sum of the list is the evaluation of all batches.
     half_life : float, optional
-        After so many rows, a row counts by half in the evaluation (Gama's fading factor). With `step`, each
-        evaluation is then of all rows up to its own, faded. What the model has learnt does not fade.
+        A row counts half as much after this many further rows (Gama's fading factor). With `step`, each
+        evaluation is then of all rows so far. What the model has learnt does not fade.
 
     Returns
     -------
     Evaluation, or list of Evaluation
-        Of all batches, but for those before which the model knew fewer than two classes.
+        Of all batches that came after the model knew two classes.
 
     Raises
     ------
@@ -174,19 +174,20 @@ def progressive_score(
         raise ValueError(f"half_life must be a positive number of rows; got {half_life!r}")
     if step is not None and step < 1:
         raise ValueError(f"step must be a positive number of rows; got {step!r}")
-    found, evaluation, end = [], Evaluation(), step
+    found, evaluation, n_new = [], Evaluation(), 0
     for scored in _scored_batches(model, batches):
         if half_life is not None:
             evaluation.decay(0.5 ** (scored.n_rows / half_life))
         evaluation.merge(scored)
-        if step is not None and end is not None and evaluation.n_rows >= end:
+        n_new += scored.n_rows
+        if step is not None and n_new >= step:
             found.append(0 + evaluation)
-            end = step + (evaluation.n_rows if half_life else 0)
-            evaluation = evaluation if half_life else Evaluation()
+            n_new = 0
+            if half_life is None:
+                evaluation = Evaluation()
     if step is None:
         return evaluation
-    rows_told = found[-1].n_rows if found and half_life else 0
-    return found if evaluation.n_rows == rows_told else [*found, evaluation]
+    return [*found, evaluation] if n_new else found
 
 
 def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator[Evaluation]:
