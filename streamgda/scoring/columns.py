@@ -47,19 +47,12 @@ def _number(name: str) -> Callable[[Labels], Field]:
     return lambda classes: Field(name, (name,), pa.float64())
 
 
-def _label_field(name: str, classes: Labels) -> Field:
-    return Field(name, (name,), pa.array(classes).type)
-
-
 def _number_for_each_class(classes: Labels) -> Field:
     names = tuple(f"probability_{label}" for label in classes)
     return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
 
 
-COLUMNS: dict[str, Column] = {
-    "label": Column(
-        lambda classes: _label_field("predicted_label", classes), lambda scores: scores.codes, True
-    ),
+COLUMNS: dict[str, Column] = {  # beside the labels, of which a row may have several
     "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
     "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
     "distance": Column(_number("distance"), lambda scores: scores.distance),
@@ -86,8 +79,9 @@ class PredictionColumns:
         ValueError
             If a name is unknown, or there is none.
         """
-        if isinstance(columns, str) or not columns or not set(columns) <= set(COLUMNS):
-            raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
+        known = ["label", *COLUMNS]
+        if isinstance(columns, str) or not columns or not set(columns) <= set(known):
+            raise ValueError(f"columns must be some of {', '.join(map(repr, known))}; got {columns!r}")
         n_classes = len(model.statistics_.classes)
         if not 1 <= top <= n_classes:
             raise ValueError(f"top is a number of labels, from 1 to {n_classes}; got {top!r}")
@@ -120,17 +114,20 @@ class PredictionColumns:
         ValueError
             If a row cannot be scored. The message says which.
         """
-        arrays = [self._empty(column, field, len(block.codes)) for column, field in self._entries]
+        codes, entries = code_dtype(len(self.model.statistics_.classes)), self._entries
+        arrays = [
+            np.empty((len(field.columns), len(block.codes)), codes if column.holds_labels else np.float64)
+            for column, field in entries
+        ]
         for piece in pieces_of(self.model, block):
             for scores in score_piece(self.model, block, piece):
-                for (column, _), array in zip(self._entries, arrays, strict=True):
+                for (column, _), array in zip(entries, arrays, strict=True):
                     array[:, piece][:, scores.positions] = column.values(scores).T
-        made = [
-            labels_of(values) if column.holds_labels else values
-            for (column, _), array in zip(self._entries, arrays, strict=True)
-            for values in array
-        ]
-        return dict(zip(self.names, made, strict=True))
+        return {
+            name: labels_of(values) if column.holds_labels else values
+            for (column, field), array in zip(entries, arrays, strict=True)
+            for name, values in zip(field.columns, array, strict=True)
+        }
 
     @property
     def _entries(self) -> list[tuple[Column, Field]]:
@@ -146,14 +143,10 @@ class PredictionColumns:
         """The column of the labels of a rank, counted from 0."""
         name = f"predicted_label_{rank + 1}" if rank else "predicted_label"
         return Column(
-            lambda classes: _label_field(name, classes),
+            lambda classes: Field(name, (name,), pa.array(classes).type),
             lambda scores: self.decision.ranked(scores.posterior_scores, self.top)[:, rank],
             holds_labels=True,
         )
-
-    def _empty(self, column: Column, field: Field, n_rows: int) -> NDArray[Any]:
-        dtype = code_dtype(len(self.model.statistics_.classes)) if column.holds_labels else np.float64
-        return np.empty((len(field.columns), n_rows), dtype=dtype)
 
 
 def pieces(

@@ -195,7 +195,7 @@ def predict_dataset(
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
     output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *predicted.fields])
-    if output.feeds(source):
+    if source.overlaps(*output.location):
         raise ValueError(
             f"{shown(out)} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
 from streamgda.passes.plan import total
-from streamgda.sources.base import ScorableSource, ScorableSplit, Split
+from streamgda.sources.base import ScorableSplit, Split
 from streamgda.storage.fetching import request_threads
 from streamgda.storage.filesystems import is_local, is_object_store
 from streamgda.storage.writing import locked
@@ -52,11 +52,6 @@ class Field:
     def of(cls, column: pa.Field) -> Self:
         """The field of a column that is copied from the input."""
         return cls(column.name, (column.name,), column.type)
-
-
-def schema_of(fields: Iterable[Field]) -> pa.Schema:
-    """The schema of tables with these fields."""
-    return pa.schema([(name, field.type) for field in fields for name in field.columns])
 
 
 @dataclass(frozen=True)
@@ -166,19 +161,17 @@ class Writes:
 class Output(ABC, Generic[P]):
     """A folder that holds predictions and nothing else, written part by part."""
 
+    fields: tuple[Field, ...]
+
     @property
     @abstractmethod
     def location(self) -> tuple[pafs.FileSystem, str]:
         """The filesystem, and the folder on it."""
 
     @property
-    @abstractmethod
     def schema(self) -> pa.Schema:
-        """The columns and their types, in the order in which they are written."""
-
-    def feeds(self, source: ScorableSource) -> bool:
-        """Whether the source reads files of this folder, or would read what is written there."""
-        return source.overlaps(*self.location)
+        """The columns of tables that are written, and their types, in this order."""
+        return pa.schema([(name, field.type) for field in self.fields for name in field.columns])
 
     @abstractmethod
     def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[P]:

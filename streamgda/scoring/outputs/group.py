@@ -1,7 +1,7 @@
 """The folder of a Zarr group, what the group says of itself, and columns of a table as its arrays.
 
-Documents and chunks are made in memory by Zarr, and are put into the folder as they are, several at once:
-Zarr itself would ask before each of them what is there.
+Arrays and chunks are made in memory by Zarr, and are put into the folder as they are, several at once: Zarr
+itself would ask before each of them what is there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,11 @@ import pyarrow as pa
 import zarr
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import RangeByteRequest, Store
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync  # private: the only way into the loop of a store
-from zarr.storage import FsspecStore, LocalStore, MemoryStore
+from zarr.storage import FsspecStore, LocalStore
 
 from streamgda.scoring.outputs.base import Field
 
@@ -114,16 +113,15 @@ class GroupFolder:
         async def read() -> list[Buffer | None]:
             prototype, whole = default_buffer_prototype(), RangeByteRequest(0, _MOST_OF_NOTE)
             return await asyncio.gather(
-                *(self.store.get(f"{group}/{METADATA}".lstrip("/"), prototype, whole) for group in groups)
+                *(self.store.get(_key_of(group), prototype, whole) for group in groups)
             )
 
         return [None if found is None else _note_in(found.to_bytes()) for found in sync(read())]
 
     def write_note(self, group: str, note: Note) -> None:
         """Make the group, or one within it, and replace its note."""
-        contents: dict[str, Buffer] = {}
-        zarr.create_group(MemoryStore(contents), path=group, zarr_format=3, attributes={_KEY: asdict(note)})
-        self.put({f"{group}/{METADATA}".lstrip("/"): contents[f"{group}/{METADATA}".lstrip("/")]})
+        document = {"attributes": {_KEY: asdict(note)}, "zarr_format": 3, "node_type": "group"}
+        self.put({_key_of(group): buffer_of(json.dumps(document, indent=2).encode())})
 
     def put(self, contents: Mapping[str, Buffer]) -> None:
         """Write files, all at once; each of them appears as a whole."""
@@ -148,6 +146,15 @@ class GroupFolder:
                     self.filesystem.rm_file(name)
 
 
+def _key_of(group: str) -> str:
+    return f"{group}/{METADATA}".lstrip("/")
+
+
+def buffer_of(content: bytes) -> Buffer:
+    """What stores of Zarr's take in place of bytes."""
+    return default_buffer_prototype().buffer.from_bytes(content)
+
+
 def _note_in(document: bytes) -> Note | None:
     with suppress(ValueError, KeyError, TypeError):
         note = json.loads(document)["attributes"][_KEY]
@@ -158,29 +165,31 @@ def _note_in(document: bytes) -> Note | None:
 # ---------------------------------------------------------------------- columns as arrays
 
 
-def check_names(fields: Sequence[Field]) -> None:
-    """Raise ValueError where two arrays would have one name, or an array a name that Zarr does not allow."""
+def checked_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The fields that arrays will hold: of categories, their values.
+
+    Raises
+    ------
+    ValueError
+        If two arrays would have one name, Zarr does not allow a name, or no array can hold values of a type.
+    """
     names = [field.name for field in fields]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
         if not name or "/" in name or name.startswith((".", "__")) or name == METADATA:
             raise ValueError(f"column {name!r} cannot be kept: no Zarr array can have this name")
+    checked = tuple(
+        replace(field, type=field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in fields
+    )
+    for field in checked:
+        _dtype_of(field)
+    return checked
 
 
-def without_dictionary(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, for a column of categories."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def dtype_of(field: Field) -> str:
-    """The type of the array of a field.
-
-    Raises
-    ------
-    ValueError
-        If no array can hold values of its type.
-    """
+def _dtype_of(field: Field) -> str:
+    """The type of the array of a field."""
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return "string"
@@ -210,39 +219,19 @@ def check_nulls(table: pa.Table, fields: Sequence[Field]) -> None:
             )
 
 
-def array_shape(field: Field, n_rows: int) -> tuple[int, ...]:
-    """The shape of the array of a field: (n_rows,), or (n_rows, n_classes) for one value per class."""
-    return (n_rows, len(field.columns)) if "classes" in field.attributes else (n_rows,)
-
-
-def create_arrays(store: Store, fields: Iterable[Field], n_rows: int, chunk: int) -> list[zarr.Array[Any]]:
-    """Make an empty array for each field, in chunks of so many rows."""
-    shapes = [(field, array_shape(field, n_rows)) for field in fields]
+def create_arrays(store: Store, fields: Sequence[Field], n_rows: int, chunk: int) -> list[zarr.Array[Any]]:
+    """Make an empty array for each field, in chunks of so many rows; with a column for each class, if any."""
+    others = [(len(field.columns),) if "classes" in field.attributes else () for field in fields]
     return [
         zarr.create_array(
             store,
             name=field.name,
-            shape=shape,
-            chunks=(chunk, *shape[1:]),
-            dtype=dtype_of(field),
+            shape=(n_rows, *other),
+            chunks=(chunk, *other),
+            dtype=_dtype_of(field),
             attributes=dict(field.attributes),
-            dimension_names=("row", "class")[: len(shape)],
+            dimension_names=("row", "class")[: 1 + len(other)],
             zarr_format=3,
         )
-        for field, shape in shapes
+        for field, other in zip(fields, others, strict=True)
     ]
-
-
-def numpy_dtype(field: Field) -> np.dtype[Any]:
-    """The NumPy type of the array of a field."""
-    name = dtype_of(field)
-    return np.dtypes.StringDType() if name == "string" else np.dtype(name)
-
-
-def fill_rows(values: NDArray[Any], table: pa.Table, field: Field) -> None:
-    """Copy the rows of a table into those of the array of a field."""
-    if values.ndim == 1:
-        values[:] = table.column(field.columns[0]).to_numpy()
-        return
-    for j, name in enumerate(field.columns):
-        values[:, j] = table.column(name).to_numpy()

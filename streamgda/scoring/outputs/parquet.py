@@ -21,7 +21,6 @@ from streamgda.scoring.outputs.base import (
     PredictedRows,
     PredictionSummary,
     Writes,
-    schema_of,
 )
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
@@ -50,7 +49,7 @@ _TORN: Footer = ("", PredictionSummary())
 
 @dataclass(frozen=True)
 class ParquetOutput(Output[Part]):
-    """A folder of Parquet files, on any filesystem of pyarrow's or fsspec's."""
+    """A folder of Parquet files of one schema, on any filesystem of pyarrow's or fsspec's."""
 
     filesystem: pafs.FileSystem
     path: str
@@ -66,11 +65,6 @@ class ParquetOutput(Output[Part]):
     def location(self) -> tuple[pafs.FileSystem, str]:
         """The filesystem, and the folder on it."""
         return self.filesystem, self.path
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns and their types, which are the same in all parts."""
-        return schema_of(self.fields)
 
     # ------------------------------------------------------------------ before writing
 

@@ -26,7 +26,6 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer
-from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from streamgda.blocks.block import Block, power_of_two_up_to
@@ -39,20 +38,15 @@ from streamgda.scoring.outputs.base import (
     PredictedRows,
     PredictionSummary,
     Writes,
-    schema_of,
 )
 from streamgda.scoring.outputs.group import (
     METADATA,
     GroupFolder,
     Note,
-    array_shape,
-    check_names,
+    buffer_of,
     check_nulls,
+    checked_fields,
     create_arrays,
-    dtype_of,
-    fill_rows,
-    numpy_dtype,
-    without_dictionary,
 )
 from streamgda.sources.base import ScorableSplit
 from streamgda.storage.documents import digest
@@ -102,13 +96,8 @@ class ZarrOutput(Output[ChunkRange]):
         ValueError
             If a field cannot be an array.
         """
-        check_names(fields)
-        fields = [replace(field, type=without_dictionary(field.type)) for field in fields]
-        for field_ in fields:
-            dtype_of(field_)
-        if filesystem is None:
-            return cls(GroupFolder.at(*url_to_fs(os.fspath(path))), tuple(fields))
-        return cls(GroupFolder.at(*_by_fsspec(filesystem, os.fspath(path))), tuple(fields))
+        place = url_to_fs(os.fspath(path)) if filesystem is None else _by_fsspec(filesystem, os.fspath(path))
+        return cls(GroupFolder.at(*place), checked_fields(fields))
 
     @property
     def location(self) -> tuple[pafs.FileSystem, str]:
@@ -116,11 +105,6 @@ class ZarrOutput(Output[ChunkRange]):
         if self.group.is_local:
             return pafs.LocalFileSystem(), self.group.path
         return pafs.PyFileSystem(pafs.FSSpecHandler(self.group.filesystem)), self.group.path
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the tables that are written, and their types."""
-        return schema_of(self.fields)
 
     # ------------------------------------------------------------------ before writing
 
@@ -142,7 +126,9 @@ class ZarrOutput(Output[ChunkRange]):
         """Find the finished parts, or create empty arrays in place of those of another run."""
         fingerprint, names = parts[0].fingerprint, self.group.names()
         whole, begun = self.group.read_notes("", _UNFINISHED) if names else (None, None)
-        self._check_names(names, whole or begun)
+        note = whole or begun
+        for name in sorted(names - {_UNFINISHED, LOCK, *((METADATA, *note.arrays) if note else ())}):
+            raise self.group.not_ours(name)
         finished = self._finished() if _UNFINISHED in names else set()
         if whole and whole.fingerprint == fingerprint and {field.name for field in self.fields} <= names:
             if _UNFINISHED in names:
@@ -154,11 +140,6 @@ class ZarrOutput(Output[ChunkRange]):
             return _found(part for part in parts if part.index in finished)
         self._begin(parts, names)
         return {}
-
-    def _check_names(self, names: set[str], note: Note | None) -> None:
-        ours = {_UNFINISHED, LOCK, *((METADATA, *note.arrays) if note else ())}
-        for name in sorted(names - ours):
-            raise self.group.not_ours(name)
 
     def _finished(self) -> set[int]:
         """The positions of the finished parts."""
@@ -196,7 +177,8 @@ class ZarrOutput(Output[ChunkRange]):
         arrays = create_arrays(MemoryStore(encoded), self.fields, part.stop, part.chunk)
         encoded.clear()
         position, begun = part.start, []
-        for chunk in self._in_chunks(rows, part.chunk):
+        memory = [np.empty((part.chunk, *array.shape[1:]), array.dtype) for array in arrays]
+        for chunk in self._in_chunks(rows, memory):
             stop = position + len(chunk[0])
             for array, values in zip(arrays, chunk, strict=True):
                 array[position:stop] = values
@@ -221,25 +203,28 @@ class ZarrOutput(Output[ChunkRange]):
         """Note that a part is finished, when its chunks are written."""
         for chunk in begun:  # other threads have them: what was begun earlier has its thread earlier
             chunk.result()
-        self._put({f"{_UNFINISHED}/{_MARKS}{part.index}": default_buffer_prototype().buffer.from_bytes(b"1")})
+        self._put({f"{_UNFINISHED}/{_MARKS}{part.index}": buffer_of(b"1")})
 
-    def _in_chunks(self, rows: Iterable[PredictedRows], length: int) -> Iterator[list[NDArray[Any]]]:
-        """The rows as one array for each field, chunk by chunk, each in the memory of the last."""
-        chunk = [np.empty(array_shape(field, length), numpy_dtype(field)) for field in self.fields]
-        filled = 0
+    def _in_chunks(
+        self, rows: Iterable[PredictedRows], memory: Sequence[NDArray[Any]]
+    ) -> Iterator[Sequence[NDArray[Any]]]:
+        """The rows chunk by chunk, with an array for each field; each chunk in the same memory."""
+        filled, length = 0, len(memory[0])
         for piece in rows:
             table = piece.table
             while table.num_rows:
                 n_rows = min(length - filled, table.num_rows)
-                for values, field_ in zip(chunk, self.fields, strict=True):
-                    fill_rows(values[filled : filled + n_rows], table.slice(0, n_rows), field_)
+                for values, field_ in zip(memory, self.fields, strict=True):
+                    place = values[filled : filled + n_rows].reshape(n_rows, -1)
+                    for j, name in enumerate(field_.columns):
+                        place[:, j] = table.column(name).slice(0, n_rows).to_numpy()
                 table, filled = table.slice(n_rows), filled + n_rows
                 if filled == length:
-                    yield chunk
+                    yield memory
                     filled = 0
             del piece, table  # or they would be held while the next one is made
         if filled:
-            yield [values[:filled] for values in chunk]
+            yield [values[:filled] for values in memory]
 
     def finish(self, parts: Sequence[ChunkRange]) -> None:
         """Write the metadata that makes it a group."""
