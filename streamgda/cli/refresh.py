@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -43,59 +43,9 @@ def _date(context: click.Context, parameter: click.Parameter, value: str | None)
         raise click.BadParameter(f"{value!r} is no date such as 2026-01-31 or 2026-01-31T06:00.") from None
 
 
-# ---------------------------------------------------------------------- what a ledger keeps
-
-
-@dataclass(frozen=True)
-class Keep:
-    """What a ledger keeps of each file; what is not given is as the ledger has it."""
-
-    covariance_type: str | None
-    fourth_moments: bool
-    exact: bool
-
-    def open(self, path: str, model: ModelOptions | None) -> StatisticsLedger:
-        """The ledger; a new one keeps what the model needs.
-
-        Raises
-        ------
-        ValueError
-            If the model needs more than the ledger keeps.
-        """
-        from streamgda import StatisticsLedger
-
-        needed = model.kind(**model.params).required_statistics() if model else {}
-        held = options_held(path)
-        given = {name: value for name, value in vars(self).items() if value}
-        ledger = StatisticsLedger(path, **({**held, **given} if held else self._of_new(needed)))
-        if needed:
-            _check_serves(ledger, needed)
-        return ledger
-
-    def _of_new(self, needed: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "covariance_type": self.covariance_type or "full",
-            "fourth_moments": self.fourth_moments or needed.get("fourth_moments", False),
-            "exact": self.exact,
-        }
-
-
-def _check_serves(ledger: StatisticsLedger, needed: dict[str, Any]) -> None:
-    if ledger.covariance_type not in ("full", needed["covariance_type"]):
-        raise ValueError(
-            f"the ledger keeps --covariance-type {ledger.covariance_type}, and the model needs "
-            f"{needed['covariance_type']}: refresh another ledger, with --covariance-type full"
-        )
-    if needed.get("fourth_moments") and not ledger.fourth_moments:
-        raise ValueError(
-            "the ledger keeps no fourth moments, which --shrinkage auto needs: use --shrinkage oas, or "
-            "refresh another ledger, with --fourth-moments"
-        )
-
-
-keep_options = bundled(
-    "keep",
-    Keep,
+_KEPT = bundled(
+    "kept",
+    dict,
     {
         "covariance_type": of_library(
             _LEDGER,
@@ -108,32 +58,43 @@ keep_options = bundled(
     },
 )
 
+_LIMITS = bundled(
+    "limits",
+    dict,
+    {
+        **{
+            name: of_library(_ALARMS, name, applies_to="Before a new file is quarantined", default="any")
+            for name in ("max_shift", "max_divergence", "max_share_shift")
+        },
+        "no_new_classes": of_library(
+            _ALARMS, "no_new_classes", help="Quarantine a new file with a new class."
+        ),
+    },
+)
 
-# ---------------------------------------------------------------------- which files make the model
+_ANSWERS = bundled(
+    "answers",
+    dict,
+    {
+        "accept": click.option(
+            "--accept",
+            metavar="FILE",
+            multiple=True,
+            help="Let a quarantined or rejected file count; its path as reported, or a pattern.  "
+            "[default: none]",
+        ),
+        "reject": click.option(
+            "--reject",
+            metavar="FILE",
+            multiple=True,
+            help="Leave a file out until it changes.  [default: none]",
+        ),
+    },
+)
 
-
-@dataclass(frozen=True)
-class Choice:
-    """Which files of a ledger the model is made of, and what they count by their age."""
-
-    where: str | None
-    since: datetime | None
-    half_life: float | None
-    age: list[str] | None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of `StatisticsLedger.statistics`."""
-        days = None if self.half_life is None else timedelta(days=self.half_life)
-        return {"where": self.where, "since": self.since, "half_life": days, "age": self.age}
-
-    def __bool__(self) -> bool:
-        return any(value is not None for value in vars(self).values())
-
-
-choice_options = bundled(
+_CHOICE = bundled(
     "choice",
-    Choice,
+    dict,
     {
         "where": click.option(
             "--where", metavar="PATTERN", help="Make the model of files like '2026/*'.  [default: of all]"
@@ -156,69 +117,10 @@ choice_options = bundled(
 )
 
 
-# ---------------------------------------------------------------------- drift
-
-
-@dataclass(frozen=True)
-class Drift:
-    """Answers to the alarms of earlier files, and how far a new file may lie from what is held."""
-
-    accept: tuple[str, ...]
-    reject: tuple[str, ...]
-    limits: dict[str, Any]
-
-    @classmethod
-    def of(cls, accept: tuple[str, ...], reject: tuple[str, ...], **limits: Any) -> Drift:
-        """These options; the limits are arguments of `StatisticsLedger.refresh`."""
-        return cls(accept, reject, limits)
-
-    def answer(self, ledger: StatisticsLedger, *, dry_run: bool) -> None:
-        """Accept and reject the files that are named."""
-        if dry_run and (self.accept or self.reject):
-            raise bad_usage("--dry-run does nothing, so --accept and --reject are for another time.")
-        if twice := set(self.accept) & set(self.reject):
-            raise bad_usage(f"{min(twice)} is to be accepted and rejected: name it once.")
-        if self.accept:
-            ledger.accept(*self.accept)
-        if self.reject:
-            ledger.reject(*self.reject)
-
-
-drift_options = bundled(
-    "drift",
-    Drift.of,
-    {
-        **{
-            name: of_library(_ALARMS, name, applies_to="Before a new file is quarantined", default="any")
-            for name in ("max_shift", "max_divergence", "max_share_shift")
-        },
-        "no_new_classes": of_library(
-            _ALARMS, "no_new_classes", help="Quarantine a new file with a new class."
-        ),
-        "accept": click.option(
-            "--accept",
-            metavar="FILE",
-            multiple=True,
-            help="Let a quarantined or rejected file count; its path as reported, or a pattern.  "
-            "[default: none]",
-        ),
-        "reject": click.option(
-            "--reject",
-            metavar="FILE",
-            multiple=True,
-            help="Leave a file out until it changes.  [default: none]",
-        ),
-    },
-)
-
-
-# ---------------------------------------------------------------------- the command
-
-
 @click.command()
 @click.argument("ledger", metavar="LEDGER")
 @to_learn
-@keep_options
+@_KEPT
 @of_library(_REFRESH, "dry_run")
 @click.option(
     "--skip-unreadable", is_flag=True, help="Go on without files that cannot be read; the report names them."
@@ -227,22 +129,24 @@ drift_options = bundled(
 @_date_option(
     "--compact-before", "Fold the entries of files modified before this time into one, at the end.", "none"
 )
-@drift_options
+@_LIMITS
+@_ANSWERS
 @out_option("Save a model of the files of the ledger.  [default: none]")
-@choice_options
+@_CHOICE
 @model_options(otherwise="qda, with --out")
 @running_options
 def refresh(
     ledger: str,
     data: Data,
-    keep: Keep,
+    kept: dict[str, Any],
     dry_run: bool,
     skip_unreadable: bool,
     verify: bool,
     compact_before: datetime | None,
-    drift: Drift,
+    limits: dict[str, Any],
+    answers: dict[str, Any],
     out: str | None,
-    choice: Choice,
+    choice: dict[str, Any],
     model: ModelOptions,
     run: Running,
 ) -> None:
@@ -261,13 +165,14 @@ def refresh(
       streamgda refresh ledger days --target kind --max-shift 1 --out model.parquet
       streamgda refresh ledger days --target kind --reject 2026-01-31.parquet --out model.parquet
     """
-    model = _check_usage(model, choice, out)
+    _check_usage(model, choice, out)
     source = data.labelled()
     if out is not None:
+        model = model.or_default()
         check_replaceable(out)
         check_apart(out, source)
-    held = keep.open(ledger, model if out is not None else None)
-    drift.answer(held, dry_run=dry_run)
+    held = _opened(ledger, kept, model if out is not None else None)
+    _answer(held, **answers, dry_run=dry_run)
     with (
         interruptible("the ledger is as it was, and the next refresh goes on"),
         run.scheduler_options() as options,
@@ -277,7 +182,7 @@ def refresh(
             dry_run=dry_run,
             on_error="skip" if skip_unreadable else "raise",
             verify=verify,
-            **drift.limits,
+            **limits,
             **options,
         )
     saved = None
@@ -296,9 +201,65 @@ def refresh(
         raise Quarantined(report.quarantined)
 
 
-def _model_of(ledger: StatisticsLedger, model: ModelOptions, choice: Choice) -> GaussianClassifier[Any]:
+def _check_usage(model: ModelOptions, choice: dict[str, Any], out: str | None) -> None:
+    if out is None and model.model is not None:
+        raise bad_usage("--model needs --out, the file to save the model in.")
+    if out is None and any(value is not None for value in choice.values()):
+        raise bad_usage("--where, --since, --half-life and --age are for the model that --out saves.")
+    if choice["age"] and choice["half_life"] is None:
+        raise bad_usage("--age says how old a file is, which counts with --half-life alone.")
+    (model if out is None else model.or_default()).check()
+
+
+def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> StatisticsLedger:
+    """The ledger, which keeps what it has kept and what is given; a new one what the model needs.
+
+    Raises
+    ------
+    ValueError
+        If the model needs more than the ledger keeps.
+    """
+    from streamgda import StatisticsLedger
+
+    needed = model.kind(**model.params).required_statistics() if model else {}
+    held = options_held(path)
+    fourth = needed.get("fourth_moments", False)
+    given = {name: value for name, value in kept.items() if value}
+    ledger = StatisticsLedger(path, **{**(held or {"fourth_moments": fourth}), **given})
+    if needed and ledger.covariance_type not in ("full", needed["covariance_type"]):
+        raise ValueError(
+            f"the ledger keeps --covariance-type {ledger.covariance_type}, and the model needs "
+            f"{needed['covariance_type']}: refresh another ledger, with --covariance-type full"
+        )
+    if fourth and not ledger.fourth_moments:
+        raise ValueError(
+            "the ledger keeps no fourth moments, which --shrinkage auto needs: use --shrinkage oas, or "
+            "refresh another ledger, with --fourth-moments"
+        )
+    return ledger
+
+
+def _answer(
+    ledger: StatisticsLedger, *, accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool
+) -> None:
+    """Accept and reject the files that are named."""
+    if dry_run and (accept or reject):
+        raise bad_usage("--dry-run does nothing, so --accept and --reject are for another time.")
+    if twice := set(accept) & set(reject):
+        raise bad_usage(f"{min(twice)} is to be accepted and rejected: name it once.")
+    if accept:
+        ledger.accept(*accept)
+    if reject:
+        ledger.reject(*reject)
+
+
+def _model_of(
+    ledger: StatisticsLedger, model: ModelOptions, choice: dict[str, Any]
+) -> GaussianClassifier[Any]:
     """The model of the chosen files; if none can be made, say which files hold the classes of few rows."""
-    statistics = ledger.statistics(**choice.options)
+    days = choice["half_life"]
+    half_life = None if days is None else timedelta(days=days)
+    statistics = ledger.statistics(**{**choice, "half_life": half_life})
     try:
         return model.build(statistics)
     except ValueError as error:
@@ -312,17 +273,3 @@ def _model_of(ledger: StatisticsLedger, model: ModelOptions, choice: Choice) -> 
             for label, count in few[:_MOST_CLASSES]
         ]
         raise ValueError("; ".join([describe(error).rstrip("."), *where])) from error
-
-
-def _check_usage(model: ModelOptions, choice: Choice, out: str | None) -> ModelOptions:
-    """The model to make: that of fit where none is named."""
-    if out is None and model.model is not None:
-        raise bad_usage("--model needs --out, the file to save the model in.")
-    if out is None and choice:
-        raise bad_usage("--where, --since, --half-life and --age are for the model that --out saves.")
-    if choice.age and choice.half_life is None:
-        raise bad_usage("--age says how old a file is, which counts with --half-life alone.")
-    if out is not None:
-        model = model.or_default()
-    model.check()
-    return model

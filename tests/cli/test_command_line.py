@@ -3,6 +3,8 @@
 Each command but merge runs in a process of its own in the guide to the command line, which the tests follow.
 """
 
+import ast
+import inspect
 import json
 import os
 import pty
@@ -39,6 +41,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import main
+from streamgda.cli.options import documented
 from streamgda.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]
@@ -1095,6 +1098,36 @@ def test_each_option_says_what_it_does_and_what_it_is_without(name, tmp_path):
             assert known or option.required or option.show_default or "[default: " in option.help or (
                 "[required" in option.help
             ), option.name  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "documented_by"),
+    [
+        *(
+            (getattr(streamgda, name), f"{entry.module}:{name}")
+            for name, entry in ESTIMATORS.items()
+        ),
+        (accumulate, "streamgda.passes.accumulate:accumulate"),
+        (scan_parquet, "streamgda.sources.parquet:scan_parquet"),
+        (streamgda.StatisticsLedger, "streamgda.ledger.ledger:StatisticsLedger"),
+        (streamgda.StatisticsLedger.refresh, "streamgda.ledger.ledger:refresh"),
+    ],
+)  # fmt: skip
+def test_help_has_the_parameters_and_defaults_of_signatures(place, documented_by):
+    found, taken = documented(documented_by), inspect.signature(place).parameters
+    assert set(found) == set(taken) - {"self"}
+    for name, (kind, sentences) in found.items():
+        assert all(sentences)
+        if ", default=" in kind:
+            assert ast.literal_eval(kind.split(", default=")[1]) == taken[name].default
+
+
+def test_the_help_of_an_option_is_the_docstring_of_the_library(tmp_path):
+    said = " ".join(invoke(tmp_path, "refresh", "--help").split())
+    assert "Read the footer of each file that seems unchanged too, and take the file for changed if" in said
+    assert "--shrinkage auto|oas|SHARE qda, lda: how far to shrink the covariance of each class" in said
+    assert "[default: 1e-9]" in said
+    assert "see `" not in said
 
 
 def test_the_script_is_the_command():
