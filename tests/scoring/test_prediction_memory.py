@@ -48,19 +48,19 @@ def memory(model, table, folder, out, *keep, **writing):
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["out", "out.zarr"])
 def test_memory_does_not_grow_with_classes_times_rows(tmp_path, out):
-    """All the probabilities take 800 MB."""
+    """All the probabilities take 480 MB."""
     rng, y = np.random.default_rng(0), np.arange(4000) % 200
     X = pd.DataFrame(rng.normal(size=(4000, 4)) + y[:, None] / 20, columns=list("abcd"))
-    table = pa.table({name: rng.normal(size=500_000) for name in X.columns})
+    table = pa.table({name: rng.normal(size=300_000) for name in X.columns})
     assert memory(GaussianNB().fit(X, y), table, tmp_path, out) < 300
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_length_of_kept_strings(tmp_path):
-    """All the strings take 800 MB."""
+    """All the strings take 480 MB."""
     X = pd.DataFrame({"a": np.arange(8.0)})
-    text = [f"{i:>4000}" for i in range(200_000)]
-    table = pa.table({"a": np.arange(200_000.0), "text": text})
+    text = [f"{i:>4000}" for i in range(120_000)]
+    table = pa.table({"a": np.arange(120_000.0), "text": text})
     assert memory(GaussianNB().fit(X, np.arange(8) % 2), table, tmp_path, "out", "text") < 400
 
 
