@@ -120,7 +120,10 @@ def check_readable(X: Any) -> None:
         raise ValueError(f"{columns}, and features are numbers; leave such columns out, or encode them")
 
 
-def check_in_memory(X: Any, otherwise: str = ", or read it by scan_arrow(frame, target)") -> None:
+OR_SCAN = ", or read it by scan_arrow(frame, target)"
+
+
+def check_in_memory(X: Any, otherwise: str = OR_SCAN) -> None:
     """Raise TypeError for rows that are yet to be computed, as a LazyFrame of Polars' and a DuckDB relation.
 
     Parameters

@@ -35,7 +35,6 @@ from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.students import DiagonalStudents, Students
-from streamgda.gaussians.updated import UpdatedGaussians
 from streamgda.gaussians.whitening import Reason
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
@@ -75,7 +74,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
         gaussians = None
-        if before is None or not before.has_params(self):
+        if before is None:
             self._validate_params()
         elif (later := statistics.revision.since(before.revision)) is not None:
             gaussians = self._refinalise(before, statistics, later)
@@ -112,9 +111,9 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def finalise_anew(self) -> None:
         """Finalise from the statistics alone, as a copy of the model in another process does."""
-        cached = self.__dict__.get("_cache")
-        if cached and (isinstance(cached.gaussians, UpdatedGaussians) or not cached.is_current(self)):
-            self.__dict__.pop("_cache", None)
+        cached = self.__dict__.pop("_cache", None)
+        if cached and cached.revision is self.statistics_.revision and not cached.is_update:
+            self._cache = cached
         finalised(self)
 
     def _warn_once(self, state: Finalised[G]) -> None:
@@ -131,7 +130,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                     f"{features}. The model works in the range of the covariance",
                     stacklevel=6,
                 )
-        if singular := state.singular:
+        if state.densities.singular:
+            singular = state.singular
             now["classes"] = {label for label, _ in singular}
             new = [(label, reason) for label, reason in singular if label not in warned.get("classes", ())]
             if new:
@@ -316,10 +316,12 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
         If the statistics do not determine the model.
     """
     check_has_learnt(model)
-    cached: Finalised[G] | None = model.__dict__.get("_cache")
-    if cached is not None and cached.is_current(model):
-        return cached
     statistics = model.statistics_
+    cached: Finalised[G] | None = model.__dict__.get("_cache")
+    if cached is not None and not cached.has_params(model):
+        cached = None
+    if cached is not None and cached.revision is statistics.revision:
+        return cached
     with statistics.lock:  # no other thread may learn meanwhile
         computed = model._cache = model._compute_finalised(statistics, cached)
     model._warn_once(computed)

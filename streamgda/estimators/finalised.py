@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import Densities, Gaussians
-from streamgda.gaussians.updated import LearntRows, is_worth_following
+from streamgda.gaussians.updated import LearntRows, UpdatedGaussians, is_worth_following
 from streamgda.gaussians.whitening import Reason
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
@@ -79,9 +79,10 @@ class Finalised(Generic[G]):
         value: T = self._derived[name]
         return value
 
-    def is_current(self, model: Any) -> bool:
-        """Whether statistics and parameters of the model are those that the densities were computed from."""
-        return self.revision is model.statistics_.revision and self.has_params(model)
+    @property
+    def is_update(self) -> bool:
+        """Whether the densities are earlier ones, brought up to date: their last bits depend on these."""
+        return isinstance(self.gaussians, UpdatedGaussians)
 
     def has_params(self, model: Any) -> bool:
         """Whether the parameters of the model are the same objects."""

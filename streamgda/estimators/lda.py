@@ -212,7 +212,8 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         return pooled if self.shrinkage is None else shrunk(pooled, self._given_share)
 
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
-        self._check_components(statistics)
+        if self.n_components is not None:
+            self._check_components(statistics, self.n_components)
         if statistics.n_rows == len(statistics.classes):
             raise ValueError("The number of samples must be more than the number of classes.")
         means = statistics.means

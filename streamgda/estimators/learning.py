@@ -246,7 +246,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             with _replacing:
                 self.statistics_ = updated(self.statistics_, list(blocks), self.most_patterns)
         else:
-            self.statistics_.update_blocks(complete_blocks(blocks, self.statistics_))
+            statistics = self.statistics_
+            statistics.update_blocks(complete_blocks(blocks) if statistics.keeps_patterns else blocks)
         self._types = self._types.with_rows(X)
         return self
 

@@ -132,7 +132,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         regularisation = None
-        if self._is_regularised:
+        if self.pooling:
             variances, regularisation = self._regularised(statistics)
         else:
             variances = _variances(statistics)

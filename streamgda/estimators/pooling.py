@@ -28,12 +28,7 @@ class RegularisedClassifier(GenerativeClassifier[P]):
         "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
     }
 
-    pooling: PoolingParameter
-
-    @property
-    def _is_regularised(self) -> bool:
-        """Whether classes lean on the pooled covariance at all."""
-        return self.pooling is not None and self.pooling != 0
+    pooling: PoolingParameter  # neither 0 nor None lean on the pooled covariance
 
     def _regularisation(self, weights: Array, eigenvalues: Array | None, dimension: int) -> Regularisation:
         """How far they do; see `Regularisation.by_evidence`. Eigenvalues are given for "bayes" alone."""

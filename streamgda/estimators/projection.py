@@ -132,12 +132,12 @@ class DiscriminantProjection(
         self._check_attribute("xbar_", "svd")
         return finalised(self).gaussians.centre.copy()
 
-    def _check_components(self, statistics: Statistics) -> None:
+    def _check_components(self, statistics: Statistics, n_components: int) -> None:
         most = _most_components(statistics)
-        if self.n_components is not None and self.n_components > most:
+        if n_components > most:
             raise ValueError(
                 "n_components cannot be larger than min(n_features, n_classes - 1). "
-                f"It is {self.n_components}; the largest is {most}"
+                f"It is {n_components}; the largest is {most}"
             )
 
     def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:

@@ -214,9 +214,9 @@ class QuadraticDiscriminantAnalysis(
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        if self._is_regularised and self.covariance_estimator is not None:
+        if self.pooling and self.covariance_estimator is not None:
             raise ValueError("covariance_estimator and pooling are both given; set one of them to None")
-        if self._is_regularised and isinstance(self.shrinkage, str):
+        if self.pooling and isinstance(self.shrinkage, str):
             raise ValueError(
                 Message(
                     f"⟨shrinkage={self.shrinkage!r}⟩ estimates how far each class is shrunk without pooling; "
@@ -231,11 +231,15 @@ class QuadraticDiscriminantAnalysis(
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk or estimated, and regularised."""
         if self.covariance_estimator is not None:
-            return with_ridge(self._estimated(statistics).within.copy(), self.reg_param)
-        return with_ridge(class_covariances(statistics, self.shrinkage), self.reg_param)
+            covariances = self._estimated(statistics).within.copy()
+        elif self.shrinkage is not None:
+            covariances = class_covariances(statistics, self.shrinkage)
+        else:
+            covariances = statistics.covariance()
+        return with_ridge(covariances, self.reg_param) if self.reg_param else covariances
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
-        if self._is_regularised:
+        if self.pooling:
             return self._finalise_regularised(statistics.completed())
         whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
         return _separate(statistics, whitenings)
@@ -244,7 +248,7 @@ class QuadraticDiscriminantAnalysis(
         self, before: Finalised[SeparateGaussians], statistics: Statistics, later: list[Revision]
     ) -> SeparateGaussians | None:
         """Finalise the classes that have changed; with the same bits as all of them."""
-        if self._is_regularised or self.covariance_estimator is not None:
+        if self.pooling or self.covariance_estimator is not None:
             return None
         if self.predictive != "plugin" or self.exact:
             return None
@@ -261,7 +265,7 @@ class QuadraticDiscriminantAnalysis(
 
     def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
         """Whiten the covariances of the classes at these positions."""
-        some = statistics.of_classes(positions)
+        some = statistics if len(positions) == len(statistics.counts) else statistics.of_classes(positions)
         whitenings = whiten_classes(
             some,
             self._covariances(some),
@@ -290,13 +294,14 @@ class QuadraticDiscriminantAnalysis(
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Leave classes that are not determined to `singular`, unless they lean on the pooled covariance."""
-        if self._is_regularised:
+        if self.pooling:
             super()._check_determined(statistics)
 
     def _shrunk(self, covariances: Array) -> Array:
         """Covariances (..., d, d), shrunk by a number and regularised."""
         share = self._given_share
-        return with_ridge(shrunk(covariances, share) if share else covariances.copy(), self.reg_param)
+        covariances = shrunk(covariances, share) if share else covariances.copy()
+        return with_ridge(covariances, self.reg_param) if self.reg_param else covariances
 
     def _n_covariance_parameters(self) -> float:
         share, n_of_one = self._given_share, self.n_features_in_ * (self.n_features_in_ + 1) / 2
@@ -314,7 +319,7 @@ class QuadraticDiscriminantAnalysis(
 
     def _final_covariances(self) -> list[Array]:
         """The covariances of the densities."""
-        if self._is_regularised:
+        if self.pooling:
             return [whitening.covariance.copy() for whitening in finalised(self).gaussians.whitenings]
         return list(self._covariances(self.statistics_))
 

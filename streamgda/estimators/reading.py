@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from streamgda.blocks.arrays import array_blocks, check_in_memory, check_no_rounding, check_readable
+from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
@@ -69,7 +69,6 @@ def blocks_to_learn(
     """Check rows in memory and cut them into blocks. With `reset`, a model gets their features and types."""
     check_missing(missing)
     check_batch(X)
-    check_in_memory(X)
     rows = None if reset else valid_rows(model, X)
     if rows is None:
         check_readable(X)
@@ -170,8 +169,8 @@ def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Stat
     return statistics.merge(added)
 
 
-def complete_blocks(blocks: Iterable[Block], statistics: Statistics) -> Iterator[Block]:
-    """The blocks; an error for a missing value, where the statistics would take it.
+def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks, for statistics that would take missing values; an error for such a value.
 
     Raises
     ------
@@ -179,7 +178,7 @@ def complete_blocks(blocks: Iterable[Block], statistics: Statistics) -> Iterator
         If a feature is missing; the message says where.
     """
     for block in blocks:
-        if statistics.keeps_patterns and lacks_features(block):
+        if lacks_features(block):
             block.raise_for_values()
         yield block
 

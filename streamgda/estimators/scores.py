@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -171,32 +171,23 @@ def score_finalised(
     missing : {"raise", "marginal"}
         Whether NaN may mark a missing value.
     """
-    size = _rows_per_block(state, rows.shape[1])
+    is_product = not state.densities.scores_from_distances
+    fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_ROWS
+    most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
+    size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
+    size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS
+    as_rows = partial(np.ascontiguousarray, dtype=np.float64)  # bits of sums depend on the order in memory
     if missing == "raise" or not np.isnan(rows.sum()):
         for start in range(0, len(rows), size):
             some = slice(start, start + size)
-            yield RowScores(state, state.densities, some, _values(rows[some]))
+            yield RowScores(state, state.densities, some, as_rows(rows[some]))
         return
     for observed, of_pattern in _patterns(rows):
         densities = state.densities if observed.all() else state.densities.marginal(observed)
         for start in range(0, len(of_pattern), size):
             positions = of_pattern[start : start + size]
-            values = _values(rows[np.ix_(positions, np.flatnonzero(observed))])
-            yield RowScores(state, densities, positions, values)
-
-
-def _rows_per_block(state: Finalised[Any], n_features: int) -> int:
-    """How many rows are scored at a time: whole tiles."""
-    is_product = not state.densities.scores_from_distances
-    fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_ROWS
-    most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
-    size = min(max(_VALUES_PER_BLOCK // n_features, fewest), most)
-    return max(1, -(-size // TILE_ROWS)) * TILE_ROWS
-
-
-def _values(rows: Rows) -> Array:
-    """Rows by row, since the bits of sums over the features of a row depend on the order in memory."""
-    return np.ascontiguousarray(rows, dtype=np.float64)
+            values = rows[np.ix_(positions, np.flatnonzero(observed))]
+            yield RowScores(state, densities, positions, as_rows(values))
 
 
 def _patterns(X: Rows) -> Iterator[tuple[Observed, NDArray[np.intp]]]:

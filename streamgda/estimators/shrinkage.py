@@ -122,9 +122,8 @@ def shrunk(covariance: Array, share: float) -> Array:
 
 def with_ridge(covariances: Array, share: float) -> Array:
     """(1 − a) S + a I: covariances (..., d, d) changed in place by a share a in [0, 1]; they are returned."""
-    if share:
-        covariances *= 1 - share
-        np.einsum("...ii->...i", covariances)[...] += share
+    covariances *= 1 - share
+    np.einsum("...ii->...i", covariances)[...] += share
     return covariances
 
 

@@ -33,7 +33,7 @@ def whiten_classes(
     No factor or spectrum is needed to see that a class has too few rows, or a feature that is constant in it.
     """
     means, counts, undetermined = statistics.means, statistics.counts, statistics.undetermined
-    n_features = statistics.n_features
+    n_features = means.shape[1]
     whitenings: list[Whitening] = []
     for k, covariance in enumerate(covariances):
         rank = None

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.blocks import labels, wording
-from streamgda.blocks.arrays import check_in_memory, check_readable, real
+from streamgda.blocks.arrays import OR_SCAN, check_in_memory, check_readable, real
 from streamgda.blocks.frames import column_labels, column_names, in_order_of, library_of, matrix_of
 from streamgda.blocks.wording import Message
 from streamgda.sources.base import Source
@@ -33,8 +33,13 @@ def one_of(*names: str) -> StrOptions:
     return StrOptions(dict.fromkeys(names).keys())  # a set would list them in another order in each process
 
 
-def check_batch(X: Any) -> None:
-    """Raise TypeError for rows that are not in memory: a Dask collection, a source or a path."""
+def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
+    """Raise TypeError for rows that are not in memory: a Dask collection, a source, a path or a lazy frame.
+
+    What else to do of a lazy frame is said in the terms of the caller.
+    """
+    if type(X) is np.ndarray:
+        return
     if is_dask(X):
         raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
     if isinstance(X, Source):
@@ -44,6 +49,7 @@ def check_batch(X: Any) -> None:
         )
     if isinstance(X, str | PathLike):
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+    check_in_memory(X, otherwise)
 
 
 def check_no_name(y: Any) -> None:
@@ -151,9 +157,8 @@ def check_rows(
         If the rows are not in memory.
     """
     missing = missing or model.missing
-    check_batch(X)
+    check_batch(X, _OF_PARQUET)
     check_has_learnt(model)
-    check_in_memory(X, _OF_PARQUET)
     valid = valid_rows(model, X)
     if valid is not None:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -62,9 +62,9 @@ def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: 
     Whole tiles times a large matrix are written to `out` (n, r), if it is given and stored by row.
     """
     if matrix.size <= _MOST_IN_LOW_TILES:
-        product = _multiply_tiles(_padded_to_low_tiles(X), matrix)
+        product = _multiply_tiles(_padded(X), matrix)
         return np.asarray(product[: len(X)], order=order)
-    rows = _padded(X, max(len(X), _LEAST_LARGE // matrix.size + 1), TILE_ROWS)
+    rows = _padded(X, high=True, least=_LEAST_LARGE // matrix.size + 1)
     if out is None or len(rows) > len(X) or order == "F":
         out = np.empty((len(rows), matrix.shape[1]), order=order)
     return np.matmul(rows, matrix, out=out)[: len(X)]
@@ -72,7 +72,7 @@ def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: 
 
 def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
     """X @ triangleᵀ, for a lower triangular matrix (d, d) stored by column: (n, d). X may be overwritten."""
-    return _multiply_by_triangle(_padded_for_triangle(X), triangle)[: len(X)]
+    return _multiply_by_triangle(_padded(X, high=X.shape[1] > _LARGE_TRIANGLE), triangle)[: len(X)]
 
 
 def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
@@ -90,7 +90,7 @@ def squared_lengths(
 
     Yields some of the k, and their squared lengths: (n, number of these k).
     """
-    rows = _padded_for_triangle(X)
+    rows = _padded(X, high=X.shape[1] > _LARGE_TRIANGLE)
     if isinstance(triangles, np.ndarray) and len(rows) * means.size <= _MOST_AT_ONCE:  # one call for all
         deviations = deviations_from(rows, means[:, None], None if low_parts is None else low_parts[:, None])
         products = np.matmul(_tiles(deviations), triangles.transpose(0, 2, 1)[:, None])
@@ -99,11 +99,6 @@ def squared_lengths(
     for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
         product = _multiply_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
         yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
-
-
-def _padded_for_triangle(X: Array) -> Array:
-    large = X.shape[1] > _LARGE_TRIANGLE
-    return _padded(X, len(X), TILE_ROWS) if large else _padded_to_low_tiles(X)
 
 
 def _multiply_by_triangle(rows: Array, triangle: Array) -> Array:
@@ -128,13 +123,10 @@ def _tiles(rows: Array) -> Array:
     return rows.reshape(*outer, n_rows // height, height, n_features)
 
 
-def _padded_to_low_tiles(X: Array) -> Array:
-    return _padded(X, len(X), _LOWEST_TILE if len(X) <= _FEW_ROWS else _LOW_TILE)
-
-
-def _padded(X: Array, least: int, height: int) -> Array:
-    """Rows stored by row, with zeros below them: a multiple of `height`, and at least so many."""
-    n_rows = -(-least // height) * height
+def _padded(X: Array, *, high: bool = False, least: int = 0) -> Array:
+    """Rows stored by row, with zeros below them: in whole tiles, `high` or low, and at least so many."""
+    height = TILE_ROWS if high else _LOWEST_TILE if len(X) <= _FEW_ROWS else _LOW_TILE
+    n_rows = -(-max(len(X), least) // height) * height
     if n_rows == len(X):
         return np.ascontiguousarray(X)
     padded = np.empty((n_rows, X.shape[1]))

@@ -59,7 +59,7 @@ class SharedGaussians(Gaussians):
 
     @property
     def singular_common(self) -> Whitening | None:
-        return self.whitening if self.ranks[0] < self.means.shape[1] else None
+        return self.whitening if self.whitening.rank < self.means.shape[1] else None
 
     def squared_distances(self, X: Array) -> Array:
         """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""

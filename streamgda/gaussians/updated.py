@@ -314,6 +314,10 @@ class UpdatedGaussians(SharedGaussians):
         """The rank of the covariance, which is full."""
         return np.full(len(self.change.lengths) - 1, len(self.centre))
 
+    @property
+    def singular_common(self) -> None:
+        """None: the covariance is regular."""
+
     def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """As those of new densities."""
         factor, change = self.factor, self.change

@@ -8,6 +8,7 @@ coordinates come from that factor; elsewhere from the spectrum, which takes abou
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -117,8 +118,12 @@ class Whitening:
         Eigenvalues of the correlation matrix up to `least_eigenvalue` count as zero, and so do the variances
         of `constant_features`.
         """
-        regular = TriangularWhitening.proven(covariance, means, least_eigenvalue)
-        return regular or cls.from_spectrum(covariance, means, least_eigenvalue)
+        if len(covariance) and not constant_features(covariance.diagonal(), means).any():
+            with suppress(np.linalg.LinAlgError):  # singular in float64
+                regular = TriangularWhitening.of_regular(covariance, least_eigenvalue)
+                if regular.is_certain():
+                    return regular
+        return cls.from_spectrum(covariance, means, least_eigenvalue)
 
     @classmethod
     def from_spectrum(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Whitening:
@@ -134,10 +139,8 @@ class Whitening:
         """The whitening of the observed features, whose means are given: (K, d')."""
         covariance = self.covariance[np.ix_(observed, observed)]
         if 0 < len(covariance) and self.rank == len(self.covariance):
-            try:
+            with suppress(np.linalg.LinAlgError):  # singular in float64
                 return TriangularWhitening.of_regular(covariance, self.least_eigenvalue)
-            except np.linalg.LinAlgError:  # singular in float64
-                pass
         return Whitening.of(covariance, means, self.least_eigenvalue)
 
     @property
@@ -205,17 +208,6 @@ class TriangularWhitening(Whitening):
 
     lower_bound: float
 
-    @classmethod
-    def proven(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Self | None:
-        """Whiten a covariance (d, d) if it is certain that its rank is full; see `Whitening.of`."""
-        if not len(covariance) or constant_features(covariance.diagonal(), means).any():
-            return None
-        try:
-            whitening = cls.of_regular(covariance, least_eigenvalue)
-        except np.linalg.LinAlgError:
-            return None
-        return whitening if whitening.is_certain() else None
-
     def is_certain(self, growth: float = 1.0) -> bool:
         """Whether the spectrum would show full rank too, even with eigenvalues smaller by a factor.
 
@@ -240,7 +232,9 @@ class TriangularWhitening(Whitening):
         """
         scale = np.sqrt(covariance.diagonal())
         correlations = (covariance / scale / scale[:, None]).T  # stored by column, as LAPACK takes it
-        factor = cholesky_factor(correlations)
+        factor, failed = dpotrf(correlations, lower=True, clean=True, overwrite_a=True)
+        if failed:
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
         inverse = inverse_of_triangle(factor)
         log_pdet = float(2 * np.log(factor.diagonal() * scale).sum())
         lower_bound = 1 / float(np.vdot(inverse.T, inverse.T))
@@ -297,21 +291,6 @@ def _log_pdet(factor: Array, scale: Array) -> float:
         _, log_determinant = np.linalg.slogdet(factor)
         return float(2 * (log_determinant + np.log(scale).sum()))
     return float(2 * np.log(np.linalg.svd(factor * scale[:, None], compute_uv=False)).sum())
-
-
-def cholesky_factor(matrix: Array) -> Array:
-    """L with L Lᵀ = `matrix` (d, d), which is stored by column and may be overwritten: lower triangular.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite in float64.
-    """
-    factor: Array
-    factor, failed = dpotrf(matrix, lower=True, clean=True, overwrite_a=True)
-    if failed:
-        raise np.linalg.LinAlgError("the matrix is not positive definite")
-    return factor
 
 
 def inverse_of_triangle(triangle: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.arrays import array_blocks, check_in_memory
+from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import listed
 from streamgda.estimators.validation import check_batch, check_no_name, check_rows
@@ -253,7 +253,6 @@ def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
 def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Block]:
     """Blocks of labelled rows in memory, validated for a fitted model."""
     check_batch(X)
-    check_in_memory(X)
     check_no_name(y)
     if y is None:
         raise ValueError("rows need their labels to be judged by; the target y is None")

@@ -21,7 +21,6 @@ from streamgda import (
     predict_dataset,
 )
 from streamgda.gaussians import updated
-from streamgda.gaussians.updated import UpdatedGaussians
 from streamgda.gaussians.whitening import Whitening
 
 MODELS = [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB]
@@ -181,7 +180,7 @@ def test_most_batches_of_a_long_stream_need_no_new_factor(offset, batch):
     for _ in range(100):
         labels = rng.integers(n_classes, size=batch)
         model.partial_fit(rows_of(labels), labels).predict(test[:1])
-        updated += isinstance(model._cache.gaussians, UpdatedGaussians)
+        updated += model._cache.is_update
         if updated % 9 == 1:
             posteriors_agree(model, test, rtol=1e-10 if offset == 0 else 1e-6)  # 1e8 deviations cost 8 digits
     assert updated > 60 if batch == 1 else updated > 20
@@ -195,7 +194,7 @@ def test_few_features_get_a_new_factor_which_takes_less_time(monkeypatch):
         model.predict_proba(test),
         LinearDiscriminantAnalysis.from_statistics(model.statistics_).predict_proba(test),
     )
-    assert not isinstance(model._cache.gaussians, UpdatedGaussians)
+    assert not model._cache.is_update
 
 
 def test_given_priors_are_followed_too():
@@ -204,7 +203,7 @@ def test_given_priors_are_followed_too():
     for seed in range(5):
         model.partial_fit(rows_of([seed % 3], seed, 1.0), [seed % 3])
         posteriors_agree(model, test)
-        assert isinstance(model._cache.gaussians, UpdatedGaussians)
+        assert model._cache.is_update
         anew = LinearDiscriminantAnalysis(**model.get_params()).merge(model.statistics_)
         assert_allclose(model.decision_function(test), anew.decision_function(test), rtol=1e-9)
 
@@ -213,9 +212,9 @@ def test_a_row_far_from_the_others_is_left_to_a_new_factor():
     model = begun(LinearDiscriminantAnalysis, 1.0)
     near, far = rows_of([1], 8, 1.0), rows_of([1], 8, 1.0) + np.array([1e4, 0, 0])
     model.partial_fit(near, [1]).predict(near)
-    assert isinstance(model._cache.gaussians, UpdatedGaussians)
+    assert model._cache.is_update
     model.partial_fit(far, [1]).predict(near)
-    assert not isinstance(model._cache.gaussians, UpdatedGaussians)
+    assert not model._cache.is_update
     posteriors_agree(model, near)
 
 
@@ -242,7 +241,7 @@ def test_a_class_whose_means_hide_the_deviations_gives_the_verdict_of_a_fit():
 def test_all_that_is_not_a_score_is_computed_from_the_covariance():
     model, test = begun(LinearDiscriminantAnalysis, 1.0), rows_of([0, 1, 2], 3, 1.0)
     model.partial_fit(rows_of([1, 1, 2], 6, 1.0), [1, 1, 2]).predict(test)
-    assert isinstance(model._cache.gaussians, UpdatedGaussians)
+    assert model._cache.is_update
     anew = LinearDiscriminantAnalysis().merge(model.statistics_)
     with_gaps = np.where(np.eye(3), np.nan, test)
     for of in (
@@ -283,7 +282,7 @@ def test_after_a_hundred_thousand_rows_posteriors_are_those_of_a_fit():
     cuts, updated = [*range(200, 1_200), *range(98_000, n_rows + 1)], 0
     for start, stop in pairwise(cuts):
         model.partial_fit(X[start:stop], y[start:stop]).predict(X[:1])
-        updated += isinstance(model._cache.gaussians, UpdatedGaussians)
+        updated += model._cache.is_update
     assert updated > 0.8 * len(cuts)
     fresh = LinearDiscriminantAnalysis().fit(X, y)
     assert_allclose(
@@ -300,7 +299,7 @@ def test_a_factor_serves_many_rows_of_many_features():
     for start in range(n_rows, n_rows + 40, 8):  # which add 20 to the trace, and little in any one direction
         model.partial_fit(X[start : start + 8], np.arange(8) % 5).predict(X[:1])
         if start < n_rows + 24:
-            assert isinstance(model._cache.gaussians, UpdatedGaussians)
+            assert model._cache.is_update
     posteriors_agree(model, X[:50])
 
 
