@@ -7,7 +7,6 @@ from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.covariance import OAS
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import listed
@@ -31,6 +30,8 @@ def describe(peer: Any, model: StatisticsLearner, fitted: Iterable[str] = ()) ->
 def shrinkage_for_peer(shrinkage: Any, covariance_estimator: Any) -> dict[str, Any]:
     """The parameters with which a peer regularises covariances as these do here."""
     if shrinkage == "oas":
+        from sklearn.covariance import OAS  # which takes a tenth of a second to import
+
         return {"shrinkage": None, "covariance_estimator": OAS()}
     return {"shrinkage": shrinkage, "covariance_estimator": covariance_estimator}
 

@@ -323,10 +323,10 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
         return _of_patterns(state, statistics)
     places = np.searchsorted(state.classes, statistics.classes)
     weights, kind = statistics.weights, kind_named(statistics.covariance_type)
-    tails = statistics.mean_tails
+    low_parts = statistics.mean_tails
     if state.gaussians.low_parts is not None:
-        tails = tails - state.gaussians.low_parts[places]
-    offsets = (statistics.means - state.gaussians.means[places]) + tails
+        low_parts = low_parts - state.gaussians.low_parts[places]
+    offsets = (statistics.means - state.gaussians.means[places]) + low_parts
     scatter = statistics.scatter + kind.outer(np.sqrt(weights)[:, None] * offsets)
     if not kind.is_pooled and len(places) < len(state.classes):
         own, scatter = scatter, np.zeros((len(state.classes), *scatter.shape[1:]))

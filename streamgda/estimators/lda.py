@@ -220,15 +220,8 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         whitening = Whitening.of(self._covariance(statistics), means, self._least_eigenvalue)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        centre, tails = self._overall_mean(statistics), statistics.mean_tails
-        return SharedGaussians(means, centre, whitening, low_parts=tails)
-
-    def _overall_mean(self, statistics: Statistics) -> Array:
-        """The mean of the class means, weighted by the priors: if there are none given, that of all rows."""
-        if self.priors is None:
-            return statistics.overall_mean()
-        overall: Array = priors_of(self, statistics) @ statistics.means
-        return overall
+        centre = statistics.overall_mean() if self.priors is None else priors_of(self, statistics) @ means
+        return SharedGaussians(means, centre, whitening, low_parts=statistics.mean_tails)
 
     def _refinalise(
         self, before: Finalised[SharedGaussians], statistics: Statistics, later: list[Revision]
@@ -242,7 +235,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         if learnt is None:
             return None
         if self.priors is not None:
-            learnt = replace(learnt, centre=self._overall_mean(statistics))
+            learnt = replace(learnt, centre=priors_of(self, statistics) @ statistics.means)
         return follow(before.gaussians, learnt)
 
     def _n_covariance_parameters(self) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self
@@ -25,6 +24,7 @@ from streamgda.estimators.reading import (
     blocks_to_learn,
     complete_blocks,
     keeping_reads,
+    kept_on_error,
     merged,
     reading_blocks,
     source_to_learn,
@@ -184,7 +184,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
                 reading = self._read(read, self._em_steps, note_read if progress else None, keep)
             self._types = FittedTypes()
             return self._set_fitted(reading, keep=True)
-        with self._kept_on_error():
+        with kept_on_error(self, self._set_by_reading):
             blocks = partial(blocks_to_learn, self, X, y, sample_weight, missing=missing, reset=True)
             return self._set_fitted(self._read_blocks(blocks, self._em_steps))
 
@@ -256,7 +256,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         with _replacing:
             if hasattr(self, "statistics_"):
                 return False
-            with self._kept_on_error():
+            with kept_on_error(self, self._set_by_reading):
                 self.statistics_ = self._read_blocks(blocks).statistics
         return True
 
@@ -409,19 +409,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-    @contextmanager
-    def _kept_on_error(self) -> Iterator[None]:
-        """On an error, restore the attributes that reading the rows has set."""
-        names = self._set_by_reading
-        before = {name: self.__dict__[name] for name in names if name in self.__dict__}
-        try:
-            yield
-        except BaseException:
-            for name in names:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(before)
-            raise
 
     def __getstate__(self) -> dict[str, Any]:
         """The attributes to pickle: all but the densities, which are computed again when needed."""

@@ -129,6 +129,19 @@ def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
 
 
 @contextmanager
+def kept_on_error(model: Any, names: Sequence[str]) -> Iterator[None]:
+    """On an error, restore the attributes of a model that reading rows has set."""
+    before = {name: model.__dict__[name] for name in names if name in model.__dict__}
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            model.__dict__.pop(name, None)
+        model.__dict__.update(before)
+        raise
+
+
+@contextmanager
 def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
     """Yield what takes the result of each read of EM; `hold` gets the last one if a later read fails."""
     kept: deque[Reading] = deque(maxlen=1)
