@@ -49,14 +49,6 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
     covariance_estimator: Any
 
     @property
-    def _least_eigenvalue(self) -> float:
-        """The eigenvalue of a correlation matrix up to which a direction counts as singular.
-
-        `tol` bounds singular values of standardised rows, whose squares are these eigenvalues.
-        """
-        return float(self.tol) ** 2
-
-    @property
     def _given_share(self) -> float:
         """How far `shrinkage` shrinks a covariance; 0 where it is estimated for each class."""
         return 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)

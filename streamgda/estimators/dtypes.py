@@ -44,10 +44,8 @@ class FittedTypes:
         return cls("float32" if _dtype_of(X) == np.float32 else "float64", _label_type(_dtype_of(y)))
 
     def with_rows(self, X: Any) -> FittedTypes:
-        """The types after more rows."""
-        if self.rows == "float64" or _dtype_of(X) == np.float32:
-            return self
-        return FittedTypes("float64", self.labels)
+        """The types after more rows, where those before were in float32."""
+        return self if _dtype_of(X) == np.float32 else FittedTypes("float64", self.labels)
 
     def of_labels(self, classes: Labels) -> Labels:
         """Classes in the type of the labels, if it holds them all."""

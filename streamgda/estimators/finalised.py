@@ -99,6 +99,7 @@ class Finalised(Generic[G]):
         positions = np.full(len(classes), -1)
         positions[np.searchsorted(classes, self.classes)] = np.arange(len(self.classes))
         for revision in later:
+            assert revision.classes is not None  # since it is not the first
             positions[np.searchsorted(classes, revision.classes)] = -1
         if len(classes) > len(self.classes):
             positions[np.isin(positions, list(self.gaussians.singular))] = -1

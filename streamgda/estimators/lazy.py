@@ -7,6 +7,7 @@ from copy import copy
 from functools import partial, wraps
 from typing import Any, TypeVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.blocks.arrays import check_readable
@@ -33,7 +34,7 @@ def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callab
     def decorate(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
         @wraps(method)
         def method_or_lazy(model: Any, X: Any) -> Any:
-            if not is_dask(X):
+            if isinstance(X, np.ndarray) or not is_dask(X):
                 return method(model, X)
             check_lazy(model, X)
             model = snapshot(model)

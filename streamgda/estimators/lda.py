@@ -217,7 +217,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         if statistics.n_rows == len(statistics.classes):
             raise ValueError("The number of samples must be more than the number of classes.")
         means = statistics.means
-        whitening = Whitening.of(self._covariance(statistics), means, self._least_eigenvalue)
+        whitening = Whitening.of(self._covariance(statistics), means, float(self.tol) ** 2)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
         centre = statistics.overall_mean() if self.priors is None else priors_of(self, statistics) @ means

@@ -229,7 +229,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             it is the first and no row has a weight. The model is then unchanged.
         """
         self._check_learns_in_parts()
-        if isinstance(X, Source) or is_dask(X):
+        if not isinstance(X, np.ndarray) and (isinstance(X, Source) or is_dask(X)):
             names = list(getattr(self, "feature_names_in_", ()))
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)
             return self.merge(self._read(read).statistics)
@@ -248,7 +248,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         else:
             statistics = self.statistics_
             statistics.update_blocks(complete_blocks(blocks) if statistics.keeps_patterns else blocks)
-        self._types = self._types.with_rows(X)
+        if self._types.rows != "float64":
+            self._types = self._types.with_rows(X)
         return self
 
     def _learn_first_batch(self, blocks: Callable[[], Iterator[Block]]) -> bool:

@@ -91,7 +91,7 @@ class DiscriminantProjection(
     def _project(self) -> Projection:
         statistics, state = self.statistics_, finalised(self)
         means, within = statistics.means, self._covariance(statistics)
-        spectrum = Spectrum.of(within, means, self._least_eigenvalue)
+        spectrum = Spectrum.of(within, means, float(self.tol) ** 2)
         if self.solver == "svd":
             return Projection.of_means(
                 means - state.gaussians.centre, state.priors, spectrum, float(self.tol)

@@ -269,7 +269,7 @@ class QuadraticDiscriminantAnalysis(
         whitenings = whiten_classes(
             some,
             self._covariances(some),
-            self._least_eigenvalue,
+            float(self.tol) ** 2,
             is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
             solver=self.solver,
         )
@@ -280,7 +280,7 @@ class QuadraticDiscriminantAnalysis(
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
         """Densities that lean on the pooled covariance; singular, if at all, as it is for LDA."""
-        means, within, least = statistics.means, pooled_covariance(statistics), self._least_eigenvalue
+        means, within, least = statistics.means, pooled_covariance(statistics), float(self.tol) ** 2
         common = plain = Whitening.of(within, means, least)
         if self.shrinkage or self.reg_param:
             common = Whitening.of(self._shrunk(within), means, least)

@@ -72,7 +72,11 @@ def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: 
 
 def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
     """X @ triangleᵀ, for a lower triangular matrix (d, d) stored by column: (n, d). X may be overwritten."""
-    return _multiply_by_triangle(_padded(X, high=X.shape[1] > _LARGE_TRIANGLE), triangle)[: len(X)]
+    rows, (n_rows, n_columns) = _padded(X, high=X.shape[1] > _LARGE_TRIANGLE), triangle.shape
+    if n_rows <= _LARGE_TRIANGLE or n_rows < n_columns:
+        return _multiply_tiles(rows, triangle.T)[: len(X)]
+    product: Array = dtrmm(1.0, triangle, rows.T, lower=True, overwrite_b=True).T
+    return product[: len(X)]
 
 
 def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
@@ -97,16 +101,8 @@ def squared_lengths(
         yield slice(None), np.vecdot(products, products).reshape(len(means), len(rows)).T[: len(X)]
         return
     for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
-        product = _multiply_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
+        product = multiply_rows_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
         yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
-
-
-def _multiply_by_triangle(rows: Array, triangle: Array) -> Array:
-    n_rows, n_columns = triangle.shape
-    if n_rows <= _LARGE_TRIANGLE or n_rows < n_columns:
-        return _multiply_tiles(rows, triangle.T)
-    product: Array = dtrmm(1.0, triangle, rows.T, lower=True, overwrite_b=True).T
-    return product
 
 
 def _multiply_tiles(rows: Array, matrix: Array) -> Array:

@@ -6,7 +6,7 @@ changed, and may compute the rest from a few rows instead of the whole state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,8 +25,8 @@ class Revision:
     ----------
     before : Revision or None
         The revision that something was added to; None after any other change.
-    classes : ndarray of shape (n_classes,)
-        The classes of what was added.
+    classes : ndarray of shape (n_classes,) or None
+        The classes of what was added; None for the first of a chain.
     rows : Block or None
         A copy of the rows, if these are few and were all that was added.
     size : int
@@ -34,7 +34,7 @@ class Revision:
     """
 
     before: Revision | None = None
-    classes: Labels = field(default_factory=lambda: np.empty(0, np.int64))
+    classes: Labels | None = None
     rows: Block | None = None
     size: int = 0
 
