@@ -1,0 +1,72 @@
+"""Who reads one method opens few files: functions of the package that calls enter, and base classes."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import streamgda
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+
+PACKAGE = Path(streamgda.__file__).parent
+ESTIMATORS = [
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+]
+
+
+def entered(call):
+    """The functions of the package that a call enters, by file and name; comprehensions are no functions."""
+    found = set()
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event == "call" and PACKAGE in Path(code.co_filename).parents and code.co_name[0] != "<":
+            found.add((code.co_filename, code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def n_files(functions):
+    return len({file for file, _ in functions})
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_an_estimator_has_at_most_six_base_classes_of_its_own(estimator):
+    own = [base for base in estimator.__mro__[1:] if base.__module__.startswith("streamgda")]
+    assert len(own) <= 6
+
+
+@pytest.mark.parametrize(
+    ("estimator", "most_to_learn", "most_to_predict"),
+    [
+        (GaussianNB, 60, 60),
+        (QuadraticDiscriminantAnalysis, 60, 65),
+        (LinearDiscriminantAnalysis, 62, 73),
+    ],
+)
+def test_a_batch_and_the_prediction_after_it_enter_few_functions(estimator, most_to_learn, most_to_predict):
+    rng = np.random.default_rng(0)
+    y = rng.integers(10, size=2000)
+    X = rng.normal(size=(2000, 50)) + y[:, None]
+    model = estimator().fit(X, y)
+    model.predict_proba(X[:1])
+    learning = entered(lambda: model.partial_fit(X[:1000], y[:1000]))
+    predicting = entered(lambda: model.predict_proba(X[:1]))
+    assert len(learning) <= most_to_learn
+    assert n_files(learning) <= 16
+    assert len(predicting) <= most_to_predict
+    assert n_files(predicting) <= 20
