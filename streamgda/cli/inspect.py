@@ -7,16 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import abridged, counted
+from streamgda.cli.errors import describe
 from streamgda.cli.running import Reporting, reporting_options
-from streamgda.cli.saved import document_of, faults_of, options_held, statistics_of, text_of
+from streamgda.cli.saved import (
+    document_of,
+    faults_of,
+    has_patterns,
+    options_held,
+    parameters_of,
+    statistics_of,
+    summary_of,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyarrow.fs import FileSystem
 
     from streamgda.cli.saved import Saved
     from streamgda.diagnostics.base import Table
     from streamgda.statistics.base import Statistics
+
+
+_MOST_ROWS = 20  # of a table, in a text
+
+_MOST_FEATURES = 10
 
 
 @click.command()
@@ -49,12 +64,44 @@ def inspect(path: str, tests: bool, run: Reporting) -> None:
         for model, fault in faults_of(saved).items()
     ]
     document = {"path": path, **facts, **document_of(saved), "verdicts": verdicts}
-    lines = [text_of(saved), "", *_lines(facts), *map(_line, verdicts)]
+    lines = [*_text(saved), "", *_facts(facts), *map(_verdict, verdicts)]
     if tests:
         found = _tests(statistics_of(saved))
         document["tests"] = {name: _records(table) for name, table in found.items()}
         lines += [line for table in found.values() for line in ("", str(table))]
     run.output(document, "\n".join(lines))
+
+
+def _text(saved: Saved) -> list[str]:
+    """Describe a model or statistics in several lines."""
+    import pandas as pd
+
+    statistics = statistics_of(saved)
+    names, parameters = statistics.feature_names, parameters_of(saved)
+    held = [f"{statistics.covariance_type} covariance"]
+    held += ["fourth moments"] if statistics.has_fourth_moments else []
+    held += ["exact sums"] if statistics.exact else []
+    lines = [summary_of(saved)]
+    if parameters:
+        lines.append(f"parameters: {', '.join(f'{name}={value}' for name, value in parameters.items())}")
+    lines.append(", ".join(held))
+    features = (
+        f"{statistics.n_features:,} without names" if names is None else abridged(names, _MOST_FEATURES)
+    )
+    columns = {"class": statistics.classes, "rows": statistics.counts, "weight": statistics.weights}
+    classes = pd.DataFrame(columns).set_index("class")
+    lines += [f"features: {features}", "", *_head(classes, "class", float_format="{:.10g}".format)]
+    if has_patterns(statistics):
+        patterns = statistics.patterns().to_pandas()
+        lines += ["", "missing features:", *_head(patterns, "pattern", index=False)]
+    return lines
+
+
+def _head(frame: pd.DataFrame, noun: str, **how: Any) -> list[str]:
+    """The first rows of a table, and how many more there are."""
+    more = len(frame) - _MOST_ROWS
+    shown = frame.head(_MOST_ROWS).to_string(**how)
+    return [shown, f"... and {counted(more, f'more {noun}')}"] if more > 0 else [shown]
 
 
 def _tests(statistics: Statistics) -> dict[str, Table | str]:
@@ -66,7 +113,7 @@ def _tests(statistics: Statistics) -> dict[str, Table | str]:
         try:
             found[test.__name__] = test(statistics)
         except ValueError as error:
-            found[test.__name__] = f"{test.__name__}: {error}"
+            found[test.__name__] = f"{test.__name__}: {describe(error)}"
     return found
 
 
@@ -99,7 +146,7 @@ def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[s
     return ledger.statistics(), facts
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
+def _facts(facts: dict[str, Any]) -> list[str]:
     lines = [counted(facts["bytes"], "byte")]
     if facts.get("library"):
         lines[0] += f", saved by {facts['library']} at {facts['time']}"
@@ -117,7 +164,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _line(verdict: dict[str, Any]) -> str:
+def _verdict(verdict: dict[str, Any]) -> str:
     return f"{verdict['model']} " + (
         "can predict" if verdict["can_predict"] else f"cannot predict: {verdict['reason']}"
     )

@@ -82,12 +82,6 @@ def check_apart(path: str, source: Any) -> None:
 
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
-_MOST_CLASSES = 20
-
-_MOST_FEATURES = 10
-
-_MOST_PATTERNS = 20
-
 
 def load_model(path: str, data: Data | None = None) -> GaussianClassifier[Any]:
     """Load a model, and let it treat missing values as the options of the data say.
@@ -141,7 +135,7 @@ def document_of(saved: Saved) -> dict[str, Any]:
     sums = zip(statistics.classes, statistics.counts, statistics.weights, strict=True)
     return {
         "kind": type(saved).__name__,
-        "parameters": _parameters(saved),
+        "parameters": parameters_of(saved),
         "covariance_type": statistics.covariance_type,
         "fourth_moments": statistics.has_fourth_moments,
         "exact": statistics.exact,
@@ -164,69 +158,22 @@ def summary_of(saved: Saved) -> str:
     )
 
 
-def text_of(saved: Saved) -> str:
-    """Describe a model or statistics in several lines."""
-    statistics = statistics_of(saved)
-    parameters = [f"{name}={value}" for name, value in _parameters(saved).items()]
-    held = [f"{statistics.covariance_type} covariance"]
-    held += ["fourth moments"] if statistics.has_fourth_moments else []
-    held += ["exact sums"] if statistics.exact else []
-    return "\n".join(
-        [
-            summary_of(saved),
-            *([f"parameters: {', '.join(parameters)}"] if parameters else []),
-            ", ".join(held),
-            f"features: {_features(statistics)}",
-            "",
-            _classes(statistics),
-            *_patterns_text(statistics),
-        ]
-    )
-
-
-def _has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
-    """Whether these tell which features are missing together."""
+def has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
+    """Whether they tell which features are missing together."""
     return statistics.ordinary().keeps_patterns and statistics.covariance_type != "diag"
 
 
 def _patterns_document(statistics: Statistics) -> dict[str, Any]:
-    if not _has_patterns(statistics):
+    if not has_patterns(statistics):
         return {}
     table = statistics.patterns()
     rows = zip(table.observed, table.counts, strict=True)
     return {"patterns": [{"observed": list(seen), "counts": list(counts)} for seen, counts in rows]}
 
 
-def _patterns_text(statistics: Statistics) -> list[str]:
-    if not _has_patterns(statistics):
-        return []
-    frame = statistics.patterns().to_pandas()
-    more = len(frame) - _MOST_PATTERNS
-    shown: str = frame.head(_MOST_PATTERNS).to_string(index=False)
-    rest = [f"... and {counted(more, 'more pattern')}"] if more > 0 else []
-    return ["", "missing features:", shown, *rest]
-
-
-def _parameters(saved: Saved) -> dict[str, Any]:
+def parameters_of(saved: Saved) -> dict[str, Any]:
+    """The parameters of a model."""
     return saved.get_params() if is_model(saved) else {}
-
-
-def _features(statistics: Statistics) -> str:
-    names = statistics.feature_names
-    if names is None:
-        return f"{statistics.n_features:,} without names"
-    more = len(names) - _MOST_FEATURES
-    return ", ".join(names[:_MOST_FEATURES]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _classes(statistics: Statistics) -> str:
-    import pandas as pd
-
-    columns = {"class": statistics.classes, "rows": statistics.counts, "weight": statistics.weights}
-    frame = pd.DataFrame(columns).set_index("class")
-    more = len(frame) - _MOST_CLASSES
-    shown: str = frame.head(_MOST_CLASSES).to_string(float_format="{:.10g}".format)
-    return shown + (f"\n... and {counted(more, 'more class')}" if more > 0 else "")
 
 
 # ---------------------------------------------------------------------- whether it can predict
