@@ -244,6 +244,21 @@ class Block:
             raise MissingValueError(f"{feature} is NaN or null", other_remedy)
         raise ValueError(Message(f"{feature} is infinity. ", _LEAVE_OUT))
 
+    def lacks_features(self, rows: slice = slice(None)) -> bool:
+        """Whether a feature is missing in a row, or in one of some rows."""
+        columns = [self.features] if isinstance(self.features, np.ndarray) else self.features
+        return any(column.dtype.kind == "f" and bool(np.isnan(column[rows]).any()) for column in columns)
+
+    def check_no_infinity(self) -> None:
+        """Raise ValueError, which says where, if a value is infinite."""
+        for j, column in enumerate(_columns(self.features)):
+            infinite = np.isinf(column)
+            if infinite.any():
+                raise ValueError(
+                    f"{self.row_name(int(np.argmax(infinite)))}: feature {self.feature_name(j)} is infinity. "
+                    "Mend the data; a missing value is NaN or null"
+                )
+
     def _fit_but_for_weights(self, power: int) -> bool:
         """Whether float64 would hold the sums of these finite values if they had no weights."""
         if self.weights is None:

@@ -39,7 +39,6 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.completion import Completion
 from streamgda.statistics.incomplete.em import MOST_STEPS
-from streamgda.statistics.incomplete.patterns import lacks_features
 from streamgda.statistics.incomplete.reads import Keep, Read, Reading
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 
@@ -169,7 +168,7 @@ def _say_what_is_kept(error: BaseException, n_reads: int) -> None:
 
 def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> Statistics:
     """Statistics with the rows of some blocks: the same object, unless it cannot hold incomplete rows."""
-    if not statistics.keeps_patterns and any(map(lacks_features, blocks)):
+    if not statistics.keeps_patterns and any(map(Block.lacks_features, blocks)):
         statistics = _incomplete(statistics, max_patterns)
     statistics.update_blocks(blocks)
     return statistics
@@ -191,7 +190,7 @@ def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
         If a feature is missing; the message says where.
     """
     for block in blocks:
-        if lacks_features(block):
+        if block.lacks_features():
             block.raise_for_values()
         yield block
 

@@ -17,7 +17,6 @@ from streamgda.estimators.scores import RowScores
 from streamgda.estimators.validation import PREDICT_INCOMPLETE
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
-from streamgda.statistics.incomplete.patterns import check_no_infinity
 
 Model = GaussianClassifier[Any]
 
@@ -54,7 +53,7 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
 def _check_values(model: Model, block: Block, rows: Array) -> None:
     """Raise ValueError if rows of a block hold what the model cannot score."""
     if model.missing == "marginal" and np.isinf(rows).any():
-        check_no_infinity(block)
+        block.check_no_infinity()
     elif model.missing == "raise" and not np.isfinite(rows).all():
         with remedying(PREDICT_INCOMPLETE):
             block.raise_for_values()

@@ -290,7 +290,7 @@ class Statistics(Savable):
             raise ValueError(f"there is no mean of no rows: {self!r}")
 
     @property
-    def undetermined(self) -> Mapping[int, ValueError]:
+    def undetermined(self) -> Mapping[int, Exception]:
         """By the position of a class, why its moments are not determined: features may be missing."""
         return {}
 

@@ -154,6 +154,10 @@ def test_ordinary_statistics_merge_into_incomplete_ones(kind, data, other):
     TestFloating().assert_agree(total, together, (full, y))
     assert plain + IncompleteStatistics(kind).update(X, y) == total
     assert sum([plain, IncompleteStatistics(kind).update(X, y)]) == total
+    in_place = plain.copy()
+    in_place += IncompleteStatistics(kind).update(X, y)
+    assert in_place == total
+    assert plain == ClassStatistics(kind).update(full, y)
 
 
 def test_incomplete_statistics_do_not_merge_into_ordinary_ones():

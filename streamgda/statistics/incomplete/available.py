@@ -7,15 +7,16 @@ share a covariance, two more than classes among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import named
-from streamgda.gaussians.whitening import constant_features
+from streamgda.blocks.wording import Message, named
+from streamgda.gaussians.whitening import Reason, constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
 
@@ -155,70 +156,68 @@ class Population:
         return in_units
 
 
-@dataclass(frozen=True)
-class Undetermined:
-    """Why the mean or the covariance of a class is not determined.
+# ---------------------------------------------------------------------- what is left open
 
-    Attributes
+
+def unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
+    """Why the mean of a class is not determined: no row of it has some features."""
+    lacking = _listed([names[j] for j in features], "features")
+    return partial(
+        ValueError,
+        f"class {named(label)}: no row has feature {lacking}, so its mean is not determined. Bring rows that "
+        "have it, or leave the feature or the class out",
+    )
+
+
+def apart_in(label: Any, states: Sequence[PatternState], names: Sequence[str]) -> Reason | None:
+    """Why these rows leave the covariance of a class, or the one of all, open; None if they do not."""
+    observed, together = np.zeros((len(states), len(names))), np.zeros((len(names), len(names)))
+    for row, state in zip(observed, states, strict=True):
+        row[state.features] = 1
+        together += state.counts.sum() * np.outer(row, row)
+    n_classes, places = np.zeros(together.shape), [set(state.places.tolist()) for state in states]
+    for place in set().union(*places):
+        of_class = observed[[place in some for some in places]]
+        n_classes += of_class.T @ of_class > 0
+    return apart(label, together, n_classes, names)
+
+
+def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[str]) -> Reason | None:
+    """Why a covariance is open, if too few rows have both features of a pair.
+
+    Features that are always seen together are as determined as those of complete rows.
+
+    Parameters
     ----------
     label : label or None
         The class; None for the covariance that all classes share.
-    unseen : ndarray of int
-        Features that no row of the class has.
-    apart : ndarray of int of shape (n, 2)
-        Pairs of features that too few rows have: of these pairs, those that no row has, if there are any.
-    has_some : bool
-        Whether each of them is in a row.
+    together : ndarray of shape (n_features, n_features)
+        How many rows have both of two features.
+    n_classes : ndarray of shape (n_features, n_features), or int
+        Of how many classes they are.
+    names : sequence of str
+        What to call each feature.
     """
-
-    label: Any
-    unseen: Indices = field(default_factory=lambda: np.zeros(0, np.intp))
-    apart: Indices = field(default_factory=lambda: np.zeros((0, 2), np.intp))
-    has_some: bool = False
-
-    @classmethod
-    def apart_in(cls, label: Any, states: Sequence[PatternState], n_features: int) -> Self | None:
-        """The pairs of features that these rows leave open; None if there are none."""
-        observed, together = np.zeros((len(states), n_features)), np.zeros((n_features, n_features))
-        for row, state in zip(observed, states, strict=True):
-            row[state.features] = 1
-            together += state.counts.sum() * np.outer(row, row)
-        n_classes, places = np.zeros(together.shape), [set(state.places.tolist()) for state in states]
-        for place in set().union(*places):
-            of_class = observed[[place in some for some in places]]
-            n_classes += of_class.T @ of_class > 0
-        return cls.unless_together(label, together, n_classes)
-
-    @classmethod
-    def unless_together(cls, label: Any, together: Array, n_classes: Array | int = 1) -> Self | None:
-        """The pairs of features that are open, by how many rows have both, and of how many classes; or None.
-
-        Features that are always seen together are as determined as those of complete rows.
-        """
-        single = together.diagonal()
-        is_apart = (together - n_classes < _LEAST_FREEDOM) & (together < np.maximum.outer(single, single))
-        never = is_apart & (together == 0)
-        apart = np.argwhere(np.triu(never if never.any() else is_apart, 1))
-        return cls(label, apart=apart, has_some=not never.any()) if len(apart) else None
-
-    def error(self, name_of: Callable[[int], str]) -> ValueError:
-        """The error that names the class, its features and the remedies."""
-        owner = "" if self.label is None else f"class {named(self.label)}: "
-        if len(self.unseen):
-            names = _listed([name_of(j) for j in self.unseen], "features")
-            return ValueError(
-                f"{owner}no row has feature {names}, so its mean is not determined. Bring rows that have it, "
-                "or leave the feature or the class out"
-            )
-        names = _listed([f"{name_of(i)} and {name_of(j)}" for i, j in self.apart], "pairs")
-        remedy = "" if self.label is None else "pool the classes with LinearDiscriminantAnalysis, "
-        who = "too few rows have both" if self.has_some else "no row has both"
-        least = "two such rows more than classes" if self.label is None else "three such rows"
-        return ValueError(
-            f"{owner}{who} {names}, so their covariance is not determined. Bring {least}, or more, "
-            f"leave one of the two out, {remedy}or use GaussianNB, which needs no covariances. reg_param and "
-            "pooling act on covariances that are known"
-        )
+    single = together.diagonal()
+    is_apart = (together - n_classes < _LEAST_FREEDOM) & (together < np.maximum.outer(single, single))
+    never = is_apart & (together == 0)
+    pairs = np.argwhere(np.triu(never if never.any() else is_apart, 1))
+    if not len(pairs):
+        return None
+    lacking = _listed([f"{names[i]} and {names[j]}" for i, j in pairs], "pairs")
+    who = "no row has both" if never.any() else "too few rows have both"
+    owner, least, remedy = "", "two such rows more than classes", ""
+    if label is not None:
+        owner, least = f"class {named(label)}: ", "three such rows"
+        remedy = "pool the classes with ⟨LinearDiscriminantAnalysis⟩, "
+    return partial(
+        ValueError,
+        Message(
+            f"{owner}{who} {lacking}, so their covariance is not determined. Bring {least}, or more, leave "
+            f"one of the two out, {remedy}or use ⟨GaussianNB⟩, which needs no covariances. ⟨reg_param⟩ and "
+            "⟨pooling⟩ act on covariances that are known"
+        ),
+    )
 
 
 def _listed(names: list[str], things: str) -> str:

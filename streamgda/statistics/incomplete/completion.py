@@ -8,10 +8,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from streamgda.blocks.labels import Labels
+from streamgda.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.incomplete.available import AvailableCases, PatternState, Population, Undetermined
-from streamgda.statistics.incomplete.em import Cases, Fit, Normal, closed_form, maximise, moments_of
+from streamgda.statistics.incomplete.available import (
+    AvailableCases,
+    PatternState,
+    Population,
+    apart_in,
+    unseen,
+)
+from streamgda.statistics.incomplete.em import Cases, Fit, Normal, Parameters, closed_form, maximise
 
 
 @dataclass
@@ -30,8 +37,8 @@ class Completion:
         The largest number of EM steps that a class took; 0 where the solution has a closed form.
     converged : bool
         Whether EM converged in each class.
-    undetermined : dict of int to Undetermined
-        By the position of a class, why its mean or a covariance is not determined.
+    undetermined : dict of int to callable
+        By the position of a class, the reason why its mean or a covariance is not determined.
     log_likelihoods : tuple of float
         The log-likelihoods that EM passed through, of the last class, in units of the standard deviations of
         the available cases; they never fall.
@@ -41,7 +48,7 @@ class Completion:
     log_likelihood: float = 0.0
     n_iter: int = 0
     converged: bool = True
-    undetermined: dict[int, Undetermined] = field(default_factory=dict)
+    undetermined: dict[int, Reason] = field(default_factory=dict)
     log_likelihoods: tuple[float, ...] = ()
 
     def of_classes(self, positions: Indices) -> Completion:
@@ -55,7 +62,7 @@ def complete(
     kind: CovarianceKind,
     classes: Labels,
     weights: tuple[Array, Array],
-    n_features: int,
+    names: Sequence[str],
 ) -> Completion:
     """The completion of rows.
 
@@ -70,19 +77,41 @@ def complete(
         The labels.
     weights : tuple of ndarray of shape (n_classes,)
         The weight of each class, and what rounding left of it.
-    n_features : int
-        How many features a row has.
+    names : sequence of str
+        What to call each feature in an error.
     """
-    available = AvailableCases.of(states, len(classes), n_features, pooled=kind.is_pooled)
+    available = AvailableCases.of(states, len(classes), len(names), pooled=kind.is_pooled)
     undetermined = {
-        k: Undetermined(classes[k].item(), unseen=np.flatnonzero(available.weights[k] == 0))
+        k: unseen(classes[k].item(), np.flatnonzero(available.weights[k] == 0), names)
         for k in np.flatnonzero((available.weights == 0).any(axis=1)).tolist()
     }
-    if kind.has_products:
-        return _complete_populations(states, kind, classes, weights, available, undetermined)
-    completion = _complete_independent(kind, weights, available)
-    completion.undetermined = undetermined
-    return completion
+    if not kind.has_products:
+        return replace(_complete_independent(kind, weights, available), undetermined=undetermined)
+    populations, fits, log_likelihood = Population.all_of(available, kind), list[Fit](), 0.0
+    normals = [Normal.standard(population) for population in populations]
+    for number, population in enumerate(populations):
+        places = population.places.tolist()
+        own = [state.of_classes(population.places) for state in states if len(state.features)]
+        reason = apart_in(None if kind.is_pooled else classes[places[0]].item(), own, names)
+        if reason is not None:
+            undetermined.setdefault(places[0], reason)
+        if undetermined.keys().isdisjoint(places):
+            cases = list(_cases_of(population, own))
+            fit = closed_form(cases, *normals[number].means.shape) or maximise(cases, normals[number])
+            fits, normals[number] = [*fits, fit], fit.normal
+            log_likelihood += fit.log_likelihoods[-1] - _log_units(population, cases)
+    moments = Parameters(kind, classes, populations, normals).moments(*weights)
+    for k in undetermined:
+        moments.means[k] = np.nan
+        moments.scatter[... if kind.is_pooled else k] = np.nan
+    return Completion(
+        moments,
+        log_likelihood,
+        max((fit.n_iter for fit in fits), default=0),
+        all(fit.converged for fit in fits),
+        undetermined,
+        fits[-1].log_likelihoods if fits else (),
+    )
 
 
 def _complete_independent(
@@ -96,45 +125,6 @@ def _complete_independent(
     logs = np.log(2 * np.pi * variances, out=np.zeros(seen.shape), where=varies) + varies
     moments = Moments(kind, *weights, available.means, available.low_means, scatter)
     return Completion(moments, float(-(available.weights * logs).sum() / 2))
-
-
-def _complete_populations(
-    states: Sequence[PatternState],
-    kind: CovarianceKind,
-    classes: Labels,
-    weights: tuple[Array, Array],
-    available: AvailableCases,
-    undetermined: dict[int, Undetermined],
-) -> Completion:
-    """Complete the classes that share a covariance, population by population; note those left open."""
-    populations, fits, log_likelihood = Population.all_of(available, kind), dict[int, Fit](), 0.0
-    for number, population in enumerate(populations):
-        places = population.places.tolist()
-        own = [state.of_classes(population.places) for state in states if len(state.features)]
-        label = None if kind.is_pooled else classes[places[0]].item()
-        apart = Undetermined.apart_in(label, own, len(population.scale))
-        if apart is not None:
-            undetermined.setdefault(places[0], apart)
-        if undetermined.keys().isdisjoint(places):
-            cases, start = list(_cases_of(population, own)), Normal.standard(population)
-            fits[number] = closed_form(cases, *start.means.shape) or maximise(cases, start)
-            log_likelihood += fits[number].log_likelihoods[-1] - _log_units(population, cases)
-    normals = [
-        fits[number].normal if number in fits else Normal.standard(population)
-        for number, population in enumerate(populations)
-    ]
-    moments = moments_of(populations, normals, kind, *weights)
-    for k in undetermined:
-        moments.means[k] = np.nan
-        moments.scatter[... if kind.is_pooled else k] = np.nan
-    return Completion(
-        moments,
-        log_likelihood,
-        max((fit.n_iter for fit in fits.values()), default=0),
-        all(fit.converged for fit in fits.values()),
-        undetermined,
-        list(fits.values())[-1].log_likelihoods if fits else (),
-    )
 
 
 def _cases_of(population: Population, states: Sequence[PatternState]) -> Iterator[Cases]:

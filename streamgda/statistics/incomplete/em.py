@@ -24,7 +24,9 @@ from typing import Self
 import numpy as np
 from scipy.linalg import cho_solve, cholesky
 
+from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import LOG_2PI
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.incomplete.available import Population
@@ -80,24 +82,10 @@ class Normal:
         n_varying = len(population.varying)
         return cls(np.zeros((len(population.places), n_varying)), np.eye(n_varying))
 
-    def __add__(self, other: Self) -> Self:
-        return type(self)(self.means + other.means, self.covariance + other.covariance)
-
-    def __sub__(self, other: Self) -> Self:
-        return type(self)(self.means - other.means, self.covariance - other.covariance)
-
-    def __rmul__(self, factor: float) -> Self:
-        return type(self)(factor * self.means, factor * self.covariance)
-
     @property
-    def norm(self) -> float:
-        """The Euclidean length of all parameters."""
-        return float(np.sqrt((self.means**2).sum() + (self.covariance**2).sum()))
-
-    @property
-    def is_definite(self) -> bool:
-        """Whether the covariance is positive definite."""
-        return _factor(self.covariance) is not None
+    def vector(self) -> Array:
+        """All parameters."""
+        return np.concatenate([self.means.ravel(), self.covariance.ravel()])
 
     def change_since(self, other: Normal) -> float:
         """The largest change of a mean, in standard deviations, or of a covariance, relative to two such."""
@@ -108,24 +96,57 @@ class Normal:
         return float(max(of_means.max(initial=0.0), of_products.max(initial=0.0)))
 
 
-def moments_of(
-    populations: Sequence[Population],
-    normals: Sequence[Normal],
-    kind: CovarianceKind,
-    weights: Array,
-    low_weights: Array,
-) -> Moments:
-    """The moments of classes of these weights, if their populations have these parameters."""
-    available = populations[0].available
-    means, low_means = available.means.copy(), available.low_means.copy()
-    covariances = kind.zeros(*means.shape)
-    for population, normal in zip(populations, normals, strict=True):
-        varying, scale = population.varying, population.scale[population.varying]
-        cells = np.ix_(population.places, varying)
-        means[cells], low_means[cells] = two_sum(means[cells], low_means[cells] + normal.means * scale)
-        covariance = normal.covariance * np.outer(scale, scale)
-        population.matrix_of(covariances)[np.ix_(varying, varying)] = covariance
-    return Moments(kind, weights, low_weights, means, low_means, covariances * kind.freedom(weights, 0))
+@dataclass(frozen=True)
+class Parameters:
+    """Those of all classes.
+
+    Attributes
+    ----------
+    kind : CovarianceKind
+        "full" for a covariance of each class, "tied" for one that they share.
+    classes : ndarray of shape (n_classes,)
+        The labels.
+    populations : tuple of Population
+        The classes that share a covariance.
+    normals : sequence of Normal
+        The parameters of each population, in its units.
+    """
+
+    kind: CovarianceKind
+    classes: Labels
+    populations: tuple[Population, ...]
+    normals: Sequence[Normal]
+
+    def moments(self, weights: Array, low_weights: Array) -> Moments:
+        """The moments of classes of these weights that have these parameters."""
+        available = self.populations[0].available
+        means, low_means = available.means.copy(), available.low_means.copy()
+        covariances = self.kind.zeros(*means.shape)
+        for population, normal in zip(self.populations, self.normals, strict=True):
+            varying, scale = population.varying, population.scale[population.varying]
+            cells = np.ix_(population.places, varying)
+            means[cells], low_means[cells] = two_sum(means[cells], low_means[cells] + normal.means * scale)
+            covariance = normal.covariance * np.outer(scale, scale)
+            population.matrix_of(covariances)[np.ix_(varying, varying)] = covariance
+        scatter = covariances * self.kind.freedom(weights, 0)
+        return Moments(self.kind, weights, low_weights, means, low_means, scatter)
+
+    def maximised(self, expected: Statistics) -> Parameters:
+        """The next parameters, by what rows are expected to be: the M step."""
+        means, low_means, covariances = expected.means, expected.mean_tails, expected.covariance()
+        normals = []
+        for population in self.populations:
+            places, varying = population.places, population.varying
+            cells, units = np.ix_(places, varying), population.scale[varying]
+            in_units = population.in_units(means[cells], low_means[cells], places, varying)
+            covariance = population.matrix_of(covariances)[np.ix_(varying, varying)]
+            normals.append(Normal(in_units, covariance / np.outer(units, units)))
+        return replace(self, normals=normals)
+
+    def change_since(self, other: Parameters) -> float:
+        """The largest change of a parameter, in standard deviations."""
+        pairs = zip(self.normals, other.normals, strict=True)
+        return max((ours.change_since(theirs) for ours, theirs in pairs), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -285,12 +306,15 @@ def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
 
 def _extrapolated(now: Normal, first: Normal, second: Normal) -> Normal | None:
     """The point that two steps of EM point to; None if its covariance is not positive definite."""
-    stride, bend = first - now, (second - first) - (first - now)
-    if not bend.norm:
+    start, middle, end = now.vector, first.vector, second.vector
+    stride, bend = middle - start, (end - middle) - (middle - start)
+    length = np.linalg.norm(stride) / np.linalg.norm(bend) if bend.any() else 0.0
+    if length <= 1:
         return None
-    length = max(1.0, stride.norm / bend.norm)
-    ahead = now + (2 * length) * stride + length**2 * bend
-    return ahead if length > 1 and ahead.is_definite else None
+    means, covariance = np.split(start + 2 * length * stride + length**2 * bend, [now.means.size])
+    covariance = covariance.reshape(now.covariance.shape)
+    is_definite = _factor(covariance) is not None
+    return Normal(means.reshape(now.means.shape), covariance) if is_definite else None
 
 
 def closed_form(cases: Sequence[Cases], n_classes: int, n_features: int) -> Fit | None:

@@ -6,71 +6,22 @@ Values are taken in the units of a population; see `streamgda.statistics.incompl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import LOG_2PI
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.available import Population
-from streamgda.statistics.incomplete.em import Normal, moments_of
+from streamgda.statistics.incomplete.em import Normal, Parameters
 
 _LEAST_EIGENVALUE = 1e-10  # of a covariance of features at unit variance
 _ELEMENTS_AT_A_TIME = 1 << 20
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """Parameters under which rows are completed.
-
-    Attributes
-    ----------
-    kind : CovarianceKind
-        "full" for a covariance of each class, "tied" for one that they share.
-    classes : ndarray of shape (n_classes,)
-        The labels.
-    populations : tuple of Population
-        The classes that share a covariance.
-    normals : tuple of Normal
-        The parameters of each population.
-    """
-
-    kind: CovarianceKind
-    classes: Labels
-    populations: tuple[Population, ...]
-    normals: tuple[Normal, ...]
-
-    def change_since(self, other: Expectation) -> float:
-        """The largest change of a parameter, in standard deviations."""
-        pairs = zip(self.normals, other.normals, strict=True)
-        return max((ours.change_since(theirs) for ours, theirs in pairs), default=0.0)
-
-    def maximised(self, expected: ClassStatistics) -> Expectation:
-        """The next parameters: the M step."""
-        means, low_means, covariances = expected.means, expected.mean_tails, expected.covariance()
-        normals = []
-        for population in self.populations:
-            places, varying = population.places, population.varying
-            cells, units = np.ix_(places, varying), population.scale[varying]
-            covariance = population.matrix_of(covariances)[np.ix_(varying, varying)]
-            normals.append(
-                Normal(
-                    population.in_units(means[cells], low_means[cells], places, varying),
-                    covariance / np.outer(units, units),
-                )
-            )
-        return replace(self, normals=tuple(normals))
-
-    def moments(self, weights: Array, low_weights: Array) -> Moments:
-        """Those of classes of these weights."""
-        return moments_of(self.populations, self.normals, self.kind, weights, low_weights)
 
 
 class ExpectedRows:
@@ -80,7 +31,7 @@ class ExpectedRows:
 
     Attributes
     ----------
-    given : Expectation
+    given : Parameters
         The parameters.
     statistics : ClassStatistics
         The expected sums.
@@ -90,7 +41,7 @@ class ExpectedRows:
         Of what is observed, under these parameters.
     """
 
-    def __init__(self, given: Expectation) -> None:
+    def __init__(self, given: Parameters) -> None:
         self.given = given
         self.statistics = ClassStatistics(cast("CovarianceType", given.kind.name))
         self.together = np.array([np.zeros((len(each.scale),) * 2) for each in given.populations])
@@ -146,72 +97,79 @@ class ExpectedRows:
         for code in range(1 if pooled else len(places)):
             chosen = np.arange(len(rows)) if pooled else np.flatnonzero(block.codes == code)
             number = 0 if pooled else int(places[code])
-            completing = _Completing(given.populations[number], given.normals[number])
-            part = rows[chosen]
-            residual[... if pooled else code] += completing.fill(
-                part, observed[chosen], weights[chosen], places[block.codes[chosen]]
+            rows[chosen], of_population, log_likelihood = _filled(
+                rows[chosen],
+                observed[chosen],
+                weights[chosen],
+                places[block.codes[chosen]],
+                given.populations[number],
+                given.normals[number],
             )
-            rows[chosen] = part
-            self.log_likelihood += completing.log_likelihood
+            residual[... if pooled else code] += of_population
+            self.log_likelihood += log_likelihood
             seen = observed[chosen].astype(np.float64)
             self.together[number] += seen.T @ seen
         return residual
 
 
-class _Completing:
-    """Completes rows of one population; adds up their log-likelihood.
+def _filled(
+    rows: Array,
+    observed: NDArray[np.bool_],
+    weights: Array,
+    places: NDArray[np.intp],
+    population: Population,
+    normal: Normal,
+) -> tuple[Array, Array, float]:
+    """Rows of a population, of classes at these places, with what is expected in place of what is missing.
+
+    Also the sum of the covariances of what was missing, and the log-likelihood of what is observed.
+    """
+    varying, available = population.varying, population.available
+    units, centres = population.scale[varying], normal.means[places - population.places[0]]
+    anchors, low_means = available.means[places], available.low_means[places]
+    seen = observed[:, varying]
+    offsets = (rows[:, varying] - anchors[:, varying]) - low_means[:, varying]
+    offsets = np.where(seen, offsets / units - centres, 0.0)
+    within, log_likelihood = _fill_offsets(offsets, ~seen, weights, normal.covariance)
+    completed = np.zeros(rows.shape)
+    completed[:, varying] = (offsets + centres) * units
+    completed += low_means
+    completed += anchors
+    residual = np.zeros((rows.shape[1],) * 2)
+    residual[np.ix_(varying, varying)] = within * np.outer(units, units)
+    log_likelihood -= float(weights @ (seen @ np.log(units)))
+    return np.where(observed, rows, completed), residual, log_likelihood
+
+
+def _fill_offsets(
+    offsets: Array, missing: NDArray[np.bool_], weights: Array, covariance: Array
+) -> tuple[Array, float]:
+    """Fill in what is missing in offsets from the means, in place; what `_filled` returns besides, in units.
 
     With the precision K of all features, those that are missing have the precision K_uu given the others,
-    and the mean μ_u − K_uu⁻¹ K_uo (x_o − μ_o). So only matrices of missing features are inverted.
+    and the mean μ_u − K_uu⁻¹ K_uo (x_o − μ_o). So only matrices of missing features are inverted. Tiny
+    eigenvalues are raised, so that each of these can be.
     """
-
-    def __init__(self, population: Population, normal: Normal) -> None:
-        self.population, self.means, self.log_likelihood = population, normal.means, 0.0
-        # Tiny eigenvalues are raised, so that each block of the inverse can be inverted.
-        values, vectors = np.linalg.eigh(normal.covariance)
-        values = np.maximum(values, _LEAST_EIGENVALUE)
-        self.precision, self.log_det = (vectors / values) @ vectors.T, float(np.log(values).sum())
-
-    def fill(
-        self, rows: Array, observed: NDArray[np.bool_], weights: Array, places: NDArray[np.intp]
-    ) -> Array:
-        """Fill in what is missing in rows of classes at these places; return the sum of its covariances."""
-        varying, available = self.population.varying, self.population.available
-        units, centres = self.population.scale[varying], self.means[places - self.population.places[0]]
-        anchors, low_means = available.means[places], available.low_means[places]
-        seen = observed[:, varying]
-        offsets = (rows[:, varying] - anchors[:, varying]) - low_means[:, varying]
-        offsets = np.where(seen, offsets / units - centres, 0.0)
-        within = self._fill_offsets(offsets, ~seen, weights)
-        self.log_likelihood -= float(weights @ (seen @ np.log(units)))
-        completed = np.zeros(rows.shape)
-        completed[:, varying] = (offsets + centres) * units
-        completed += low_means
-        completed += anchors
-        np.copyto(rows, completed, where=~observed)
-        residual = np.zeros((rows.shape[1],) * 2)
-        residual[np.ix_(varying, varying)] = within * np.outer(units, units)
-        return residual
-
-    def _fill_offsets(self, offsets: Array, missing: NDArray[np.bool_], weights: Array) -> Array:
-        n_missing, d = missing.sum(axis=1), len(self.precision)
-        products = offsets @ self.precision
-        squares = (offsets * products).sum(axis=1)
-        log_dets = np.full(len(offsets), self.log_det)
-        residual = np.zeros(d * d)
-        for some, where in _alike(missing):
-            precisions = self.precision[where[:, :, None], where[:, None, :]]
-            inverses = np.linalg.inv(precisions)
-            across = np.take_along_axis(products[some], where, axis=1)
-            shifts = (inverses @ across[:, :, None])[:, :, 0]
-            offsets[some[:, None], where] = -shifts
-            squares[some] -= (across * shifts).sum(axis=1)
-            log_dets[some] += np.linalg.slogdet(precisions)[1]
-            cells = (where[:, :, None] * d + where[:, None, :]).ravel()
-            residual += np.bincount(cells, (inverses * weights[some, None, None]).ravel(), minlength=d * d)
-        self.log_likelihood -= float(weights @ ((d - n_missing) * LOG_2PI + log_dets + squares)) / 2
-        matrix = residual.reshape(d, d)
-        return (matrix + matrix.T) / 2  # inverses are not symmetric to the last bit, and states are
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, _LEAST_EIGENVALUE)
+    precision, d = (vectors / values) @ vectors.T, len(values)
+    products = offsets @ precision
+    squares, log_dets = (offsets * products).sum(axis=1), np.full(len(offsets), np.log(values).sum())
+    residual = np.zeros(d * d)
+    for some, where in _alike(missing):
+        precisions = precision[where[:, :, None], where[:, None, :]]
+        inverses = np.linalg.inv(precisions)
+        across = np.take_along_axis(products[some], where, axis=1)
+        shifts = (inverses @ across[:, :, None])[:, :, 0]
+        offsets[some[:, None], where] = -shifts
+        squares[some] -= (across * shifts).sum(axis=1)
+        log_dets[some] += np.linalg.slogdet(precisions)[1]
+        cells = (where[:, :, None] * d + where[:, None, :]).ravel()
+        residual += np.bincount(cells, (inverses * weights[some, None, None]).ravel(), minlength=d * d)
+    n_observed = d - missing.sum(axis=1)
+    log_likelihood = -float(weights @ (n_observed * LOG_2PI + log_dets + squares)) / 2
+    matrix = residual.reshape(d, d)  # inverses are not symmetric to the last bit, and states are
+    return (matrix + matrix.T) / 2, log_likelihood
 
 
 def _alike(missing: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:

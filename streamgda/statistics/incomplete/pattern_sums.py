@@ -20,9 +20,7 @@ from streamgda.statistics.incomplete.patterns import (
     Pattern,
     RowPatterns,
     TooManyPatternsError,
-    check_no_infinity,
     complete_pattern,
-    lacks_features,
     parts_by_feature,
     parts_by_pattern,
     pattern_of,
@@ -69,12 +67,12 @@ class PatternSums:
         ValueError
             If a value is infinite or too large. The sums are then of no use.
         """
-        if not workspace.lacked_features and not lacks_features(block, FIRST_ROWS):
+        if not workspace.lacked_features and not block.lacks_features(FIRST_ROWS):
             try:
                 self._add_complete(block, workspace)
                 return
             except ValueError:
-                if not lacks_features(block):
+                if not block.lacks_features():
                     raise
         patterns = RowPatterns.of(block)
         workspace.lacked_features = patterns is not None
@@ -87,7 +85,7 @@ class PatternSums:
         """Add a block as complete rows. If one is not complete: ValueError, and the sums are as before."""
         pattern = complete_pattern(block.n_features)
         sums = self._rows.get(pattern) or self._new_sums()
-        if sums.is_anchored(block) and lacks_features(block):
+        if isinstance(sums, Accumulation) and sums.is_anchored(block) and block.lacks_features():
             raise ValueError("features are missing")
         sums.add(block, workspace)
         self._rows[pattern] = sums
@@ -105,7 +103,7 @@ class PatternSums:
                     sums[pattern] = self._new_sums()
                 sums[pattern].add(part, workspace)
         except ValueError:
-            check_no_infinity(block)
+            block.check_no_infinity()
             raise
 
     def _check_number(self, block: Block, patterns: RowPatterns) -> None:
@@ -157,10 +155,6 @@ class _MergedSums:
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block."""
         self._labelled.merge(self._plain._from_block(block, workspace)._labelled, owned=True)
-
-    def is_anchored(self, block: Block) -> bool:
-        """Whether a NaN in the block would spoil the sums."""
-        return False
 
     def state(self) -> Labelled[Any]:
         """The state of all the rows."""

@@ -156,25 +156,6 @@ def _observed_together(observed: Observed) -> Iterator[tuple[Indices, Indices]]:
             yield np.array(features), rows
 
 
-def lacks_features(block: Block, rows: slice = slice(None)) -> bool:
-    """Whether a feature is missing in a row of a block, or of some of its rows."""
-    columns = [block.features] if isinstance(block.features, np.ndarray) else block.features
-    return any(column.dtype.kind == "f" and bool(np.isnan(column[rows]).any()) for column in columns)
-
-
-def check_no_infinity(block: Block) -> None:
-    """Raise ValueError, which says where, if a value of a block is infinite."""
-    features = block.features
-    columns = list(features.T) if isinstance(features, np.ndarray) else features
-    for j, column in enumerate(columns):
-        infinite = np.isinf(column)
-        if infinite.any():
-            raise ValueError(
-                f"{block.row_name(int(np.argmax(infinite)))}: feature {block.feature_name(j)} is infinity. "
-                "Mend the data; a missing value is NaN or null"
-            )
-
-
 def _missing_bits(features: Features) -> NDArray[np.uint8]:
     """A bit for each value, set where it is missing: (n_rows, n_bytes), in whole words of 64 bits."""
     if isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self
 
-from streamgda.blocks.block import Block
+from streamgda.blocks.block import remedying
 from streamgda.blocks.wording import Message
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.available import AvailableCases, Population, Undetermined
-from streamgda.statistics.incomplete.em import Normal
-from streamgda.statistics.incomplete.expectation import Expectation, ExpectedRows
-from streamgda.statistics.incomplete.patterns import lacks_features
+from streamgda.statistics.incomplete.available import AvailableCases, Population, apart
+from streamgda.statistics.incomplete.em import Normal, Parameters
+from streamgda.statistics.incomplete.expectation import ExpectedRows
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.labelled import Labelled
 
@@ -111,40 +109,41 @@ def read_incomplete(
     """
     kind, names = empty.covariance_type, empty.feature_names
     if empty.has_fourth_moments:
-        complete = _CompleteRows(kind, feature_names=names, fourth_moments=True)
-        return Reading(_as(ClassStatistics, read(complete)))
+        with remedying(_REMEDY):
+            return Reading(read(ClassStatistics(kind, feature_names=names, fourth_moments=True)))
     if steps.max_reads == 1 or empty.exact or kind == "diag":
         return Reading(read(empty).ordinary())
     separating = read(SeparatingStatistics(kind, max_patterns=empty.max_patterns, feature_names=names))
-    first = _as(IncompleteStatistics, separating)
+    first = IncompleteStatistics(separating.covariance_type, max_patterns=empty.max_patterns)
+    first._merge(separating, owned=True)
     if not separating.is_separated:
         return Reading(first.ordinary())
     keep, note = keep or (lambda reading: None), note or (lambda line: None)
     reading = Reading(first, converged=False)
     keep(reading)
-    expectation = _of_available(first, kind)
+    parameters = _of_available(first, kind)
     while reading.n_reads < steps.max_reads and not reading.converged:
-        expected: ExpectedRows = read(ExpectedRows(expectation))
+        expected: ExpectedRows = read(ExpectedRows(parameters))
         if reading.n_reads == 1:
             _check_together(first, expected)
-        following = expectation.maximised(expected.statistics)
-        change, n_reads = following.change_since(expectation), reading.n_reads + 1
-        expectation = following
+        following = parameters.maximised(expected.statistics)
+        change, n_reads = following.change_since(parameters), reading.n_reads + 1
+        parameters = following
         note(f"read {n_reads} of at most {steps.max_reads}, change {change:.1g}")
-        completed = _completed(first, expectation)
+        completed = _completed(first, parameters)
         reading = Reading(completed, n_reads, change, change <= steps.tol, steps.tol)
         keep(reading)
     return reading
 
 
-def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Expectation:
+def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Parameters:
     """The parameters with which EM begins: those of the available cases."""
     for error in first.undetermined.values():
         raise error
     kind, classes = kind_named(covariance_type), first.classes
     available = AvailableCases.of(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
     populations = Population.all_of(available, kind)
-    return Expectation(kind, classes, populations, tuple(map(Normal.standard, populations)))
+    return Parameters(kind, classes, populations, list(map(Normal.standard, populations)))
 
 
 def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None:
@@ -152,32 +151,17 @@ def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None
     given = expected.given
     for population, together in zip(given.populations, expected.together, strict=True):
         label = None if given.kind.is_pooled else given.classes[population.places[0]].item()
-        apart = Undetermined.unless_together(label, together)
-        if apart is not None:
-            raise apart.error(first._name_of)
+        reason = apart(label, together, 1, first._shown_names())
+        if reason is not None:
+            raise reason()
 
 
-S = TypeVar("S", bound=Statistics)
-
-
-def _as(kind: type[S], state: Statistics) -> S:
-    """A state as one of another class, with the same arrays."""
-    twin = kind.__new__(kind)
-    twin.__setstate__(state.__getstate__())
-    twin._set_labelled(state._labelled)
-    return twin
-
-
-def _completed(first: IncompleteStatistics, expectation: Expectation) -> ClassStatistics:
+def _completed(first: IncompleteStatistics, parameters: Parameters) -> Statistics:
     """Complete statistics with the weights of all rows and these parameters."""
-    moments = expectation.moments(*first._total_weights())
-    statistics = ClassStatistics(cast("CovarianceType", moments.kind.name), feature_names=first.feature_names)
-    statistics._set_labelled(Labelled(first.classes, first.counts, moments))
-    statistics._n_dropped = first.n_dropped
+    moments = parameters.moments(*first._total_weights())
+    statistics = first._plain(Labelled(first.classes, first.counts, moments))
+    statistics._names, statistics._n_dropped = first.feature_names, first.n_dropped
     return statistics
-
-
-# ---------------------------------------------------------------------- states of the first read
 
 
 class SeparatingStatistics(IncompleteStatistics):
@@ -207,16 +191,3 @@ class SeparatingStatistics(IncompleteStatistics):
         """Keep each feature by itself, in place."""
         if not self.is_separated:
             self._set_labelled(self._labelled.separated())
-
-
-class _CompleteRows(ClassStatistics):
-    """Statistics with fourth moments. The first row that lacks a feature is an error that says what to do."""
-
-    def _from_block(self, block: Block, workspace: Workspace) -> Self:
-        """The state of the rows of a block."""
-        try:
-            return super()._from_block(block, workspace)
-        except ValueError:
-            if lacks_features(block):
-                block.raise_for_values("fourth powers", other_remedy=_REMEDY)
-            raise

@@ -19,8 +19,8 @@ from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.available import PatternState, total_weights
-from streamgda.statistics.incomplete.columns import from_columns, to_columns
 from streamgda.statistics.incomplete.completion import Completion, complete
+from streamgda.statistics.incomplete.pattern_columns import from_columns, to_columns
 from streamgda.statistics.incomplete.pattern_states import PatternStates, of_complete_rows
 from streamgda.statistics.incomplete.pattern_sums import PatternSums
 from streamgda.statistics.incomplete.patterns import TooManyPatternsError, features_in
@@ -84,9 +84,7 @@ class IncompleteStatistics(Statistics):
     """
 
     keeps_patterns = True
-    _separates = (
-        False  # whether it keeps each feature by itself, rather than refuse a pattern that is too many
-    )
+    _separates = False  # whether each feature is kept by itself from the pattern on that is too many
 
     _labelled: PatternStates[Any]
     _completed: Plain | None  # what was worked out of the state
@@ -223,13 +221,6 @@ class IncompleteStatistics(Statistics):
             states.append(PatternState(features, places, part.counts, floating._labelled.moments))
         return states
 
-    def _check_number_of_patterns(self, other: IncompleteStatistics) -> None:
-        if self._n_patterns_with(other) > self.max_patterns:
-            n_classes = max(len(self._labelled.classes), len(other._labelled.classes))
-            raise TooManyPatternsError(
-                self._n_patterns_with(other), self.max_patterns, n_classes, other.n_features
-            )
-
     def _n_patterns_with(self, other: IncompleteStatistics) -> int:
         """How many patterns there would be with those of another state; 0 if they are not kept."""
         if not self._labelled.kind.has_products:
@@ -254,10 +245,10 @@ class IncompleteStatistics(Statistics):
         return self._completion
 
     @property
-    def undetermined(self) -> dict[int, ValueError]:
+    def undetermined(self) -> dict[int, Exception]:
         """By the position of a class, why its parameters are not determined; empty if all are."""
         reasons = {} if self.completion is None else self.completion.undetermined
-        return {k: reason.error(self._name_of) for k, reason in reasons.items()}
+        return {k: reason() for k, reason in reasons.items()}
 
     def completed(self) -> Plain:
         """The statistics of complete rows that are expected, given what is observed.
@@ -300,7 +291,7 @@ class IncompleteStatistics(Statistics):
             plain = self._plain(complete_rows.copy())
         else:
             classes, kind = self._labelled.classes, self._labelled.kind
-            completion = complete(self._states(), kind, classes, self._total_weights(), self.n_features)
+            completion = complete(self._states(), kind, classes, self._total_weights(), self._shown_names())
             plain = ClassStatistics()
             plain._set_labelled(Labelled(self.classes, self.counts, completion.moments))
         plain._names, plain._n_dropped = self._names, self._n_dropped
@@ -314,8 +305,9 @@ class IncompleteStatistics(Statistics):
                 raise error
         return self._likeliest()._read_out
 
-    def _name_of(self, feature: int) -> str:
-        return repr(self._names[feature]) if self._names else str(feature)
+    def _shown_names(self) -> list[str]:
+        """What to call each feature in an error."""
+        return list(map(repr, self._names or range(self.n_features)))
 
     def _total_weights(self) -> tuple[Array, Array]:
         """The weight of each class, and what rounding left of it."""
@@ -351,7 +343,10 @@ class IncompleteStatistics(Statistics):
         theirs = self._as_incomplete(other)
         with self._lock:
             self._check_compatible(theirs)
-            self._check_number_of_patterns(theirs)
+            n_patterns = self._n_patterns_with(theirs)
+            if n_patterns > self.max_patterns:
+                n_classes = max(len(self._labelled.classes), len(theirs._labelled.classes))
+                raise TooManyPatternsError(n_patterns, self.max_patterns, n_classes, theirs.n_features)
             return super()._merge(theirs, owned=owned)
 
     def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:

@@ -1,4 +1,4 @@
-"""A state of incomplete rows as columns: those of the states of its patterns, one below the other.
+"""A state of incomplete rows as columns of a table: those of its patterns, one below the other.
 
 Vectors of one pattern have an entry for each of its observed features, so a column of vectors is an array of
 objects, one vector for each row, or None.
