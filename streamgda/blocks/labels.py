@@ -251,10 +251,11 @@ def union(ours: Labels, theirs: Labels) -> Labels:
             f"labels of different kinds cannot be one set of classes: {kind_of(ours)} "
             f"(such as {ours[0].item()!r}) and {kind_of(theirs)} (such as {theirs[0].item()!r})"
         )
-    longest = max(ours, theirs, key=lambda labels: labels.dtype.itemsize)
-    if longest.dtype.kind == "U" and max(len(ours), len(theirs)) * longest.dtype.itemsize > _MOST_BYTES // 2:
-        n_labels = len({*ours.tolist(), *theirs.tolist()})  # before labels are compared at this width
-        _check_width(n_labels, longest.dtype.itemsize // 4, longest)
+    if ours.dtype.kind == "U":
+        longest = max(ours, theirs, key=lambda labels: labels.dtype.itemsize)
+        if max(len(ours), len(theirs)) * longest.dtype.itemsize > _MOST_BYTES // 2:
+            n_labels = len({*ours.tolist(), *theirs.tolist()})  # before labels are compared at this width
+            _check_width(n_labels, longest.dtype.itemsize // 4, longest)
     places = np.searchsorted(ours, theirs)
     is_new = ours.take(places, mode="clip") != theirs
     if not is_new.any():

@@ -457,11 +457,6 @@ class Statistics(Savable):
 
     # ------------------------------------------------------------------ states are worked out of others
 
-    @classmethod
-    @abstractmethod
-    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
-        """Raise ValueError if fourth moments are asked for where they cannot be kept."""
-
     def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
         """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
 
@@ -469,8 +464,8 @@ class Statistics(Savable):
         ------
         ValueError
             If this state holds less than that: "full" gives all the others, and they only themselves.
+            Fourth moments are kept beside "full" alone.
         """
-        self._check_fourth_moments(covariance_type, fourth_moments)
         with self._lock:
             return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
-from streamgda.statistics.exact.state import ExactClassStatistics, check_no_fourth_moments
+from streamgda.statistics.exact.state import ExactClassStatistics
+from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names

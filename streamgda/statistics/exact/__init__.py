@@ -3,5 +3,5 @@
 - `state`: `ExactClassStatistics`. `sums`: the integers that it holds.
 - `reduction`: the sums of a block. `slices`: rows cut into small integers, and the products of these.
 - `numbers`: integers of any size. `rounding`: moments, rounded once.
-- `columns`: a state as the columns of a table, and states from the integer sums of an SQL engine.
+- `digit_columns`: a state as the columns of a table, and states from the integer sums of an SQL engine.
 """

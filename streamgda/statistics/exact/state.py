@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import check_no_rounding
 from streamgda.blocks.block import Block
-from streamgda.blocks.wording import Message
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.exact.columns import from_columns, from_sums, to_columns
+from streamgda.statistics.exact.digit_columns import from_columns, from_sums, to_columns
 from streamgda.statistics.exact.reduction import reduce_block
 from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.exact.sums import Sums
@@ -212,10 +211,6 @@ class ExactClassStatistics(Statistics):
             "to_float().decay(...), or take rows out by subtracting their statistics"
         )
 
-    @classmethod
-    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
-        check_no_fourth_moments(fourth_moments)
-
     # ------------------------------------------------------------------ states compare
 
     def allclose(self, other: ExactClassStatistics | ClassStatistics, rtol: float = 1e-10) -> bool:
@@ -262,14 +257,3 @@ class ExactClassStatistics(Statistics):
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle the exact sums, and nothing that was rounded of them."""
         return type(self).from_columns, self.to_columns()
-
-
-def check_no_fourth_moments(fourth_moments: bool) -> None:
-    """Raise the ValueError that says what to use instead, if fourth moments are asked for."""
-    if fourth_moments:
-        raise ValueError(
-            Message(
-                "exact statistics keep no fourth moments, which ⟨shrinkage='auto'⟩ needs; use "
-                "⟨shrinkage='oas'⟩, a number, or ⟨exact=False⟩"
-            )
-        )

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.wording import Message
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import ExactArray, PythonIntegers
 from streamgda.statistics.exact.rounding import ExactMoments
@@ -107,6 +108,7 @@ class Sums:
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
         """The sums that another kind of covariance needs; ValueError if these keep too little."""
+        check_no_fourth_moments(fourth)
         if kind is self.kind:
             return self.copy()
         products = self.products[:, kind.positions_in(self.kind, self.n_features)]
@@ -206,3 +208,14 @@ def _integers(values: Array) -> tuple[PythonIntegers, int]:
     mantissas = np.ldexp(fractions, _MANTISSA_BITS).astype(np.int64).astype(object)
     lowest = int(exponents.min(initial=0))
     return mantissas << (exponents - lowest).astype(object), lowest - _MANTISSA_BITS
+
+
+def check_no_fourth_moments(fourth_moments: bool) -> None:
+    """Raise the ValueError that says what to use instead, if fourth moments are asked for."""
+    if fourth_moments:
+        raise ValueError(
+            Message(
+                "exact statistics keep no fourth moments, which ⟨shrinkage='auto'⟩ needs; use "
+                "⟨shrinkage='oas'⟩, a number, or ⟨exact=False⟩"
+            )
+        )

@@ -5,5 +5,5 @@
   rows each, as sums about anchors.
 - `moments`: merges and subtracts moments. `arrays`: the arrays that they consist of. `fourth_moments`: third
   and fourth moments.
-- `columns`: a state as the columns of a table, and states from raw sums or moments.
+- `moment_columns`: a state as the columns of a table, and states from raw sums or moments.
 """

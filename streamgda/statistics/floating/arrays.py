@@ -177,6 +177,7 @@ class MomentArrays:
         ValueError
             If these keep too little.
         """
+        check_fourth_moments(kind, fourth)
         if fourth and not self.has_fourth:
             raise ValueError(
                 Message(
@@ -203,3 +204,9 @@ class MomentArrays:
         """The moments of some classes; if they share a scatter, with a scatter of zero."""
         part = self.take(classes)
         return replace(part, scatter=self.kind.zeros(*part.means.shape)) if self.kind.is_pooled else part
+
+
+def check_fourth_moments(kind: CovarianceKind, fourth: bool) -> None:
+    """Raise ValueError if fourth moments are asked for beside a kind of covariance that has none."""
+    if fourth and not kind.is_complete:
+        raise ValueError(f"fourth moments are kept beside covariance type 'full' alone, not {kind.name!r}")

@@ -14,7 +14,8 @@ from streamgda.blocks.wording import named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.accumulation import FEWEST_ROWS, Accumulation, is_quicker_anchored
-from streamgda.statistics.floating.columns import from_columns, from_moments, from_sums, to_columns
+from streamgda.statistics.floating.arrays import check_fourth_moments
+from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
 from streamgda.statistics.gather import Workspace
@@ -82,10 +83,9 @@ class ClassStatistics(Statistics):
         feature_names: Sequence[str] | None = None,
         fourth_moments: bool = False,
     ) -> None:
-        self._check_fourth_moments(covariance_type, fourth_moments)
-        super().__init__(
-            Moments.zeros(kind_named(covariance_type), 0, 0, fourth=fourth_moments), feature_names
-        )
+        kind = kind_named(covariance_type)
+        check_fourth_moments(kind, fourth_moments)
+        super().__init__(Moments.zeros(kind, 0, 0, fourth=fourth_moments), feature_names)
 
     @property
     def _moments(self) -> Moments:
@@ -312,13 +312,6 @@ class ClassStatistics(Statistics):
         if self._names and other._names and self._names != other._names:
             return False
         return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
-
-    @classmethod
-    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
-        if fourth_moments and not kind_named(covariance_type).is_complete:
-            raise ValueError(
-                f"fourth moments are kept beside covariance type 'full' alone, not {covariance_type!r}"
-            )
 
 
 def warn_of_lost_digits(

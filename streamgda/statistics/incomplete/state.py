@@ -15,6 +15,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
 from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.exact.state import ExactClassStatistics
+from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.gather import Workspace
@@ -388,10 +389,6 @@ class IncompleteStatistics(Statistics):
             self._set_labelled(self._labelled.each(lambda part: self._plain(part).decay(factor)._labelled))
         return self
 
-    @classmethod
-    def _check_fourth_moments(cls, covariance_type: CovarianceType, fourth_moments: bool) -> None:
-        ClassStatistics._check_fourth_moments(covariance_type, fourth_moments)
-
     # ------------------------------------------------------------------ states compare
 
     def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
@@ -467,5 +464,5 @@ def _no_rows(covariance_type: CovarianceType, exact: bool, fourth_moments: bool)
     """The ordinary state of no rows."""
     if not exact:
         return ClassStatistics(covariance_type, fourth_moments=fourth_moments)
-    ExactClassStatistics._check_fourth_moments(covariance_type, fourth_moments)
+    check_no_fourth_moments(fourth_moments)
     return ExactClassStatistics(covariance_type)
