@@ -203,7 +203,9 @@ class Labelled(Generic[S]):
             self.classes, self.counts, self.moments = same.classes, same.counts, same.moments
             return
         classes = labels.union(self.classes, other.classes)
-        united = self._reindexed(classes, max(self.moments.n_features, other.moments.n_features))
+        united = self
+        if len(classes) > len(self.classes) or not len(classes):
+            united = self._reindexed(classes, max(self.moments.n_features, other.moments.n_features))
         if len(other.classes):
             places = np.searchsorted(classes, other.classes)
             united.moments.merge(other.moments, places)
