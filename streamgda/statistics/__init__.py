@@ -1,8 +1,8 @@
 """Statistics of labelled rows: states that add up to the state of all the rows.
 
 `base` is the interface of every state: rows go in, states add up, others are worked out of them, and they
-are saved. `labelled` are the sums of a state with the labels they belong to. The sums themselves are of two
-sorts: ``floating`` (means and scatters in float64) and ``exact`` (integers on a binary grid). ``incomplete``
+are saved. `labelled` are the moments of a state with the labels they belong to. These are of two sorts:
+``floating`` (means and scatters in float64) and ``exact`` (sums of integers on a binary grid). ``incomplete``
 are rows in which features are missing, grouped by the features that they have. `covariances` says what is
 kept of the products of features.
 

@@ -90,7 +90,7 @@ class ReadOut(Protocol):
 class Statistics(Savable):
     """Statistics of labelled rows; `ClassStatistics` says what they are.
 
-    They are labelled sums that are replaced as a whole, and read, copied and pickled under a lock. Others
+    They are labelled moments that are replaced as a whole, and read, copied and pickled under a lock. Others
     are added in place with `merge`, and as numbers with ``+``, ``-`` and ``sum``.
     """
 
@@ -99,11 +99,11 @@ class Statistics(Savable):
 
     _labelled: Labelled[Any]
 
-    def __init__(self, sums: ClassMoments, feature_names: Sequence[str] | None) -> None:
+    def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
         self._lock = RLock()
         self._names = None if feature_names is None else tuple(feature_names)
         self._n_dropped = 0
-        self._set_labelled(Labelled.empty(sums, len(self._names or ())))
+        self._set_labelled(Labelled.empty(like, len(self._names or ())))
 
     def _set_labelled(self, labelled: Labelled[Any]) -> None:
         """Replace the state."""
@@ -122,7 +122,7 @@ class Statistics(Savable):
             return self._twin(self._labelled.copy())
 
     def _twin(self, labelled: Labelled[Any]) -> Self:
-        """A state with other sums, and all else as here."""
+        """A state with other moments, and all else as here."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__, _lock=RLock())
         twin._set_labelled(labelled)
@@ -192,23 +192,23 @@ class Statistics(Savable):
 
     @property
     @abstractmethod
-    def _read_out(self) -> ReadOut:
+    def _moments(self) -> ReadOut:
         """The moments of the rows, from which all that follows is read."""
 
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
-        return self._read_out.weights.copy()
+        return self._moments.weights.copy()
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
-        return self._read_out.rounded_means.copy()
+        return self._moments.rounded_means.copy()
 
     @property
     def mean_tails(self) -> Array:
         """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
-        return self._read_out.mean_tails.copy()
+        return self._moments.mean_tails.copy()
 
     @property
     def scatter(self) -> Array:
@@ -217,12 +217,12 @@ class Statistics(Savable):
         Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
         (n_classes, n_features) for "diag".
         """
-        return self._read_out.scatter.copy()
+        return self._moments.scatter.copy()
 
     @property
     def sums(self) -> Array:
         """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
-        return self._read_out.sums.copy()
+        return self._moments.sums.copy()
 
     @property
     def outer_sums(self) -> Array:
@@ -230,18 +230,18 @@ class Statistics(Savable):
 
         Of floating sums, it loses the digits that `scatter` keeps where means are large beside deviations.
         """
-        return self._read_out.outer_sums.copy()
+        return self._moments.outer_sums.copy()
 
     @property
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        third = self._read_out.third_moments
+        third = self._moments.third_moments
         return None if third is None else third.copy()
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._read_out.fourth_moments
+        fourth = self._moments.fourth_moments
         return None if fourth is None else fourth.copy()
 
     def covariance(self, ddof: float = 0) -> Array:
@@ -265,11 +265,11 @@ class Statistics(Savable):
             If a class (for "tied", the whole) has no more weight than `ddof` takes away, or, of floating
             sums, a feature is so small that its squares are no numbers of all digits.
         """
-        read_out = self._read_out
+        moments = self._moments
         if self.n_rows:
-            read_out.check_squares(self._names)
+            moments.check_squares(self._names)
         try:
-            return read_out.covariance(ddof)
+            return moments.covariance(ddof)
         except ZeroDivisionError as error:
             raise ValueError(
                 f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
@@ -278,12 +278,12 @@ class Statistics(Savable):
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
         self._check_has_rows()
-        return self._read_out.overall_mean.copy()
+        return self._moments.overall_mean.copy()
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
         self._check_has_rows()
-        return self._read_out.total_variance.copy()
+        return self._moments.total_variance.copy()
 
     def _check_has_rows(self) -> None:
         if not self.n_rows:
@@ -348,7 +348,7 @@ class Statistics(Savable):
 
     @abstractmethod
     def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
-        """The sums of the classes of a block."""
+        """The moments of the classes of a block."""
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
@@ -625,7 +625,7 @@ class Statistics(Savable):
             return self._derived(self._labelled.mapped(matrix, shift), feature_names)
 
     def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
-        """The state with the sums of other features."""
+        """The state with the moments of other features."""
         derived = self._twin(labelled)
         derived._names = None if feature_names is None else tuple(feature_names)
         check_feature_names(derived._names, derived.n_features)
@@ -664,7 +664,7 @@ class Statistics(Savable):
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Any]:
-        """The sums, with their labels, that `to_columns` made such columns of."""
+        """The moments, with their labels, that `to_columns` made such columns of."""
 
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         return self.to_columns()

@@ -1,4 +1,4 @@
-"""Sums with the labels they belong to: states that unite their classes as they merge."""
+"""Moments with the labels they belong to: states that unite their classes as they merge."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Counts = NDArray[np.int64]
 
 
 class ClassMoments(Protocol):
-    """What is summed up of the rows of each class, whether it is floating or exact.
+    """What is kept of the rows of each class: floating moments, or the exact sums that give them.
 
-    Its arrays have a row for each class; of a kind of covariance that pools, the scatter has none.
+    The arrays have a row for each class. A scatter that the classes share is one for all.
     """
 
     @property
@@ -39,40 +39,40 @@ class ClassMoments(Protocol):
         """Bytes held by the arrays."""
 
     def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The sums of no rows, of the same kind."""
+        """The moments of no rows, of the same kind."""
 
     def copy(self) -> Self:
-        """Sums that do not change with these."""
+        """Moments that do not change with these."""
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same sums for more classes, at these places among them."""
+        """The same moments for more classes, at these places among them."""
 
     def take(self, classes: Indices) -> Self:
-        """The sums of some classes, at least one."""
+        """The moments of some classes, at least one."""
 
     def total(self) -> Self:
-        """The sums of the rows of all classes, as those of one class."""
+        """The moments of the rows of all classes, as those of one class."""
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool) -> Self:
         """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
 
     def selected(self, features: Indices) -> Self:
-        """The sums of some features, in this order."""
+        """The moments of some features, in this order."""
 
     def without_pooled(self, classes: Indices) -> Self:
-        """The sums of some classes; if they share a scatter, with a scatter of zero."""
+        """The moments of some classes; if they share a scatter, with a scatter of zero."""
 
     def mapped(self, A: Array, b: Array) -> Self:
-        """The sums of the rows A x + b, if the products of features are kept."""
+        """The moments of the rows A x + b, if the products of features are kept."""
 
     def merge(self, other: Self, places: Indices) -> None:
-        """Add to the classes at these places, in place: wholly, or, where it raises, not at all."""
+        """Add to the classes at these places, in place. If it raises, nothing has changed."""
 
     def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
+        """Which classes are left with an impossible weight, if a part is taken out and `counts` rows stay."""
 
     def subtract(self, part: Self, counts: Counts) -> Self:
-        """The sums of the classes that keep rows, without the part. ValueError if no rows can have them."""
+        """The moments of the classes that keep rows, without a part; ValueError if no rows can have them."""
 
     def equals(self, other: Self) -> bool:
         """Whether the two are the same to the last bit."""
@@ -194,7 +194,7 @@ class Labelled(Generic[S]):
             raise ValueError(f"states of {self.n_features} and {n_features} features cannot be merged")
 
     def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
-        """Add the rows of another state, in place: wholly, or, where it raises, not at all.
+        """Add the rows of another state, in place. If it raises, nothing has changed.
 
         The arrays of one that is `owned` may become those of this state.
         """
@@ -222,8 +222,8 @@ class Labelled(Generic[S]):
         Raises
         ------
         ValueError
-            If the other has a class that this one has not, more rows or weight of a class, or sums that
-            leave what no rows can have.
+            If the other has a class that this one has not, or more rows or weight of a class, or if no rows
+            can have what is left.
         """
         unseen = np.setdiff1d(labels.union(self.classes, other.classes), self.classes)
         if len(unseen):

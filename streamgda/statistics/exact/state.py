@@ -91,7 +91,7 @@ class ExactClassStatistics(Statistics):
         self._rounded: ExactMoments | None = None
 
     @property
-    def _read_out(self) -> ExactMoments:
+    def _moments(self) -> ExactMoments:
         if self._rounded is None:
             self._rounded = self._labelled.moments.rounded()
         return self._rounded
@@ -111,7 +111,7 @@ class ExactClassStatistics(Statistics):
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
         state._n_dropped = self._n_dropped
-        exact = self._read_out
+        exact = self._moments
         rounded = Moments(
             self._labelled.kind,
             self.weights,

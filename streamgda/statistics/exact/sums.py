@@ -161,7 +161,7 @@ class Sums:
         self.products = self.products + wide.products
 
     def overdrawn(self, part: Sums, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
+        """Which classes are left with an impossible weight, if a part is taken out and `counts` rows stay."""
         left = (self.weights - part.weights).whole()
         # A row weighs one or more.
         return np.where(counts == 0, left != 0, left < counts).astype(np.bool_)

@@ -52,7 +52,8 @@ class Accumulation:
         ------
         ValueError
             If a value is NaN or infinite, a power exceeds float64, or labels are of another kind than those
-            before. If it is NaN, and `is_anchored` is false, the state is then as it was; else of no use.
+            before. After a NaN, the state is as it was if `is_anchored` is false. After any other error, it
+            is of no use.
         """
         before = self._classes, self._places, self._counts.copy()
         try:

@@ -55,7 +55,7 @@ class Moments(MomentArrays):
             self.fourth.scale(factor)
 
     def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes would keep a weight that so many rows cannot have, if the part were taken out."""
+        """Which classes are left with an impossible weight, if a part is taken out and `counts` rows stay."""
         left = (self.weights - part.weights) + (self.low_weights - part.low_weights)
         rounding = _WEIGHT_ROUNDING * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
@@ -63,7 +63,7 @@ class Moments(MomentArrays):
     # ------------------------------------------------------------------ moments add up
 
     def merge(self, other: Moments, places: Indices) -> None:
-        """Add to the classes at these places, in place: wholly, or, where it raises, not at all.
+        """Add to the classes at these places, in place. If it raises, nothing has changed.
 
         The same bits whichever of the two comes first.
 

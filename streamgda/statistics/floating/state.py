@@ -91,10 +91,6 @@ class ClassStatistics(Statistics):
     def _moments(self) -> Moments:
         return self._labelled.moments
 
-    @property
-    def _read_out(self) -> Moments:
-        return self._labelled.moments
-
     # ------------------------------------------------------------------ rows go in
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:

@@ -299,12 +299,12 @@ class IncompleteStatistics(Statistics):
         return plain, completion
 
     @property
-    def _read_out(self) -> Moments | ExactMoments:
+    def _moments(self) -> Moments | ExactMoments:
         """The moments of the completed statistics; an error, unless each class has parameters of its own."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
             for error in self.undetermined.values():
                 raise error
-        return self._likeliest()._read_out
+        return self._likeliest()._moments
 
     def _shown_names(self) -> list[str]:
         """What to call each feature in an error."""
