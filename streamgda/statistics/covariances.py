@@ -295,7 +295,7 @@ class Tied(CovarianceKind):
 
     def add_outer(self, scatter: Array, vectors: Array) -> None:
         if len(vectors) != 1:
-            super().add_outer(scatter, vectors)
+            scatter += vectors.T @ vectors
             return
         (vector,) = vectors
         step = max(1, _ELEMENTS_IN_CACHE // max(1, len(vector)))

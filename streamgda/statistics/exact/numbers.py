@@ -88,10 +88,7 @@ class ExactArray:
             carry = (planes[i] + _HALF) >> _BITS
             planes[i] -= carry << _BITS
             planes[i + 1] += carry
-        used = np.flatnonzero(planes.any(axis=tuple(range(1, planes.ndim))))
-        if not len(used):
-            return cls.zeros(*planes.shape[1:])
-        return cls(planes[used[0] : used[-1] + 1].astype(np.int32), position + int(used[0]))
+        return cls._trimmed(planes, position)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,11 +128,13 @@ class ExactArray:
         return self._carried(planes, self.position)
 
     @classmethod
-    def _trimmed(cls, digits: NDArray[np.int32], position: int) -> Self:
+    def _trimmed(cls, digits: NDArray[np.integer], position: int) -> Self:
+        """The numbers of these balanced digits, without the planes at either end that are all zero."""
         used = np.flatnonzero(digits.any(axis=tuple(range(1, digits.ndim))))
         if not len(used):
             return cls.zeros(*digits.shape[1:])
-        return cls(digits[used[0] : used[-1] + 1], position + int(used[0]))
+        kept = digits[used[0] : used[-1] + 1]
+        return cls(kept.astype(np.int32, copy=False), position + int(used[0]))
 
     def integers(self) -> tuple[PythonIntegers, int]:
         """The numbers as Python integers, all times two to one exponent."""

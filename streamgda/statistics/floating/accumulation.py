@@ -162,7 +162,8 @@ class Accumulation:
 
     def _add_centred(self, block: Block, places: Indices, workspace: Workspace) -> None:
         centred = centre_block(block, workspace, single_apart=True)
-        centred.check(block)
+        if not np.isfinite(np.add.reduce(centred.means, axis=None)) and not np.isfinite(centred.means).all():
+            block.raise_for_values()
         places = places[centred.classes]
         self._make_room(block.n_features)
         spread = self._move_means(centred, places)

@@ -60,11 +60,6 @@ class CentredBlock:
     weights: Array
     bounds: Bounds
 
-    def check(self, block: Block, powers: str = "squares") -> None:
-        """Raise ValueError, naming the value, if one of the block is NaN or infinite."""
-        if not np.isfinite(np.add.reduce(self.means, axis=None)) and not np.isfinite(self.means).all():
-            block.raise_for_values(powers)
-
 
 def centre_block(
     block: Block, workspace: Workspace, *, compensate: bool = False, single_apart: bool = False
