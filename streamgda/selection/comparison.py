@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -187,32 +188,28 @@ class Comparison:
     n_reads: int
     is_by_row: bool = False
 
-    def scores(self, name: str) -> Array:
-        """The scores by a scoring: (n_candidates, n_folds)."""
-        return np.array([[trial.scores[name] for trial in row] for row in self.trials])
+    def _table(self, value: Callable[[Trial], Any]) -> Array:
+        """A value of each trial: (n_candidates, n_folds)."""
+        return np.array([[value(trial) for trial in row] for row in self.trials])
 
     def filled(self, names: Iterable[str], error_score: Any) -> dict[str, Array]:
         """The scores by some scorings, with `error_score` (NaN, if it is "raise") where a trial failed."""
-        failed = np.array([[bool(trial.error) for trial in row] for row in self.trials])
         filling = np.nan if isinstance(error_score, str) else error_score
-        return {name: np.where(failed, filling, self.scores(name)) for name in names}
+
+        def scores(name: str) -> Array:
+            return self._table(lambda trial: filling if trial.error else trial.scores[name])
+
+        return {name: scores(name) for name in names}
 
     def times(self) -> dict[str, Array]:
         """Seconds that it took to fit the models, and to score states by them: (n_candidates, n_folds)."""
-        return {
-            name: np.array([[getattr(trial, name) for trial in row] for row in self.trials])
-            for name in ("fit_time", "score_time")
-        }
+        return {name: self._table(attrgetter(name)) for name in ("fit_time", "score_time")}
 
     def reasons(self) -> list[str]:
-        """Why each candidate failed, in a line; "" where it did not."""
-        return [self._reason(row) for row in self.trials]
-
-    def _reason(self, trials: list[Trial]) -> str:
-        """Why one of them failed: each error once, with the folds in which it was met."""
+        """Why each candidate failed, in a line: each error once, with its folds; "" where none did."""
         if self.is_by_row:
-            return trials[0].error
-        return reasons_of_folds({trial.tested[0]: trial.error for trial in trials if trial.error})
+            return [trial.error for (trial,) in self.trials]
+        return [reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
 
     def deviations(self, name: str) -> Array:
         """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""

@@ -90,12 +90,6 @@ class HeldOutScores:
     metrics: dict[int, dict[str, Metric]] = field(default_factory=dict)
     failures: dict[int, Message] = field(default_factory=dict)
 
-    def of(self, number: int, measured: MeasuredScorer, n_classes: int) -> dict[str, Metric]:
-        """The metrics of a model."""
-        if number not in self.metrics:
-            self.metrics[number] = {name: kind(n_classes) for name, kind in measured.metrics.items()}
-        return self.metrics[number]
-
     def __add__(self, other: HeldOutScores) -> HeldOutScores:
         """The rows of both; the first may change."""
         self.n_rows += other.n_rows
@@ -137,14 +131,16 @@ def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores
                 found.n_rows += len(block.codes)
                 for fold, rows in models.rule.split(block):
                     if fold in models.by_fold:
-                        score_fold(found, models, fold, block.take(rows))
+                        score_block(found, models.classes, models.by_fold[fold], block.take(rows))
     return found
 
 
-def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Block) -> None:
-    """Score rows of one fold by all its models, some rows at a time."""
-    positions = np.searchsorted(models.classes, block.classes)
-    known = models.classes.take(positions, mode="clip") == block.classes
+def score_block(
+    found: HeldOutScores, classes: Labels, models: Mapping[int, MeasuredScorer], block: Block
+) -> None:
+    """Score rows by all the models of their fold, some rows at a time."""
+    positions = np.searchsorted(classes, block.classes)
+    known = classes.take(positions, mode="clip") == block.classes
     if not known[block.codes].all():
         raise ValueError(
             f"class {named(block.classes[~known][0])} was not among the rows when they were learnt: they "
@@ -152,11 +148,11 @@ def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Blo
         )
     truth = positions[block.codes]
     weights = block.row_weights
-    size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(models.classes)))
+    size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(classes)))
     for start in range(0, len(truth), size):
         piece = slice(start, min(start + size, len(truth)))
         rows = block.matrix(piece.start, piece.stop)
-        for number, measured in models.by_fold[fold].items():
+        for number, measured in models.items():
             if number in found.failures:
                 continue
             asks = LOG_LIKELIHOOD in measured.metrics
@@ -165,7 +161,9 @@ def score_fold(found: HeldOutScores, models: ModelsByFold, fold: Any, block: Blo
             except ValueError as error:
                 found.failures[number] = Message(f"counted from {block.row_name(start)}: ", Message.of(error))
                 continue
-            for metric in found.of(number, measured, len(models.classes)).values():
+            if number not in found.metrics:
+                found.metrics[number] = {name: kind(len(classes)) for name, kind in measured.metrics.items()}
+            for metric in found.metrics[number].values():
                 metric.add(scored)
 
 
@@ -189,16 +187,14 @@ class RowScorer:
         if self.scoring == "accuracy" or y is None:
             return float(estimator.score(X, y, sample_weight))
         rows, classes = check_rows(estimator, X), estimator.statistics_.classes
-        measured = MeasuredScorer(
-            ModelScorer(finalised(estimator), estimator.missing), {self.scoring: METRICS[self.scoring]}
-        )
-        models, found = ModelsByFold(FoldRule(1), classes, {0: {0: measured}}), HeldOutScores()
+        scorer = ModelScorer(finalised(estimator), estimator.missing)
+        measured, found = MeasuredScorer(scorer, {self.scoring: METRICS[self.scoring]}), HeldOutScores()
         for block in array_blocks(rows, y, sample_weight):
             for label in np.setdiff1d(block.classes, classes)[:1]:
                 raise ValueError(
                     f"the model does not know class {named(label)}: no score by {self.scoring!r}"
                 )
-            score_fold(found, models, 0, block)
+            score_block(found, classes, {0: measured}, block)
         for failure in found.failures.values():
             raise ValueError(failure)
         return found.metrics[0][self.scoring].score
