@@ -207,9 +207,10 @@ def contests(endpoint: str, options: argparse.Namespace) -> Iterator[tuple[str, 
             Contender("zarr: read", bare_zarr, arguments),
         ]
         yield name, found
-    path = f"rows/{groups_name(100_000)}"
     kinds = {"parquet": "Parquet", "zarr": "Zarr"}
-    yield "predictions", [Contender(kinds[kind], predicting, (endpoint, path, kind)) for kind in kinds]
+    for title, path in (("row groups of 100,000", f"rows/{groups_name(100_000)}"), (layouts[-1][0], small)):
+        found = [Contender(kinds[kind], predicting, (endpoint, path, kind)) for kind in kinds]
+        yield f"predictions of {title}", found
 
 
 # ---------------------------------------------------------------------- measuring

@@ -1,5 +1,7 @@
 """How many requests Zarr and predictions take in an object store, and passes over a store that fails."""
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -10,7 +12,9 @@ import zarr
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, predict_dataset, scan_parquet, scan_zarr
+from streamgda.scoring import predict
 from streamgda.scoring.outputs import zarr as zarr_output
+from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources import zarr_slabs
 from streamgda.storage import retries
 
@@ -168,6 +172,25 @@ def test_parts_are_written_while_the_next_are_predicted(store, tmp_path):
     store.set(latency=0.3)
     operations = [request[0] for request in scored(store, arrow(store), 6, "rows/out")]
     assert operations[: operations.index("COMPLETE")].count("UPLOAD") >= 3
+
+
+@pytest.mark.parametrize("out", ["rows/out", "rows/out.zarr"])
+def test_the_next_tasks_rows_are_fetched_while_parts_are_written(store, tmp_path, monkeypatch, out):
+    """Each file is a part, and each part a task."""
+    monkeypatch.setattr(predict, "_ROWS_PER_TASK", 1)
+    monkeypatch.setattr(zarr_output, "_MOST_ROWS_OF_CHUNK", 500)
+    output = zarr_output.ZarrOutput if out.endswith("zarr") else ParquetOutput
+    write, fetched = output.write, []
+
+    def wait_and_write(*arguments):
+        time.sleep(0.5)
+        fetched.append(sum(request[0] == "GET" and "data" in request[1] for request in store.requests()))
+        return write(*arguments)
+
+    monkeypatch.setattr(output, "write", wait_and_write)
+    write_files(tmp_path / "rows" / "data6", 6)
+    scored(store, fsspec(store), 6, out)
+    assert [fetched[-1] - n for n in fetched] == [4, 3, 2, 1, 0, 0]
 
 
 FAULTS = {

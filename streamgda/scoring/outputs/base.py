@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
@@ -16,13 +16,15 @@ import pyarrow.fs as pafs
 from streamgda.blocks.block import Block
 from streamgda.passes.plan import total
 from streamgda.sources.base import ScorableSplit, Split
-from streamgda.storage.fetching import request_threads
+from streamgda.storage.fetching import Ahead, request_threads
 from streamgda.storage.filesystems import is_local, is_object_store
 from streamgda.storage.writing import locked
 
 LOCK = ".predict_dataset.lock"
 
 _MOST_BYTES_WAITING = 1 << 25
+
+_MOST_BEGUN = 16  # splits of a part, whose footers are read before its task begins
 
 # ---------------------------------------------------------------------- what is written
 
@@ -113,6 +115,11 @@ class Part(Split):
     def is_remote(self) -> bool:
         """Whether some of the rows are fetched from a remote storage."""
         return any(split.is_remote for split in self.splits)
+
+    def begun(self, ahead: Ahead) -> Self:
+        """The same part, of which what `ahead` allows is being fetched of its first splits."""
+        first = tuple(split.begun(ahead) for split in self.splits[:_MOST_BEGUN])
+        return replace(self, splits=(*first, *self.splits[_MOST_BEGUN:]))
 
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
