@@ -19,7 +19,7 @@ from streamgda.blocks.block import (
     Places,
     cut_into_blocks,
 )
-from streamgda.blocks.frames import column_labels, column_names, matrix_of, without_type_of_number
+from streamgda.blocks.frames import column_labels, column_names, columns_of_other_types, matrix_of
 from streamgda.blocks.labels import Codes, Labels
 
 
@@ -103,7 +103,7 @@ def check_readable(X: Any) -> None:
     if type(X) is dict or (isinstance(X, list | tuple) and X and type(X[0]) is dict):
         raise TypeError("rows are an array or a frame, and these are dicts; give pandas.DataFrame(records)")
     found: dict[str, list[str]] = {}
-    for name in without_type_of_number(X):
+    for name in columns_of_other_types(X):
         _check_categories(X[name], name)
         values = np.asarray(X[name][:1])
         if values.dtype.kind in "UTSMm" or (

@@ -45,8 +45,11 @@ def with_columns(X: Any, names: list[Any]) -> Any:
     return X.select(names) if library_of(X) in {"polars", "pyarrow"} else X[names]
 
 
-def without_type_of_number(X: Any) -> list[str]:
-    """The columns of a frame whose types do not say that they hold numbers; none, if they are not named."""
+def columns_of_other_types(X: Any) -> list[str]:
+    """The columns of a frame that have another type than one of numbers or bools, by name.
+
+    A frame whose columns have no names has none.
+    """
     names = column_names(X) or ()
     if not names:
         return []

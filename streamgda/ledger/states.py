@@ -18,7 +18,7 @@ from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of as statistics_of
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
-from streamgda.storage.columns import to_arrow
+from streamgda.storage.arrow import to_arrow
 from streamgda.storage.documents import Metadata
 from streamgda.storage.paths import one_line
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -127,15 +127,14 @@ def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
         return False
     first = next(data.get_fragments())
     keys = ds.get_partition_keys(first.partition_expression)
-    schema, stored = (_types_besides(keys, schema) for schema in (data.schema, first.physical_schema))
-    return schema == stored and len(set(data.files)) == len(data.files)
+    given, stored = (
+        [(field.name, field.type) for field in schema if field.name not in keys]
+        for schema in (data.schema, first.physical_schema)
+    )
+    return given == stored and len(set(data.files)) == len(data.files)
 
 
-def _types_besides(keys: Mapping[str, Any], schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in schema if field.name not in keys]
-
-
-def _described(data: Any) -> tuple[type[ArrowSource[Any]], Any]:
+def _described(data: Any) -> tuple[type[ArrowSource], Any]:
     """The kind of source that reads some data, and the data as it takes it."""
     if isinstance(data, pa.RecordBatch):
         return TableSource, pa.Table.from_batches([data])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -23,24 +23,12 @@ from streamgda.sources.errors import decoding
 from streamgda.sources.roles import Roles
 from streamgda.storage.versions import Version, check_unchanged, current_version
 
-D = TypeVar("D", bound="Described")
 
+class ArrowSource(Source):
+    """Arrow data, which has a schema, with the roles of its columns; made by `scan_arrow`."""
 
-class Described(Protocol):
-    """Data with a schema."""
-
-    @property
-    def schema(self) -> Any:
-        """Its columns."""
-
-
-class ArrowSource(Source, Generic[D]):
-    """Arrow data with the roles of its columns; made by `scan_arrow`."""
-
-    def __init__(self, data: D, roles: Roles) -> None:
-        self._data = data
-        self._roles = roles
-        self.feature_names = roles.features
+    def __init__(self, data: Any, roles: Roles) -> None:
+        self._data, self._roles, self.feature_names = data, roles, roles.features
 
     @property
     def keeps_missing(self) -> bool:
@@ -67,7 +55,7 @@ class ArrowSource(Source, Generic[D]):
         )
 
 
-class TableSource(ArrowSource[pa.Table]):
+class TableSource(ArrowSource):
     """A table in memory."""
 
     def splits(self) -> list[TableSlice]:
@@ -113,7 +101,7 @@ _UNREADABLE = (
 )
 
 
-class DatasetSource(ArrowSource[ds.Dataset]):
+class DatasetSource(ArrowSource):
     """A dataset of files that are not Parquet or not read as they are stored, or of tables."""
 
     @property
@@ -123,10 +111,12 @@ class DatasetSource(ArrowSource[ds.Dataset]):
 
     def splits(self) -> list[Fragment]:
         """The fragments, a split each."""
-        return [
-            Fragment(self._data.schema, fragment, self._roles, position, _version_of(fragment))
-            for position, fragment in enumerate(self._data.get_fragments())
-        ]
+        fragments = []
+        for position, fragment in enumerate(self._data.get_fragments()):
+            filesystem = getattr(fragment, "filesystem", None)
+            version = None if filesystem is None else current_version(filesystem, fragment.path)
+            fragments.append(Fragment(self._data.schema, fragment, self._roles, position, version))
+        return fragments
 
 
 def _is_in_memory(dataset: ds.Dataset) -> bool:
@@ -134,26 +124,18 @@ def _is_in_memory(dataset: ds.Dataset) -> bool:
     return isinstance(dataset, ds.InMemoryDataset) or any(map(_is_in_memory, parts))
 
 
-def _version_of(fragment: ds.Fragment) -> Version | None:
-    """The version of a fragment that is a file; else None."""
-    if getattr(fragment, "filesystem", None) is None:
-        return None
-    return current_version(fragment.filesystem, fragment.path)
-
-
 @dataclass(frozen=True)
 class Fragment(Split):
-    """A fragment of a dataset, such as a file of it, in the version that was there when it was planned."""
+    """A fragment of a dataset; one that is a file is in the version that was there when it was planned.
+
+    How many rows it has is unknown: to count those of a text file is to read it.
+    """
 
     schema: pa.Schema
     fragment: ds.Fragment
     roles: Roles
     position: int
     version: Version | None
-
-    @property
-    def n_rows(self) -> None:
-        """Unknown: to count the rows of a text file is to read it."""
 
     def blocks(self) -> Iterator[Block]:
         """Read the fragment in order."""
@@ -235,7 +217,7 @@ def _read_lazy_frame(frame: Any, names: list[str]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-class StreamSource(ArrowSource[Stream]):
+class StreamSource(ArrowSource):
     """A stream that can be started again."""
 
     is_local = True
@@ -245,7 +227,7 @@ class StreamSource(ArrowSource[Stream]):
         return [StreamSplit(self._data.open, self._roles)]
 
 
-class ReaderSource(ArrowSource[pa.RecordBatchReader]):
+class ReaderSource(ArrowSource):
     """A stream that can be read once."""
 
     is_local = True
@@ -281,10 +263,6 @@ class StreamSplit(Split):
     open: Open
     roles: Roles
 
-    @property
-    def n_rows(self) -> None:
-        """Unknown until the stream ends."""
-
     def blocks(self) -> Iterator[Block]:
         """Read the stream in order."""
         return blocks_of_batches(self._batches(), self.roles, _ORIGIN)
@@ -294,9 +272,7 @@ class StreamSplit(Split):
         with decoding(_ORIGIN, "Arrow", _BROKEN):
             for batch in self.open(names):
                 chosen = batch.select(names)
-                chosen.validate(
-                    full=True
-                )  # Arrow trusts its makers: a damaged IPC stream would crash the process
+                chosen.validate(full=True)  # a damaged IPC stream would crash the process
                 yield chosen
 
     def __reduce__(self) -> NoReturn:

@@ -29,16 +29,16 @@ Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 class Split(ABC):
     """A part of a source that one task reads, once in a pass.
 
-    Its number of rows is None where only reading it would tell. One that is read again, where storage failed,
-    must give the same rows, unless it says that it is read once.
+    One that is read again, where storage failed, must give the same rows. One that says that it is read once
+    is not.
     """
 
     is_read_once = False
 
     @property
-    @abstractmethod
     def n_rows(self) -> int | None:
-        """How many rows there are to read."""
+        """How many rows there are to read; None where only reading them would tell."""
+        return None
 
     @property
     def n_bytes(self) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -99,16 +98,7 @@ def _spread(of_used: NDArray[np.bool_], used: NDArray[np.bool_]) -> NDArray[np.b
     return of_all
 
 
-_NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
-
-
-def blocks_of_batch(
-    batch: pa.RecordBatch,
-    roles: Roles,
-    origin: str,
-    row_name: Places,
-    constants: Mapping[str, Any] = _NO_CONSTANTS,
-) -> Iterator[Block]:
+def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> Iterator[Block]:
     """Blocks of the rows of a batch.
 
     Parameters
@@ -117,27 +107,24 @@ def blocks_of_batch(
         Columns are taken by name; those without a role are passed over.
     roles : Roles
         What the columns are.
-    origin : str
-        What to call the batch in an error, such as the path of its file.
     row_name : Places
-        Where the rows stand.
-    constants : mapping
-        Columns that have one value for the whole batch, such as the keys of its partition.
+        Where the rows stand, and what errors call the data.
     """
+    origin = row_name.origin
     if roles.target is None:
         raise ValueError(f"{origin}: no target is named; name the column of labels where the data is scanned")
-    held = _Columns(batch, constants, origin)
-    classes, codes, unlabelled = held.labels(roles.target)
+    columns = _columns_of(batch)
+    classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
     return cut_into_blocks(
-        [held.numbers(name) for name in roles.features],
+        [_numbers(columns, name, origin) for name in roles.features],
         classes,
         codes,
         unlabelled=unlabelled,
-        weights=None if roles.weight is None else held.numbers(roles.weight),
+        weights=None if roles.weight is None else _numbers(columns, roles.weight, origin),
         feature_names=roles.features,
         missing=roles.missing,
         row_name=row_name,
-        groups=None if roles.groups is None else held.groups(roles.groups),
+        groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, origin),
     )
 
 
@@ -150,15 +137,17 @@ def blocks_of_batches(
     ----------
     batches : iterable of pyarrow.RecordBatch
         In order.
-    roles, origin
-        As for `blocks_of_batch`.
+    roles : Roles
+        What the columns are.
+    origin : str
+        What errors call the data, such as the path of a file.
     start : int
         The position of the first row, for errors and folds.
     dataset : str
         What tells the data from other files of its dataset.
     """
     for batch in _rebatched(batches, roles):
-        yield from blocks_of_batch(batch, roles, origin, Places(origin, start, dataset=dataset))
+        yield from blocks_of_batch(batch, roles, Places(origin, start, dataset=dataset))
         start += batch.num_rows
 
 
@@ -184,63 +173,41 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def unlabelled_block(
-    batch: pa.RecordBatch,
-    roles: Roles,
-    kept: Sequence[str],
-    origin: str,
-    row_name: Places,
-    constants: Mapping[str, Any] = _NO_CONSTANTS,
+    batch: pa.RecordBatch, roles: Roles, kept: Sequence[str], row_name: Places
 ) -> tuple[Block, dict[str, pa.Array]]:
     """The features of a batch as one block in which all rows are of one class, and the columns kept."""
-    held = _Columns(batch, constants, origin)
-    features = [held.numbers(name) for name in roles.features]
+    columns = _columns_of(batch)
+    features = [_numbers(columns, name, row_name.origin) for name in roles.features]
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
     block = Block(features, one_class, codes, feature_names=roles.features, row_name=row_name)
-    return without_missing(block, {name: held.arrow(name) for name in kept}, roles.missing)
+    return without_missing(block, {name: columns[name] for name in kept}, roles.missing)
 
 
-class _Columns:
-    """The columns of a batch and the constants beside it, by name."""
+def _columns_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
 
-    def __init__(self, batch: pa.RecordBatch, constants: Mapping[str, Any], origin: str) -> None:
-        self._held = dict(zip(batch.schema.names, batch.columns, strict=True))
-        self._constants = constants
-        self._n_rows = batch.num_rows
-        self._origin = origin
 
-    def labels(self, name: str, role: str = "target") -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
-        column = self._held.get(name)
-        if column is None:
-            column = pa.array([self._constants[name]]).take(pa.array(np.zeros(self._n_rows, np.int8)))
-        try:
-            return codes(column)
-        except ValueError as error:
-            raise ValueError(f"{self._origin}: {role} {name!r}: {error}") from error
+def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
+    try:
+        return numbers(columns[name])
+    except pa.ArrowInvalid as error:
+        value = columns[name][0].as_py()
+        raise ValueError(f"{origin}: partition key {name}={value!r} is not a number") from error
 
-    def groups(self, name: str) -> tuple[Labels, Codes]:
-        """The labels of the column that groups rows, or names their folds."""
-        values, codes, missing = self.labels(name, "groups or folds")
-        if missing is not None:
-            raise ValueError(
-                f"{self._origin}, row {int(np.argmax(missing))} of the batch: column {name!r} has no value, "
-                "so the row is of no fold. Mend the data, or leave out such rows by a filter"
-            )
-        return values, codes
 
-    def arrow(self, name: str) -> pa.Array:
-        column = self._held.get(name)
-        if column is not None:
-            return column
-        if name not in self._constants:
-            raise ValueError(f"{self._origin}: there is no column {name!r}, which is to be kept")
-        return pa.repeat(pa.scalar(self._constants[name]), self._n_rows)
+def _labels(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+    try:
+        return codes(column)
+    except ValueError as error:
+        raise ValueError(f"{called}: {error}") from error
 
-    def numbers(self, name: str) -> Column:
-        column = self._held.get(name)
-        if column is not None:
-            return numbers(column)
-        value = self._constants[name]
-        try:
-            return np.full(self._n_rows, np.nan if value is None else float(value))
-        except ValueError as error:
-            raise ValueError(f"{self._origin}: partition key {name}={value!r} is not a number") from error
+
+def _groups(column: pa.Array, name: str, origin: str) -> tuple[Labels, Codes]:
+    """The labels of the column that groups rows, or names their folds."""
+    values, codes, missing = _labels(column, f"{origin}: groups or folds {name!r}")
+    if missing is not None:
+        raise ValueError(
+            f"{origin}, row {int(np.argmax(missing))} of the batch: column {name!r} has no value, "
+            "so the row is of no fold. Mend the data, or leave out such rows by a filter"
+        )
+    return values, codes

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -160,7 +160,7 @@ class RowsPartition(Split):
     index: int
     names: tuple[str, ...] | None
     missing: Missing
-    before: int | None = None
+    before: int | None
 
     @property
     def n_rows(self) -> int:
@@ -232,52 +232,43 @@ def _named_columns(
     )
     kept = frame[list(roles.columns)]
     roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow
-    types = _known_types(kept._meta_nonempty)
-    roles.check_types(types, "the data frame")
-    warn_of_identifiers(roles, types, "the data frame", features, stacklevel=3)
-    return _of_frame(kept, roles, scan_again)
-
-
-def _of_frame(frame: Any, roles: Roles, scan_again: Callable[..., DaskSource]) -> DaskSource:
-    partitions = [
-        delayed(partial(FramePartition, index=i, roles=roles))(part)
-        for i, part in enumerate(frame.to_delayed())
-    ]
-    description, n_features = f"frame, target {roles.target!r}", len(roles.features)
-    keeps_missing = roles.missing == "keep"
-    return DaskSource(description, partitions, roles.features, n_features, scan_again, keeps_missing)
-
-
-def _known_types(frame: Any) -> pa.Schema:
-    """The types of the columns, but for those of Python objects, which only the partitions tell."""
-    known = frame.loc[:, [dtype.name != "object" for dtype in frame.dtypes]]
+    some = kept._meta_nonempty
+    known = some.loc[:, [dtype.name != "object" for dtype in some.dtypes]]  # only partitions tell of objects
     try:
-        return pa.Schema.from_pandas(known, preserve_index=False)
+        types = pa.Schema.from_pandas(known, preserve_index=False)
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"the data frame: {error}") from error
+    roles.check_types(types, "the data frame")
+    warn_of_identifiers(roles, types, "the data frame", features, stacklevel=3)
+    partitions = [
+        delayed(partial(FramePartition, index=i, roles=roles))(part)
+        for i, part in enumerate(kept.to_delayed())
+    ]
+    return DaskSource(
+        f"frame, target {roles.target!r}",
+        partitions,
+        roles.features,
+        len(roles.features),
+        scan_again,
+        keeps_missing=missing == "keep",
+    )
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:
     beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
+    names = _names_of(rows)
     for role, other in beside.items():
-        _refuse_eager(rows, role, other)
+        if not hasattr(other, "to_delayed"):
+            remedy = "such as dask.array.from_array(y, chunks=X.chunks[0])"
+            raise TypeError(
+                f"{role} of Dask rows must be a Dask collection too, "
+                f"{remedy if names is None else 'or the name of a column'}; got {type(other).__name__}"
+            )
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
-    names = _names_of(rows)
     if names is None:
-        rows, beside = _aligned(rows, beside)
-    parts = _parts_beside(rows, beside)
-    starts = _starts(rows, len(parts))
-    partitions = [
-        delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=starts[i]))(*part)
-        for i, part in enumerate(parts)
-    ]
-    description, n_features = "rows with a target beside them", int(rows.shape[1])
-    return DaskSource(description, partitions, names, n_features, keeps_missing=missing == "keep")
-
-
-def _parts_beside(rows: Any, beside: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The parts of the rows, each with those of the target and the weight; None where there is none."""
+        rows = rows.rechunk({1: -1})
+        beside = {role: _chunked_like(rows, other, role) for role, other in beside.items()}
     parts: list[list[Any]] = [_delayed_parts(rows)]
     for role, other in beside.items():
         parts.append(_delayed_parts(other))
@@ -286,44 +277,20 @@ def _parts_beside(rows: Any, beside: dict[str, Any]) -> list[tuple[Any, ...]]:
                 f"the rows have {len(parts[0])} partitions and {role} has {len(parts[-1])}; repartition one "
                 "like the other"
             )
-    if len(parts) < 3:
+    if weights is None:
         parts.append([None] * len(parts[0]))
-    return list(zip(*parts, strict=True))
-
-
-def _starts(rows: Any, n_parts: int) -> Sequence[int | None]:
-    """How many rows come before each partition; None where their lengths are not known."""
-    if not hasattr(rows, "chunks") or _is_unknown(rows):
-        return [None] * n_parts
-    return [0, *accumulate(rows.chunks[0])]
-
-
-def _refuse_eager(rows: Any, role: str, other: Any) -> None:
-    if not hasattr(other, "to_delayed"):
-        is_frame = hasattr(rows, "columns")
-        remedy = "such as dask.array.from_array(y, chunks=X.chunks[0])"
-        raise TypeError(
-            f"{role} of Dask rows must be a Dask collection too, "
-            f"{'or the name of a column' if is_frame else remedy}; got {type(other).__name__}"
-        )
-
-
-def _names_of(rows: Any) -> tuple[str, ...] | None:
-    return tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
-
-
-def _delayed_parts(collection: Any) -> list[Delayed]:
-    parts = collection.to_delayed()
-    return list(parts.ravel() if hasattr(parts, "ravel") else parts)
-
-
-def _aligned(rows: Any, beside: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The arrays with a chunk of labels for each chunk of rows, which hold all the columns."""
-    rows = rows.rechunk({1: -1})
-    return rows, {role: _chunked_like(rows, other, role) for role, other in beside.items()}
+    is_counted = names is None and not _is_unknown(rows)
+    starts = accumulate(rows.chunks[0], initial=0) if is_counted else repeat(None)
+    partitions = [
+        delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=start))(*part)
+        for i, (start, *part) in enumerate(zip(starts, *parts, strict=False))
+    ]
+    description, n_features = "rows with a target beside them", int(rows.shape[1])
+    return DaskSource(description, partitions, names, n_features, keeps_missing=missing == "keep")
 
 
 def _chunked_like(rows: Any, other: Any, role: str) -> Any:
+    """Labels or weights with a chunk for each chunk of rows."""
     if other.ndim != 1:
         raise ValueError(f"{role} must have one dimension, an entry for each row; it has {other.ndim}")
     if not hasattr(other, "chunks"):
@@ -337,3 +304,12 @@ def _chunked_like(rows: Any, other: Any, role: str) -> Any:
 
 def _is_unknown(array: Any) -> bool:
     return any(math.isnan(length) for length in array.chunks[0])
+
+
+def _names_of(rows: Any) -> tuple[str, ...] | None:
+    return tuple(map(str, rows.columns)) if hasattr(rows, "columns") else None
+
+
+def _delayed_parts(collection: Any) -> list[Delayed]:
+    parts = collection.to_delayed()
+    return list(parts.ravel() if hasattr(parts, "ravel") else parts)

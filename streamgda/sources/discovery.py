@@ -16,7 +16,7 @@ from __future__ import annotations
 import pathlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -95,19 +95,11 @@ def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
         folder = Folder(name)
         with suppress(OSError):  # the answer that lists a folder tells that it is there
             return FoundFiles(filesystem, folder.files(filesystem), (folder,))
-    location = _location(filesystem, name)
-    if location is None:
+    kind = filesystem.get_file_info(name).type
+    if kind not in _LOCATIONS and not _WILDCARD.search(name):
         raise FileNotFoundError(f"there is no file or folder {shown(path)}")
+    location = _LOCATIONS.get(kind, Pattern)(name)
     return FoundFiles(filesystem, location.files(filesystem), (location,))
-
-
-def _location(filesystem: pafs.FileSystem, name: str) -> Location | None:
-    info = filesystem.get_file_info(name)
-    if info.type == pafs.FileType.File:
-        return File(name)
-    if info.type == pafs.FileType.Directory:
-        return Folder(name)
-    return Pattern(name) if _WILDCARD.search(name) else None
 
 
 def _check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
@@ -270,6 +262,12 @@ class Pattern(Location):
             if place not in chosen or place.path == moved(file, self.root, root.path):
                 chosen[place] = file
         return sorted(chosen.values())
+
+
+_LOCATIONS: dict[pafs.FileType, Callable[[str], Location]] = {
+    pafs.FileType.File: File,
+    pafs.FileType.Directory: Folder,
+}
 
 
 def _check_links(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from gzip import BadGzipFile
 
 import pyarrow as pa
 
 from streamgda.sources.formats import other_format
-
-# Arrow raises a bare OSError both for bytes that it cannot decode and for an object store that gives
-# none. Only the text tells which it was; these are the words of its clients of S3, Azure and GCS.
-_OBJECT_STORES = ("AWS Error", "Azure Error", "google::cloud::Status")
+from streamgda.storage.retries import is_of_storage
 
 _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
@@ -66,17 +62,6 @@ def decoding(
             if "crypt" in str(error):
                 reasons = _ENCRYPTED
             raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
-
-
-def is_of_storage(error: Exception) -> bool:
-    """Whether the storage failed; bytes that came and make no sense are no such error."""
-    if not isinstance(error, OSError) or isinstance(error, BadGzipFile):
-        return False
-    return (
-        type(error) is not OSError
-        or error.errno is not None
-        or any(client in str(error) for client in _OBJECT_STORES)
-    )
 
 
 def add_place(error: OSError, place: str) -> None:

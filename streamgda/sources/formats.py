@@ -6,9 +6,8 @@ In the folder of a Delta, Iceberg or Hudi table, a log says which of the Parquet
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
@@ -37,51 +36,48 @@ def other_format(path: str) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class TableFormat:
-    """A format of tables: what lies in the folder of one, and what reads it."""
-
-    name: str
-    mark: re.Pattern[str]
-    reader: str
-
-
-_FORMATS = (
-    TableFormat(
+_TABLES = (
+    (
         "a Delta table",
         re.compile(r"(?:^|/)_delta_log(?=/|$)"),
         "deltalake.DeltaTable({root!r}).to_pyarrow_dataset()",
     ),
-    TableFormat(
+    (
         "an Iceberg table",
         re.compile(r"(?:^|/)metadata/[^/]*\.metadata\.json$"),
         "catalog.load_table(...).scan().to_arrow_batch_reader()",
     ),
-    TableFormat(
+    (
         "a Hudi table",
         re.compile(r"(?:^|/)\.hoodie(?=/|$)"),
         "pyarrow.Table.from_batches(HudiTableBuilder.from_base_uri({root!r}).build().read_snapshot())",
     ),
 )
+"""Formats of tables: what lies in the folder of one, and what reads it."""
 
 
-def check_no_table_format(listed: Iterable[str], files: Iterable[str]) -> None:
+def check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None:
     """Raise ValueError if files lie in a folder of a table format.
 
     Parameters
     ----------
     listed : iterable of str
         All that is known to be there, as paths from one folder.
-    files : iterable of str
+    files : collection of str
         What would be read as rows.
     """
-    marks = ((form, form.mark.search(path)) for path in listed for form in _FORMATS)
-    for form, root in {(form, mark.string[: mark.start()]) for form, mark in marks if mark}:
+    roots = {
+        (name, reader, path[: mark.start()])
+        for path in listed
+        for name, pattern, reader in _TABLES
+        if (mark := pattern.search(path))
+    }
+    for name, reader, root in roots:
         inside = f"{root}/" if root else ""
         if any(file.startswith(inside) for file in files):
             raise ValueError(
-                f"{root or 'the folder'} is {form.name}, and its log says which rows of its files are still "
-                f"part of it; to read these, use scan_arrow({form.reader.format(root=root)}, ...)"
+                f"{root or 'the folder'} is {name}, and its log says which rows of its files are still "
+                f"part of it; to read these, use scan_arrow({reader.format(root=root)}, ...)"
             )
 
 
@@ -90,11 +86,12 @@ def marks_above(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
 
     These have hive keys in their names, or, in Iceberg, are in a folder named data.
     """
-    while "=" in _name(folder):
-        folder = _parent(folder)
-        yield from _marks_in(filesystem, folder)
-    if _name(folder) == "data":
-        yield from _marks_in(filesystem, _parent(folder))
+    parent, _, name = folder.rpartition("/")
+    while "=" in name:
+        yield from _marks_in(filesystem, parent)
+        parent, _, name = parent.rpartition("/")
+    if name == "data":
+        yield from _marks_in(filesystem, parent)
 
 
 def _marks_in(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
@@ -102,11 +99,3 @@ def _marks_in(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
     with suppress(OSError):  # a user may be allowed to read the partition alone
         yield from (f"{inside}{name}" for name in children(filesystem, folder))
         yield from (f"{inside}metadata/{name}" for name in children(filesystem, f"{inside}metadata"))
-
-
-def _name(folder: str) -> str:
-    return folder.rpartition("/")[2]
-
-
-def _parent(folder: str) -> str:
-    return folder.rpartition("/")[0]

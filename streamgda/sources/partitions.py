@@ -38,7 +38,7 @@ class ListedFile(NamedTuple):
     """A file to plan.
 
     `expression` says what the partition keys are. `version` is the one to read, None for the present one.
-    `wanted` are the row groups of the dataset among a number of them, where another has made it.
+    `wanted` are the row groups of the dataset, and how many there are in the file; None if it is all of them.
     """
 
     path: str
@@ -127,7 +127,9 @@ class DatasetFiles:
             fragment, wanted = self.fragments.get(path), None
             if fragment is not None:
                 with decoding(path):
-                    wanted = [group.id for group in fragment.row_groups], fragment.metadata.num_row_groups
+                    groups = [group.id for group in fragment.row_groups]
+                    n_groups = fragment.metadata.num_row_groups
+                wanted = None if groups == list(range(n_groups)) else (groups, n_groups)
             yield ListedFile(path, self.expressions[self.place(path)], known.get(path), wanted)
 
     def place(self, path: str) -> str:

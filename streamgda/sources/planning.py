@@ -124,35 +124,19 @@ class FilePlanner:
         planner = self if each is map else replace(self, first=None)
         schemas: list[pa.Schema] = []
         retries: list[str] = []
-        for batch, (planned, found, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
-            shared = [schemas[_position(schema, schemas)] for schema in found]
+        for batch, (planned, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
             retries += noted
-            for file, (version, runs, position, footer) in zip(batch, planned, strict=True):
-                yield PlannedFile(file.path, version, runs, shared[position], footer)
+            for file, plan in zip(batch, planned, strict=True):  # the path is in memory once
+                yield plan._replace(path=file.path, schema=_shared(plan.schema, schemas))
         with warning_of_retries() as warned_of:
             warned_of.extend(retries)
 
-    def plan_batch(
-        self, files: Sequence[ListedFile]
-    ) -> tuple[list[tuple[Version, list[bytes], int, str]], list[pa.Schema], list[str]]:
-        """One task: plan some files.
-
-        Returns
-        -------
-        planned : list of tuple
-            Of each file its version, its runs of row groups, the position of its schema among `schemas`, and
-            the digest of its footer.
-        schemas : list of pyarrow.Schema
-            All that differ.
-        noted : list of str
-            The errors after which the storage was asked again.
-        """
+    def plan_batch(self, files: Sequence[ListedFile]) -> tuple[list[PlannedFile], list[str]]:
+        """One task: plan some files. Also the errors after which the storage was asked again."""
         schemas: list[pa.Schema] = []
-        planned = []
         with noting_retries() as noted:
-            for version, runs, schema, footer in self._each(self._plan, files):
-                planned.append((version, runs, _position(schema, schemas), footer))
-        return planned, schemas, noted
+            planned = self._each(self._plan, files)
+            return [file._replace(schema=_shared(file.schema, schemas)) for file in planned], noted
 
     def footers(self, paths: Sequence[str], each: Map = map) -> list[str]:
         """The digests of the footers that files have now; "" for one that cannot be opened."""
@@ -182,7 +166,7 @@ class FilePlanner:
         read = [f"{field.name}: {field.type}" for field in schema if field.name in self.read_options.columns]
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
-    def _plan(self, file: ListedFile) -> tuple[Version, list[bytes], pa.Schema, str]:
+    def _plan(self, file: ListedFile) -> PlannedFile:
         tail, version = self._footer(file.path)
         with decoding(file.path):
             fragment = FORMAT.make_fragment(pa.py_buffer(tail), partition_expression=file.expression)
@@ -190,14 +174,13 @@ class FilePlanner:
             if version.size is not None:
                 check_footer(metadata, tail, version.size)
         self._check(file.path, schema, ds.get_partition_keys(file.expression))
-        groups = self._row_groups(file, fragment)
-        found = {index: metadata.row_group(index) for index in groups}
-        sizes = {index: (index, group.num_rows, group.total_byte_size) for index, group in found.items()}
+        wanted = self._row_groups(file, fragment)
+        found = zip(wanted, map(metadata.row_group, wanted), strict=True)
+        groups = [(index, group.num_rows, group.total_byte_size) for index, group in found]
         runs = [
-            np.array([sizes[i] for i in run], np.int64).T.tobytes()
-            for run in group_into_tasks(groups, lambda index: sizes[index][1])
+            np.array(run, np.int64).T.tobytes() for run in group_into_tasks(groups, lambda group: group[1])
         ]
-        return file.version or version, runs, schema, digest_of_footer(tail)
+        return PlannedFile(file.path, file.version or version, runs, schema, digest_of_footer(tail))
 
     def _footer(self, path: str) -> tuple[bytes, Version]:
         """The footer that a file has now."""
@@ -214,11 +197,11 @@ class FilePlanner:
         chosen = self.read_options.filter
         if file.wanted is not None:
             wanted, known = file.wanted
-            if wanted != list(range(known)) and fragment.num_row_groups != known:
+            if fragment.num_row_groups != known:
                 raise ValueError(
                     f"{file.path} has other row groups than when the dataset was made; make it again"
                 )
-            return wanted if wanted != list(range(known)) else list(range(fragment.num_row_groups))
+            return wanted
         if (
             chosen is None
             or chosen.may_keep_untold
@@ -259,13 +242,13 @@ class FilePlanner:
             raise ValueError(f"{path}: target {target!r} is {kind}, in the first file it is {first}")
 
 
-def _position(schema: pa.Schema, known: list[pa.Schema]) -> int:
-    """The position of a schema among those that are known; it is put among them if it is not."""
-    for i, other in enumerate(known):
-        if other.equals(schema):
-            return i
-    known.append(schema.remove_metadata())
-    return len(known) - 1
+def _shared(schema: pa.Schema, known: list[pa.Schema]) -> pa.Schema:
+    """The one of the known schemas that equals this one; it becomes known if there is none."""
+    found = next((other for other in known if other.equals(schema)), None)
+    if found is None:
+        found = schema.remove_metadata()
+        known.append(found)
+    return found
 
 
 def _has_views(schema: pa.Schema, names: Iterable[str]) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block, Places, power_of_two_up_to
+from streamgda.blocks.block import Block, Places
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
@@ -21,33 +22,17 @@ from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.sources.stored_columns import (
-    WIDE,
-    batch_without_views,
-    decode_by_columns,
+    decode,
     most_rows,
     read_as_dictionaries,
-    rows_at_a_time,
+    read_buffer,
 )
-from streamgda.storage.fetching import Ahead, Needs, RemoteParquet
+from streamgda.storage.fetching import Ahead, RemoteParquet
 from streamgda.storage.filesystems import is_local
 from streamgda.storage.ranges import STEP, Range, chunks_of, in_shares, range_of, size_of
 from streamgda.storage.versions import Version, check_unchanged
 
-_READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
-
-_BUFFER = 1 << 16  # bytes of each column
-
 _ROWS_TOGETHER = 1 << 14  # of small row groups: Arrow decodes long runs faster
-
-
-def read_buffer(n_columns: int) -> int:
-    """Bytes to read at a time of each column."""
-    return _BUFFER if n_columns < WIDE else _BUFFER // 4
-
-
-def rows_per_read(n_features: int) -> int:
-    """Rows to decode at a time: a power of two, as the rows of a block are."""
-    return power_of_two_up_to((_READ_ELEMENTS if n_features < WIDE else _READ_ELEMENTS // 2) // n_features)
 
 
 @dataclass(frozen=True)
@@ -90,12 +75,9 @@ class RowGroups(ScorableSplit):
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
-        with self._opened() as stored:
-            for batch, row_name in self._batches(stored):
-                yield from blocks_of_batch(
-                    batch, self.read_options.roles, self.path, row_name, self.partition
-                )
-                del batch  # or it would be held while the next one is decoded
+        for batch, places in self._batches():
+            yield from blocks_of_batch(batch, self.read_options.roles, places)
+            del batch  # or it would be held while the next one is decoded
 
     @property
     def identity(self) -> list[Any]:
@@ -121,11 +103,9 @@ class RowGroups(ScorableSplit):
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the features, each row group once, and the columns kept beside them."""
-        roles, kept = self.read_options.roles, self.read_options.kept
-        with self._opened() as stored:
-            for batch, row_name in self._batches(stored):
-                yield unlabelled_block(batch, roles, kept, self.path, row_name, self.partition)
-                del batch
+        for batch, places in self._batches():
+            yield unlabelled_block(batch, self.read_options.roles, self.read_options.kept, places)
+            del batch
 
     @property
     def is_remote(self) -> bool:
@@ -134,101 +114,34 @@ class RowGroups(ScorableSplit):
 
     def begun(self, ahead: Ahead) -> RowGroups:
         """The same row groups, which are being fetched if they are remote."""
-        filesystem = self.read_options.filesystem
-        if not self.is_remote or (self.remote and not self.remote.is_closed):
-            return self
-        return replace(self, remote=ahead.begin(filesystem, self.path, self.version, self._needs))
+        return replace(self, remote=self._fetched(ahead)) if self.is_remote else self
 
-    def _batches(self, stored: RemoteParquet | _LocalParquet) -> Iterator[tuple[pa.RecordBatch, Places]]:
-        """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
-        with decoding(self.path):
-            metadata = stored.metadata
-            parquet = pq.ParquetFile(
-                stored.file,
-                metadata=metadata,
-                read_dictionary=self._strings(metadata),
-                buffer_size=0 if stored.is_read_whole else read_buffer(len(self._stored)),
-                pre_buffer=False,
-                page_checksum_verification=True,
-            )
-        before = _RowsBefore(metadata)
-        for run in self._runs():
-            name = self.path.removeprefix(self.read_options.root).lstrip("/")
-            places = _PlacesInGroups(self.path, dataset=name, before=before.group(min(run)), groups=run)
-            size = rows_at_a_time(metadata, run, self.read_options.kept)
-            yield from self._batches_of_run(parquet, run, places, size)
-        stored.check_unchanged()
-
-    def _opened(self) -> RemoteParquet | _LocalParquet:
-        filesystem = self.read_options.filesystem
-        if is_local(filesystem):
-            return _LocalParquet(filesystem, self.path, self.version)
+    def _fetched(self, ahead: Ahead) -> RemoteParquet:
         if self.remote and not self.remote.is_closed:
             return self.remote
-        return Ahead().begin(filesystem, self.path, self.version, self._needs)
+        return ahead.begin(self.read_options.filesystem, self.path, self.version, self._needs)
 
-    def _needs(self, metadata: pq.FileMetaData) -> Needs:
-        """What is fetched of a remote file: long row groups in shares, unless they are decoded as a whole."""
-        steps: list[list[Range]] = [[]]
-        is_in_shares = False
-        as_a_whole = most_rows(len(self._stored))
-        groups = self.rows_of_group
-        for n_rows, chunks in zip(groups.values(), chunks_of(metadata, groups, self._stored), strict=True):
-            ranges = sorted(map(range_of, chunks))
-            if size_of(ranges) <= STEP or n_rows <= as_a_whole:
-                steps[-1] += ranges
-            else:
-                steps += [*in_shares(ranges), []]
-                is_in_shares = True
-        return Needs(steps, is_in_shares)
-
-    @property
-    def _stored(self) -> list[str]:
-        """The columns to read of the file."""
-        return [name for name in self.read_options.columns if name not in self.partition]
-
-    @property
-    def _labels_alone(self) -> list[str]:
-        """The target, unless it is of use as it is: long labels take little memory as a dictionary."""
-        target, options = self.read_options.roles.target, self.read_options
-        elsewhere = (None, *self.partition, *options.filter_columns.names, *options.kept)
-        return [] if target is None or target in elsewhere else [target]
-
-    def _strings(self, metadata: pq.FileMetaData) -> list[str]:
-        """The labels, and strings to be carried over, that are read as dictionaries."""
-        kept = set(self.read_options.kept).difference(self.read_options.filter_columns.names)
-        return read_as_dictionaries(metadata, self.rows_of_group, self._labels_alone, kept)
-
-    def _runs(self) -> Iterator[dict[int, int]]:
-        """Runs of row groups that are neighbours in the file, and so small that they are read together."""
-        run: dict[int, int] = {}
-        as_a_whole = most_rows(len(self.read_options.columns))
-        most = min(_ROWS_TOGETHER, as_a_whole) if as_a_whole else _ROWS_TOGETHER
-        for index, n_rows in self.rows_of_group.items():
-            if run and (index - 1 not in run or sum(run.values()) + n_rows > most):
-                yield run
-                run = {}
-            run[index] = n_rows
-        yield run
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+        """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
+        name = self.path.removeprefix(self.read_options.root).lstrip("/")
+        with self._opened() as parquet:
+            groups = map(parquet.metadata.row_group, range(max(self.rows_of_group)))
+            before = [0, *accumulate(group.num_rows for group in groups)]
+            for run in self._runs():
+                places = _PlacesInGroups(self.path, dataset=name, before=before[min(run)], groups=run)
+                yield from self._batches_of_run(parquet, run, places)
 
     def _batches_of_run(
-        self, parquet: pq.ParquetFile, run: dict[int, int], places: Places, size: int
+        self, parquet: pq.ParquetFile, run: Mapping[int, int], places: Places
     ) -> Iterator[tuple[pa.RecordBatch, Places]]:
-        start = 0
-        for decoded in self._decoded(parquet, run, size):
-            batch, rows = self._filtered(decoded, np.arange(start, start + decoded.num_rows))
-            start += decoded.num_rows
-            del decoded
-            yield batch, places.take(rows)
-            del batch
-
-    def _decoded(self, parquet: pq.ParquetFile, run: dict[int, int], size: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a run, at most `size` at a time, checked to be as many as the footer says."""
-        n_rows = 0
+        n_features, kept, n_rows = len(self.read_options.roles.features), self.read_options.kept, 0
         with decoding(self.path):
-            for batch in self._unchecked(parquet, run, self._stored, size):
-                n_rows += batch.num_rows
-                yield batch_without_views(batch)
+            for decoded in decode(parquet, list(run), self._stored, n_features, kept):
+                rows = np.arange(n_rows, n_rows + decoded.num_rows)
+                n_rows += len(rows)
+                batch, rows = self._filtered(self._with_keys(decoded), rows)
+                del decoded
+                yield batch, places.take(rows)
                 del batch
             if n_rows != sum(run.values()):  # a damaged footer can hide pages
                 named = f"row group {min(run)} has" if len(run) == 1 else f"row groups {list(run)} have"
@@ -236,75 +149,92 @@ class RowGroups(ScorableSplit):
                     f"{named} {counted(n_rows, 'row')}, and {sum(run.values())} by the footer"
                 )
 
-    def _unchecked(
-        self, parquet: pq.ParquetFile, run: dict[int, int], stored: list[str], size: int
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of a run: cut from one table if it is wide and short, else decoded batch by batch."""
-        n_rows = sum(run.values())
-        at_a_time = min(rows_per_read(len(self.read_options.roles.features)), size)
-        if n_rows <= min(size, most_rows(len(stored))):
-            return iter(decode_by_columns(parquet, list(run), stored, n_rows).to_batches(at_a_time))
-        batches: Iterator[pa.RecordBatch] = parquet.iter_batches(
-            at_a_time, row_groups=list(run), columns=stored, use_threads=False
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        """The file, checked before and after it is read to be in the version that was planned for."""
+        if self.is_remote:
+            with self._fetched(Ahead()) as remote:
+                with decoding(self.path):
+                    metadata = remote.metadata  # when it is there, the file can be read
+                    parquet = self._parquet(remote.file, metadata, is_whole=remote.is_read_whole)
+                yield parquet
+                remote.check_unchanged()
+            return
+        filesystem = self.read_options.filesystem
+        check_unchanged(filesystem, self.path, self.version)
+        with opening(self.path):
+            file = filesystem.open_input_file(self.path)
+        with file:
+            with decoding(self.path):
+                parquet = self._parquet(file, pq.read_metadata(file), is_whole=False)
+            yield parquet
+            check_unchanged(filesystem, self.path, self.version)
+
+    def _parquet(self, file: pa.NativeFile, metadata: pq.FileMetaData, *, is_whole: bool) -> pq.ParquetFile:
+        options = self.read_options
+        plain = {*self.partition, *options.filter_columns.names}
+        target = options.roles.target
+        labels = [] if target is None or target in plain.union(options.kept) else [target]
+        return pq.ParquetFile(
+            file,
+            metadata=metadata,
+            read_dictionary=read_as_dictionaries(
+                metadata, self.rows_of_group, labels, set(options.kept) - plain
+            ),
+            buffer_size=0 if is_whole else read_buffer(len(self._stored)),
+            pre_buffer=False,
+            page_checksum_verification=True,
         )
-        return batches
+
+    def _needs(self, metadata: pq.FileMetaData) -> list[list[Range]]:
+        """What is fetched of a remote file: long row groups in shares, unless they are decoded as a whole."""
+        steps: list[list[Range]] = [[]]
+        as_a_whole, groups = most_rows(len(self._stored)), self.rows_of_group
+        for n_rows, chunks in zip(groups.values(), chunks_of(metadata, groups, self._stored), strict=True):
+            ranges = sorted(map(range_of, chunks))
+            if size_of(ranges) <= STEP or n_rows <= as_a_whole:
+                steps[-1] += ranges
+            else:
+                steps += [*in_shares(ranges), []]
+        return steps
+
+    @property
+    def _stored(self) -> list[str]:
+        """The columns to read of the file."""
+        return [name for name in self.read_options.columns if name not in self.partition]
+
+    def _runs(self) -> Iterator[dict[int, int]]:
+        """Runs of row groups that are neighbours in the file, and so small that they are read together."""
+        run: dict[int, int] = {}
+        most = min(_ROWS_TOGETHER, most_rows(len(self.read_options.columns)) or _ROWS_TOGETHER)
+        for index, n_rows in self.rows_of_group.items():
+            if run and (index - 1 not in run or sum(run.values()) + n_rows > most):
+                yield run
+                run = {}
+            run[index] = n_rows
+        yield run
+
+    def _with_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch with the partition keys that are read as columns."""
+        types = {field.name: field.type for field in self.read_options.filter_columns}
+        for name in self.read_options.columns:
+            if name in self.partition:
+                value = pa.array([self.partition[name]], types.get(name))
+                batch = batch.append_column(name, value.take(pa.array(np.zeros(batch.num_rows, np.int8))))
+        return batch
 
     def _filtered(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp]
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
         if self.read_options.filter is None:
             return batch, rows
-        expression, names = self.read_options.filter.expression, batch.schema.names
-        position = max((*names, *self.read_options.filter_columns.names), key=len) + "_"  # no column's name
-        table = pa.Table.from_batches([batch]).append_column(position, pa.array(rows))
-        for column in self.read_options.filter_columns:
-            if column.name in self.partition:
-                values = pa.array([self.partition[column.name]] * len(rows), column.type)
-                table = table.append_column(column, values)
+        position = max(batch.schema.names, key=len) + "_"  # no column's name
+        table = pa.Table.from_batches([batch.append_column(position, pa.array(rows))])
         with filtering(self.path):
-            left = table.filter(expression).select([*names, position]).combine_chunks()
+            left = table.filter(self.read_options.filter.expression).combine_chunks()
         kept = left.column(position).to_numpy()
         batches = left.drop_columns([position]).to_batches()
         return (batches[0] if batches else batch.slice(0, 0)), kept
-
-
-class _LocalParquet:
-    """A local Parquet file, which is read as its rows are decoded."""
-
-    is_read_whole = False
-
-    def __init__(self, filesystem: pafs.FileSystem, path: str, version: Version) -> None:
-        self._at = filesystem, path, version
-        self.check_unchanged()
-        with opening(path):
-            self.file = filesystem.open_input_file(path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.file.close()
-
-    @property
-    def metadata(self) -> pq.FileMetaData:
-        return pq.read_metadata(self.file)
-
-    def check_unchanged(self) -> None:
-        check_unchanged(*self._at)
-
-
-class _RowsBefore:
-    """How many rows of a file come before a row group, asked for in rising order."""
-
-    def __init__(self, metadata: pq.FileMetaData) -> None:
-        self._metadata = metadata
-        self._index = self._rows = 0
-
-    def group(self, index: int) -> int:
-        while self._index < index:
-            self._rows += self._metadata.row_group(self._index).num_rows
-            self._index += 1
-        return self._rows
 
 
 @dataclass(frozen=True)

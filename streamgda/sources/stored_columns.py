@@ -10,21 +10,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from streamgda.blocks.block import power_of_two_up_to
 from streamgda.storage.ranges import chunks_of
 
-_BYTES_AT_A_TIME = 1 << 20  # by the mean length of a row group; a few rows may be many times as long
+WIDE = 256  # columns
+
+_READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
+_BUFFER = 1 << 16  # bytes of each column; a quarter of that where rows are wide
+_BYTES_AT_A_TIME = 1 << 20  # of strings, by their mean length in a row group; a few may be many times as long
 
 # The most that a dictionary and its indices take. Writers give up a dictionary that grows to 1 MB, and then
 # store strings; the footer does not say so, but these take more.
 _BYTES_OF_DICTIONARY = 1 << 21
 _BYTES_OF_INDEX = 5
+
+_MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160 MB
+_COLUMNS_AT_A_TIME = 8  # whose pages are then in memory
+_ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
+
+
+def read_buffer(n_columns: int) -> int:
+    """Bytes to read at a time of each column."""
+    return _BUFFER if n_columns < WIDE else _BUFFER // 4
+
+
+def rows_per_read(n_features: int) -> int:
+    """Rows to decode at a time: a power of two, as the rows of a block are."""
+    return power_of_two_up_to((_READ_ELEMENTS if n_features < WIDE else _READ_ELEMENTS // 2) // n_features)
+
+
+def most_rows(n_columns: int) -> int:
+    """The most rows of a row group of so many columns that is decoded as a whole; 0 unless it is wide."""
+    return _MOST_VALUES // n_columns if n_columns >= WIDE else 0
 
 
 def read_as_dictionaries(
@@ -44,79 +69,85 @@ def read_as_dictionaries(
     return sorted({*labels, *strings} - in_differences)
 
 
-def rows_at_a_time(metadata: pq.FileMetaData, groups: Collection[int], names: Collection[str]) -> int:
-    """How many rows take 1 MB in some columns, if they are as long as in the mean."""
-    n_rows = sum(metadata.row_group(i).num_rows for i in groups)
-    chunks = chain.from_iterable(chunks_of(metadata, groups, names))
-    n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
-    return max(int(_BYTES_AT_A_TIME * n_rows / max(n_bytes, 1)), 1)
-
-
 def _has_indices(chunk: pq.ColumnChunkMetaData) -> bool:
     most = _BYTES_OF_DICTIONARY + _BYTES_OF_INDEX * chunk.num_values
     return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= most)
 
 
-WIDE = 256  # columns
+def decode(
+    parquet: pq.ParquetFile,
+    groups: Sequence[int],
+    names: Sequence[str],
+    n_features: int,
+    kept: Collection[str],
+) -> Iterator[pa.RecordBatch]:
+    """Decode some columns of neighbouring row groups, some rows at a time.
 
-_MOST_VALUES = 20_000_000  # of row groups that are decoded as a whole: 160 MB
-_COLUMNS_AT_A_TIME = 8  # whose pages are then in memory
-_ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
-
-
-def most_rows(n_columns: int) -> int:
-    """The most rows of a row group of so many columns that is decoded as a whole; 0 unless it is wide."""
-    return _MOST_VALUES // n_columns if n_columns >= WIDE else 0
-
-
-def decode_by_columns(
-    parquet: pq.ParquetFile, groups: Sequence[int], names: Sequence[str], n_rows: int
-) -> pa.Table:
-    """The rows of some row groups as a whole, each column in one piece.
+    Row groups that are wide and short are decoded as a whole.
 
     Parameters
     ----------
-    parquet : ParquetFile
+    parquet : pyarrow.parquet.ParquetFile
         The file.
     groups : sequence of int
         The row groups, one after the other in the file.
     names : sequence of str
-        The columns to decode.
-    n_rows : int
-        How many rows there are, by the footer.
+        The columns.
+    n_features : int
+        How many of them are features.
+    kept : collection of str
+        Which of them may have long strings.
 
     Raises
     ------
     pyarrow.ArrowException
         If the file is damaged; also if columns differ in length.
     """
-    room, columns, fields = _Room(len(names), n_rows), [], []
+    metadata = parquet.metadata
+    n_rows = sum(metadata.row_group(i).num_rows for i in groups)
+    chunks = chain.from_iterable(chunks_of(metadata, groups, kept))
+    n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
+    most = max(int(_BYTES_AT_A_TIME * n_rows / max(n_bytes, 1)), 1)
+    at_a_time = min(rows_per_read(n_features), most)
+    if n_rows <= min(most, most_rows(len(names))):
+        batches = iter(_by_columns(parquet, groups, names, n_rows).to_batches(at_a_time))
+    else:
+        batches = parquet.iter_batches(at_a_time, row_groups=groups, columns=names, use_threads=False)
+    return map(_without_views, batches)
+
+
+def _by_columns(
+    parquet: pq.ParquetFile, groups: Sequence[int], names: Sequence[str], n_rows: int
+) -> pa.Table:
+    """The rows of some row groups as a whole, each column in one piece of memory.
+
+    The values are copied there. It goes back to the system as a whole; memory that many small arrays took
+    would stay with Arrow.
+    """
+    columns, fields = [], []
+    room = np.empty(len(names) * (8 * n_rows + _ALIGNMENT), np.uint8)  # what is not written takes no memory
     for start in range(0, len(names), _COLUMNS_AT_A_TIME):
         few = names[start : start + _COLUMNS_AT_A_TIME]
         decoded = parquet.read_row_groups(groups, columns=few, use_threads=False)
-        columns += [room.copy(column.combine_chunks()) for column in decoded.columns]
+        for column in map(pa.ChunkedArray.combine_chunks, decoded.columns):
+            columns.append(_copied(column, room))
+            if columns[-1] is not column:
+                room = room[-(-column.nbytes // _ALIGNMENT) * _ALIGNMENT :]
         fields += list(decoded.schema)
-        del decoded  # or it would be held while the next columns are decoded
+        del decoded, column  # or it would be held while the next columns are decoded
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-class _Room:
-    """One piece of memory for the numbers of so many columns. What is never written takes no memory."""
-
-    def __init__(self, n_columns: int, n_rows: int) -> None:
-        self._free = np.empty(n_columns * (8 * n_rows + _ALIGNMENT), np.uint8)
-
-    def copy(self, column: pa.Array) -> pa.Array:
-        """A copy of a column in this memory; or the column itself if it has strings or nulls."""
-        kind = column.type
-        is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
-        if column.null_count or not is_number or column.nbytes + _ALIGNMENT > len(self._free):
-            return column
-        values = column.to_numpy()
-        held = self._free[: values.nbytes].view(values.dtype)
-        held[:] = values
-        self._free = self._free[-(-values.nbytes // _ALIGNMENT) * _ALIGNMENT :]
-        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(held)])
+def _copied(column: pa.Array, room: NDArray[np.uint8]) -> pa.Array:
+    """A copy of a column at the beginning of this memory; or the column itself if it has strings or nulls."""
+    kind = column.type
+    is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+    if column.null_count or not is_number or column.nbytes + _ALIGNMENT > len(room):
+        return column
+    values = column.to_numpy()
+    held = room[: values.nbytes].view(values.dtype)
+    held[:] = values
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(held)])
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
@@ -124,18 +155,16 @@ def without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(_without_view(field.type)) for field in schema], schema.metadata)
 
 
-def batch_without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch with such columns."""
-    if not any(map(_is_view, batch.columns)):
-        return batch
-    return batch.cast(without_views(batch.schema))
-
-
-def _is_view(column: pa.Array) -> bool:
-    return isinstance(column, (pa.StringViewArray, pa.BinaryViewArray))
-
-
 def _without_view(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    has_views = any(map(_is_view, batch.schema.types))
+    return batch.cast(without_views(batch.schema)) if has_views else batch

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from zarr.storage import StoreLike
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing, without_missing
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
-from streamgda.sources.errors import add_place, is_of_storage
+from streamgda.sources.errors import add_place
 from streamgda.sources.zarr_chunks import (
     ChangedChunkError,
     Version,
@@ -38,6 +37,7 @@ from streamgda.sources.zarr_chunks import (
 )
 from streamgda.sources.zarr_slabs import rows_at_once, slabs
 from streamgda.storage.filesystems import Place
+from streamgda.storage.retries import is_of_storage
 
 _MOST_FEATURES = 1 << 27  # in float64, a row of them takes a gigabyte
 
@@ -213,8 +213,15 @@ class ZarrSource(ScorableSource):
         except ValueError:
             self._check_names()
             raise
+        roles: dict[str | None, tuple[str, str]] = {
+            self.features: ("the features", _NUMBERS),
+            self.target: ("the target", _LABELS),
+            self.weight: ("the weight", _NUMBERS),
+            self.groups: ("groups or folds", _LABELS),
+            **dict.fromkeys(self.kept, ("kept", _LABELS + _TIMES)),
+        }
         for name, array in zip(self.names, arrays, strict=True):
-            role, kinds = self._role_of(name)
+            role, kinds = roles[name]
             if array.dtype.kind not in kinds:
                 raise ValueError(f"{self.origin}: array {name!r} is {array.dtype} and cannot be {role}")
             if array.ndim != (2 if name == self.features else 1) or array.shape[0] != arrays[0].shape[0]:
@@ -245,24 +252,14 @@ class ZarrSource(ScorableSource):
                 known = ", ".join(sorted(repr(key) for key in group.array_keys()))
                 raise ValueError(f"{self.origin}: there is no array {name!r}; there are {known or 'none'}")
 
-    def _role_of(self, name: str) -> tuple[str, str]:
-        """What an array is, and the kinds of types that will do."""
-        if name in self.kept:
-            return "kept", _LABELS + _TIMES
-        if name == self.target:
-            return "the target", _LABELS
-        if name == self.groups:
-            return "groups or folds", _LABELS
-        return "the features" if name == self.features else "the weight", _NUMBERS
-
     def _check_written(self, labels: zarr.Array[Any], stored: Container[str]) -> None:
-        key = next((key for key in keys_of_rows([labels], 0, labels.shape[0]) if key not in stored), None)
-        if key is not None:
-            raise ValueError(
-                f"{self.origin}: chunk {key} of the labels was never written, so its rows would all be "
-                f"{labels.fill_value}, the fill value; write it, or if they are, give "
-                "scan_zarr(unwritten_labels='fill')"
-            )
+        for key in keys_of_rows([labels], 0, labels.shape[0]):
+            if key not in stored:
+                raise ValueError(
+                    f"{self.origin}: chunk {key} of the labels was never written, so its rows would all be "
+                    f"{labels.fill_value}, the fill value; write it, or if they are, give "
+                    "scan_zarr(unwritten_labels='fill')"
+                )
 
     def with_groups(self, column: str) -> ZarrSource:
         """The same source, which also reads an array (n_rows,) that groups the rows."""
@@ -386,33 +383,22 @@ class ZarrRows(ScorableSplit):
 
     def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
         """Slabs of consecutive rows of all the arrays, and where each starts."""
-        arrays = self._arrays()
-        with self._naming_damage():
-            yield from slabs(arrays, self.start, self.stop, near=is_near(self.source.store))
-
-    def _arrays(self) -> list[zarr.Array[Any]]:
         source = self.source
         store = WatchedStore(source.store, self.stored, self.documents, self.blosc)
         arrays = opened(store, source._paths, source.zarr_format)
         if tuple(array.shape for array in arrays) != self.shapes:
-            raise ValueError(
-                f"{self.source.origin} has changed since the pass was planned; start the pass again"
-            )
-        return arrays
-
-    @contextmanager
-    def _naming_damage(self) -> Iterator[None]:
+            raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
         try:
-            yield
+            yield from slabs(arrays, self.start, self.stop, near=is_near(source.store))
         except (FileNotFoundError, ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
             if isinstance(error, OSError) and is_of_storage(error):
-                add_place(error, self.source.origin)
+                add_place(error, source.origin)
                 raise
             or_too_large = " or too large for the memory" if isinstance(error, MemoryError) else ""
             raise ValueError(
-                f"{self.source.origin}: rows {self.start} to {self.stop} cannot be read, "
+                f"{source.origin}: rows {self.start} to {self.stop} cannot be read, "
                 f"a chunk is damaged{or_too_large}: {error}"
             ) from error
 

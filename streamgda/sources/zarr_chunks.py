@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.blocks.wording import counted
 from streamgda.storage.filesystems import Place
-from streamgda.storage.versions import Version as FileVersion
 from streamgda.storage.versions import version_of_info
 
 Version = tuple[int | None, int | str]
@@ -28,15 +27,16 @@ Version = tuple[int | None, int | str]
 
 def keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> KeysView[str]:
     """The keys of the stored objects (chunks, or shards of them) that hold these rows, in order."""
-    return dict.fromkeys(key for array in arrays for key in _keys_of_array(array, start, stop)).keys()
-
-
-def _keys_of_array(array: zarr.Array[Any], start: int, stop: int) -> Iterator[str]:
-    objects = array.shards or array.chunks
-    first, *others = (range(-(-length // size)) for length, size in zip(array.shape, objects, strict=True))
-    rows = first[start // objects[0] : -(-stop // objects[0])]
-    for coordinates in itertools.product(rows, *others):
-        yield f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"
+    keys: dict[str, None] = {}
+    for array in arrays:
+        objects = array.shards or array.chunks
+        first, *others = (
+            range(-(-length // size)) for length, size in zip(array.shape, objects, strict=True)
+        )
+        rows = first[start // objects[0] : -(-stop // objects[0])]
+        for coordinates in itertools.product(rows, *others):
+            keys[f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"] = None
+    return keys.keys()
 
 
 def keys_of_metadata(array: zarr.Array[Any]) -> tuple[str, ...]:
@@ -59,20 +59,15 @@ def opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list[
 def stored_versions(store: Store, path: str) -> dict[str, Version | None]:
     """The keys below a path of a store, each with its version; None where the store lists no versions."""
     beneath = _unwrapped(store)
-    if isinstance(beneath, FsspecStore):
-        getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
-        found = sync(beneath.fs._find(f"{beneath.path}/{path}", detail=True))
-        return {
-            name.removeprefix(f"{beneath.path}/"): _known(version_of_info(info))
-            for name, info in found.items()
-        }
-    folder = _local_folder(store)
-    return {key: _version_of(folder, key) for key in collect_aiterator(store.list_prefix(path))}
-
-
-def _known(version: FileVersion) -> Version | None:
-    size, tag = version.identity
-    return None if tag is None else (size, tag)
+    if not isinstance(beneath, FsspecStore):
+        folder = _local_folder(store)
+        return {key: _version_of(folder, key) for key in collect_aiterator(store.list_prefix(path))}
+    getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
+    stored: dict[str, Version | None] = {}
+    for name, info in sync(beneath.fs._find(f"{beneath.path}/{path}", detail=True)).items():
+        size, tag = version_of_info(info).identity
+        stored[name.removeprefix(f"{beneath.path}/")] = None if tag is None else (size, tag)
+    return stored
 
 
 class ChangedChunkError(ValueError):

@@ -5,7 +5,7 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 `paths`
     Paths as users pass them; paths and errors as messages show them.
 `retries`
-    Calls of a storage, made again after a pause where it fails.
+    Which errors are of a storage; calls that are made again after a pause where it fails.
 `filesystems`
     Which filesystem, pyarrow's or fsspec's, a path or URL is on, and whether two paths are of one place.
 `versions`
@@ -18,7 +18,7 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
     Read, keep and check the footer of a Parquet file.
 `ranges`, `fetching`
     The byte ranges of a Parquet file that are needed; remote files, of which these are fetched ahead.
-`columns`
+`arrow`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`
     An Arrow table with its JSON document as one Parquet file.

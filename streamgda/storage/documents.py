@@ -100,24 +100,10 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str) -> dict[str, Any]:
         )
     try:
         document = json.loads(content)
-        is_whole = _has_its_checksum(document)
+        has_checksum = isinstance(document, dict) and _CHECKSUM in document
+        is_whole = not has_checksum or document.pop(_CHECKSUM) == digest(document)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: its metadata is not JSON ({error})") from error
-    _check_version(document, path)
-    if not is_whole:
-        raise ValueError(f"{path} is damaged: its metadata differs from its checksum")
-    return dict(document)
-
-
-def _has_its_checksum(document: Any) -> bool:
-    """Whether the other values have the checksum that is given, if one is."""
-    if not isinstance(document, dict) or _CHECKSUM not in document:
-        return True
-    found = document.pop(_CHECKSUM)
-    return bool(found == digest(document))
-
-
-def _check_version(document: Any, path: str) -> None:
     version = document.get("format_version") if isinstance(document, dict) else None
     if type(version) is not int or version < 1:
         raise ValueError(f"{path} is damaged: its metadata has no format_version")
@@ -126,3 +112,6 @@ def _check_version(document: Any, path: str) -> None:
             f"{path} has format {version}, and this version of streamgda reads up to format "
             f"{FORMAT_VERSION}: upgrade streamgda"
         )
+    if not is_whole:
+        raise ValueError(f"{path} is damaged: its metadata differs from its checksum")
+    return dict(document)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import RLock
@@ -23,28 +22,17 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import fsspec_of
-from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns
-from streamgda.storage.paths import one_line
+from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns, reader_of, tail_of
 from streamgda.storage.ranges import STEP, Range, requests_for
+from streamgda.storage.retries import storing
 from streamgda.storage.versions import Version, check_unchanged, opened
 
 _THREADS = 25  # as many connections as Arrow's client of S3 keeps
 
-_TAIL = 1 << 16  # bytes that hold most footers
 
-_BEHIND_FOOTER = 8  # bytes: its length, and four letters
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What is needed of a file: steps of ranges that lie apart, and whether these are shares of columns."""
-
-    steps: Sequence[Sequence[Range]]
-    in_shares: bool
-
-
-Plan: TypeAlias = Callable[[pq.FileMetaData], Needs]
-"""What is needed of a file, by its footer."""
+Plan: TypeAlias = Callable[[pq.FileMetaData], Sequence[Sequence[Range]]]
+"""The ranges that are needed of a file, by its footer, in steps. There are several where a row group is so
+long that shares of its columns are fetched one after the other."""
 
 
 class Ahead:
@@ -174,36 +162,26 @@ class RemoteParquet:
     def _open(self) -> pq.FileMetaData:
         place = self._filesystem, self._path, self._version
         kept = KEPT_FOOTERS.get(*place)
-        with _storing():
+        with storing():
             file = kept.file if kept else None
             if file is None and not (kept and fsspec_of(self._filesystem)):
                 file = _opened(*place)
-            self._bytes, self._size = _ranges(*place, file)
+            self._bytes, self._size = reader_of(*place, file)
+        tail = pa.py_buffer(b"")
         if kept is None:
-            tail, n_footer = self._tail()
+            tail, n_footer = tail_of(self._fetched, self._size)
             kept = KeptFooter(tail[-n_footer:].to_pybytes(), file)
-            KEPT_FOOTERS.keep(*place, *kept)
-        else:
-            tail = pa.py_buffer(b"")
+            KEPT_FOOTERS.keep(*place, kept)
         metadata = pq.read_metadata(pa.BufferReader(kept.tail))
-        is_known = not has_encrypted_columns(metadata, kept.tail)
-        self._begin(self._plan(metadata) if is_known else Needs([], in_shares=False), tail)
+        self._begin([] if has_encrypted_columns(metadata, kept.tail) else self._plan(metadata), tail)
         return metadata
 
-    def _tail(self) -> tuple[pa.Buffer, int]:
-        """The end of the file, and the length of its footer and of what is behind that."""
-        tail = self._fetched(max(self._size - _TAIL, 0), self._size)
-        n_footer = int.from_bytes(tail[-_BEHIND_FOOTER:-4], "little") + _BEHIND_FOOTER
-        if len(tail) < n_footer <= self._size:
-            tail = self._fetched(self._size - n_footer, self._size)
-        return tail, n_footer
-
-    def _begin(self, needs: Needs, tail: pa.Buffer) -> None:
+    def _begin(self, steps: Sequence[Sequence[Range]], tail: pa.Buffer) -> None:
         """Make the first requests: for what is needed and is not in the tail of the file."""
         end = self._size - len(tail)
         parts = [
             _Part(request.start, request.stop, request.n_needed)
-            for step in needs.steps
+            for step in steps
             for request in requests_for((start, min(stop, end)) for start, stop in step if start < end)
         ]
         at_hand: Future[Any] = Future()
@@ -217,7 +195,7 @@ class RemoteParquet:
             )
             self._starts = [part.start for part in self._parts]
             self._n_unanswered = len(parts)
-            self._most_held = 2 * STEP if needs.in_shares else STEP
+            self._most_held = 2 * STEP if len(steps) > 1 else STEP
             self._ahead.n_held += len(tail)
             self._is_planned = True
             self._check_if_complete()
@@ -231,7 +209,7 @@ class RemoteParquet:
         return answer
 
     def _fetched(self, start: int, stop: int) -> pa.Buffer:
-        with _storing():
+        with storing():
             answer = self._bytes(start, stop)
         if len(answer) != stop - start:
             raise ConnectionError(
@@ -289,19 +267,6 @@ class RemoteParquet:
             self._ahead.n_held -= part.stop - part.start
 
 
-@contextmanager
-def _storing() -> Iterator[None]:
-    """Raise errors of the storage as OSErrors that are not bare, as those of Arrow's decoders are."""
-    try:
-        yield
-    except (ValueError, TypeError, NotImplementedError, MemoryError):
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
-            raise
-        raise ConnectionError(f"{one_line(error)}") from error
-
-
 @lru_cache(1)
 def request_threads() -> ThreadPoolExecutor:
     """The threads that make the requests of this process, at most one for each connection."""
@@ -313,31 +278,9 @@ os.register_at_fork(after_in_child=request_threads.cache_clear)  # a child has n
 
 def _opened(filesystem: pafs.FileSystem, path: str, version: Version) -> pa.NativeFile | None:
     """A file of this version, opened; None of fsspec's, whose ranges are asked for by their path."""
-    if fsspec_of(filesystem) is not None:
-        check_unchanged(filesystem, path, version)
-        return None
-    file, present = opened(filesystem, path)
+    file, present = (None, None) if fsspec_of(filesystem) else opened(filesystem, path)
     check_unchanged(filesystem, path, version, present)
     return file
-
-
-def _ranges(
-    filesystem: pafs.FileSystem, path: str, version: Version, file: pa.NativeFile | None
-) -> tuple[Callable[[int, int], pa.Buffer], int]:
-    """A function that returns a range of a file, by one request; and the size of the file."""
-    if file is not None:
-        return lambda start, stop: file.get_stream(start, stop - start).read_buffer(stop - start), file.size()
-    behind: Any = fsspec_of(filesystem)
-    size = behind.size(path) if version.size is None else version.size
-    if behind.async_impl:
-        return lambda start, stop: pa.py_buffer(behind.cat_file(path, start=start, end=stop)), size
-
-    def read(start: int, stop: int) -> pa.Buffer:
-        with behind.open(path, "rb", cache_type="none") as content:
-            content.seek(start)
-            return pa.py_buffer(content.read(stop - start))
-
-    return read, size
 
 
 class _AsFile:

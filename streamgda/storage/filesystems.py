@@ -42,26 +42,26 @@ def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.F
         If the server that it names does not answer.
     """
     name = os.fspath(path)
+    if filesystem is None and "://" in name:
+        return _from_url(name)
     if filesystem is None:
-        return _from_url(name) if "://" in name else _local(name)
+        local = pathlib.Path(name)
+        with suppress(RuntimeError):  # there is no such user, so "~" begins the name of a file
+            local = local.expanduser()
+        return pafs.LocalFileSystem(), str(local.absolute())
     if isinstance(filesystem, pafs.FileSystem):
         return filesystem, name
     full = filesystem._strip_protocol(name)  # fsspec's own way to a path without its URL's scheme
     return _wrapped(filesystem), full
 
 
-def _local(path: str) -> tuple[pafs.FileSystem, str]:
-    local = pathlib.Path(path)
-    with suppress(RuntimeError):  # there is no such user, so "~" begins the name of a file
-        local = local.expanduser()
-    return pafs.LocalFileSystem(), str(local.absolute())
-
-
 def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     """A filesystem of pyarrow's for the schemes that it knows, else one of fsspec's."""
     try:
-        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(_with_limit(url))
-        return found
+        is_limited = not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url
+        return pafs.FileSystem.from_uri(  # type: ignore[no-any-return]
+            url if is_limited else f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
+        )
     except pa.ArrowInvalid as error:
         refused = shown(one_line(error))
     place, _, _ = url.partition("?")
@@ -78,14 +78,7 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     return _wrapped(filesystem), name
 
 
-def _with_limit(url: str) -> str:
-    """A URL of Google's store with a limit for retries; without one, pyarrow goes on for 15 minutes."""
-    if not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
-
-
-_RETRIES = 60  # seconds
+_RETRIES = 60  # seconds; without a limit, pyarrow goes on for 15 minutes
 
 
 def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
@@ -101,29 +94,29 @@ def unwrapped(filesystem: pafs.FileSystem, name: str) -> tuple[pafs.FileSystem, 
 
 def is_local(filesystem: pafs.FileSystem) -> bool:
     """Whether its paths are paths of this machine, whose files can be renamed, flushed and locked."""
-    return not _protocols(filesystem).isdisjoint({"file", "local"})
+    return kind_of(filesystem) == "file"
 
 
 def is_object_store(filesystem: pafs.FileSystem) -> bool:
     """Whether a file on it appears only once it is complete."""
-    return not _protocols(filesystem).isdisjoint(_OBJECT_STORES)
-
-
-_OBJECT_STORES = {"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "oci", "oss", "memory"}
+    return kind_of(filesystem) in {"s3", "gcs", "abfs", "oci", "oss", "memory"}
 
 
 def kind_of(filesystem: pafs.FileSystem) -> str:
     """The kind of storage, such as "file" or "s3": the same for all libraries and protocols that reach it."""
-    protocols = _protocols(filesystem)
-    return next((kind for kind, names in _KINDS.items() if protocols & names), min(protocols))
+    behind = fsspec_of(filesystem)
+    protocols = filesystem.type_name if behind is None else behind.protocol
+    name = protocols if isinstance(protocols, str) else min(protocols)
+    return _KINDS.get(name, name)
 
 
 _KINDS = {
-    "file": {"file", "local"},
-    "s3": {"s3", "s3a"},
-    "gcs": {"gcs", "gs"},
-    "abfs": {"abfs", "abfss", "az"},
-    "hdfs": {"hdfs", "arrow_hdfs"},
+    "local": "file",
+    "s3a": "s3",
+    "gs": "gcs",
+    "abfss": "abfs",
+    "az": "abfs",
+    "arrow_hdfs": "hdfs",
 }
 
 
@@ -131,12 +124,6 @@ def fsspec_of(filesystem: pafs.FileSystem) -> AbstractFileSystem | None:
     """The fsspec filesystem behind a pyarrow one, or None."""
     handler = getattr(filesystem, "handler", None)
     return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
-
-
-def _protocols(filesystem: pafs.FileSystem) -> set[str]:
-    behind = fsspec_of(filesystem)
-    protocol = filesystem.type_name if behind is None else behind.protocol
-    return {protocol} if isinstance(protocol, str) else set(protocol)
 
 
 @contextmanager

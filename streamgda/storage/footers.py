@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -20,45 +20,115 @@ import pyarrow.parquet as pq
 from streamgda.storage.filesystems import fsspec_of, is_local, is_object_store
 from streamgda.storage.versions import Version, current_version, opened
 
-_TAIL = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
+_BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 
 _SIGNATURE = 28  # bytes after the footer of a file whose columns are encrypted, and the footer is not
 
 _READ_AHEAD = 1 << 16  # bytes that hold most footers
 
+_OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
+
+_MOST_KEPT = 1 << 24  # bytes
+
+Read: TypeAlias = Callable[[int, int], pa.Buffer]
+"""Returns the bytes of a file from one to before another, by one request."""
+
 
 def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
-    """The end of a Parquet file, as `read_tail` returns it, and the version of the file that it is of.
+    """The footer of a Parquet file with what is behind it, and the version of the file that it is of.
 
     In an object store that takes two requests: one for the version, one for the bytes.
     """
-    behind, file = fsspec_of(filesystem), None
     if is_local(filesystem):
         file, version = opened(filesystem, path)
         with file:
             return read_tail(file), version
-    if behind is None:
+    if fsspec_of(filesystem) is None:
         file, version = opened(filesystem, path)
-        tail = read_tail(file)
     else:
-        version = current_version(filesystem, path)
-        size = version.size if version.size is not None else int(behind.size(path))
-        tail = _tail(lambda n, at: behind.cat_file(path, start=at, end=at + n), size)
-    KEPT_FOOTERS.keep(filesystem, path, version, tail, file)
-    return tail, version
+        file, version = None, current_version(filesystem, path)
+    tail, n_footer = tail_of(*reader_of(filesystem, path, version, file))
+    kept = KeptFooter(tail[-n_footer:].to_pybytes(), file)
+    KEPT_FOOTERS.keep(filesystem, path, version, kept)
+    return kept.tail, version
+
+
+def reader_of(
+    filesystem: pafs.FileSystem, path: str, version: Version, file: pa.NativeFile | None
+) -> tuple[Read, int]:
+    """What reads ranges of a file, which pyarrow has opened or fsspec finds by its path; and its size."""
+    if file is not None:
+        return lambda start, stop: file.get_stream(start, stop - start).read_buffer(stop - start), file.size()
+    behind: Any = fsspec_of(filesystem)
+    size = behind.size(path) if version.size is None else version.size
+    if behind.async_impl:
+        return lambda start, stop: pa.py_buffer(behind.cat_file(path, start=start, end=stop)), size
+
+    def read(start: int, stop: int) -> pa.Buffer:
+        with behind.open(path, "rb", cache_type="none") as content:
+            content.seek(start)
+            return pa.py_buffer(content.read(stop - start))
+
+    return read, size
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
     """The end of a Parquet file: its footer, the length of that, and four letters."""
-    return _tail(file.read_at, file.size())
+    size = file.size()
+    tail, n_footer = tail_of(lambda start, stop: pa.py_buffer(file.read_at(stop - start, start)), size)
+    return bytes(tail[-n_footer:])
 
 
-def _tail(read_at: Callable[[int, int], bytes], size: int) -> bytes:
-    tail = read_at(min(size, _READ_AHEAD), max(size - _READ_AHEAD, 0)) if size else b""
-    length = int.from_bytes(tail[-_TAIL:-4], "little") + _TAIL
-    if len(tail) < length <= size:
-        return bytes(read_at(length, size - length))
-    return bytes(tail[-length:])
+def tail_of(read: Read, size: int) -> tuple[pa.Buffer, int]:
+    """The end of a Parquet file, and how many of its bytes are the footer and what is behind it."""
+    tail = read(max(size - _READ_AHEAD, 0), size) if size else pa.py_buffer(b"")
+    n_footer = int.from_bytes(tail[-_BEHIND:-4], "little") + _BEHIND
+    if len(tail) < n_footer <= size:
+        tail = read(size - n_footer, size)
+    return tail, n_footer
+
+
+class KeptFooter(NamedTuple):
+    """The footer of a file, with what is behind it; and the file, if pyarrow has opened it."""
+
+    tail: bytes
+    file: pa.NativeFile | None
+
+
+class KeptFooters:
+    """The footers of remote files that were read lately, and these files; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._n_bytes = 0
+        self._kept: dict[tuple[str, Version], tuple[pafs.FileSystem, KeptFooter]] = {}
+        self._lock = Lock()
+
+    def keep(self, filesystem: pafs.FileSystem, path: str, version: Version, footer: KeptFooter) -> None:
+        """Keep the footer that a file has in some version."""
+        if not is_object_store(filesystem):  # elsewhere an open file may hold a connection
+            footer = footer._replace(file=None)
+        with self._lock:
+            self._forget((path, version))
+            self._kept[path, version] = filesystem, footer
+            self._n_bytes += len(footer.tail) + _OPEN_FILE
+            while self._n_bytes > _MOST_KEPT:
+                self._forget(next(iter(self._kept)))
+
+    def get(self, filesystem: pafs.FileSystem, path: str, version: Version) -> KeptFooter | None:
+        """The footer that a file has in some version, if it is kept."""
+        kept = self._kept.get((path, version))
+        return kept[1] if kept is not None and kept[0] == filesystem else None
+
+    def _forget(self, key: tuple[str, Version]) -> None:
+        if key in self._kept:
+            self._n_bytes -= len(self._kept.pop(key)[1].tail) + _OPEN_FILE
+
+
+KEPT_FOOTERS = KeptFooters()
+"""Those that this process has read."""
+
+
+# ---------------------------------------------------------------------- what a footer says
 
 
 def digest_of_footer(tail: bytes) -> str:
@@ -105,7 +175,7 @@ def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:
 
 def _behind(metadata: pq.FileMetaData, tail: bytes) -> int:
     """Bytes between a footer and its length."""
-    return len(tail) - _TAIL - int(metadata.serialized_size)
+    return len(tail) - _BEHIND - int(metadata.serialized_size)
 
 
 def _places(metadata: pq.FileMetaData, groups: Sequence[pq.RowGroupMetaData]) -> Iterator[tuple[int, int]]:
@@ -119,62 +189,6 @@ def _places(metadata: pq.FileMetaData, groups: Sequence[pq.RowGroupMetaData]) ->
             start, size = chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size
             if size:
                 yield start, start + size
-
-
-_FILE = 1 << 11  # bytes that an opened file takes, about
-
-
-class KeptFooter(NamedTuple):
-    """The end of a file, with its footer; and the file as pyarrow has opened it; fsspec needs none."""
-
-    tail: bytes
-    file: pa.NativeFile | None
-
-
-class KeptFooters:
-    """The ends of some files; the oldest are forgotten.
-
-    Parameters
-    ----------
-    most_bytes : int
-        How many bytes to keep in all.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._n_bytes = 0
-        self._kept: dict[tuple[str, Version], tuple[pafs.FileSystem, KeptFooter]] = {}
-        self._lock = Lock()
-
-    def keep(
-        self,
-        filesystem: pafs.FileSystem,
-        path: str,
-        version: Version,
-        tail: bytes,
-        file: pa.NativeFile | None,
-    ) -> None:
-        """Keep the end of a file in some version, and the opened file."""
-        with self._lock:
-            self._forget((path, version))
-            is_name = is_object_store(filesystem)  # elsewhere an open file may hold a connection
-            self._kept[path, version] = filesystem, KeptFooter(tail, file if is_name else None)
-            self._n_bytes += len(tail) + _FILE
-            while self._n_bytes > self._most_bytes:
-                self._forget(next(iter(self._kept)))
-
-    def get(self, filesystem: pafs.FileSystem, path: str, version: Version) -> KeptFooter | None:
-        """The end of a file in some version, if it is kept."""
-        kept = self._kept.get((path, version))
-        return kept[1] if kept is not None and kept[0] == filesystem else None
-
-    def _forget(self, key: tuple[str, Version]) -> None:
-        if key in self._kept:
-            self._n_bytes -= len(self._kept.pop(key)[1].tail) + _FILE
-
-
-KEPT_FOOTERS = KeptFooters(1 << 24)
-"""Those that this process has read."""
 
 
 _LEAST_LIMIT = 1 << 26  # bytes that even the smallest file may take
@@ -214,4 +228,4 @@ def _sizes(parquet: pq.ParquetFile, columns: Collection[str]) -> Iterator[int]:
                 yield max(chunk.num_values * _WIDEST_NUMBER, chunk.total_uncompressed_size)
     for field in parquet.schema_arrow:
         if field.name in columns and pa.types.is_fixed_size_list(field.type):
-            yield metadata.num_rows * field.type.list_size * _WIDEST_NUMBER  # a null takes as much as a list
+            yield metadata.num_rows * field.type.list_size * _WIDEST_NUMBER  # null lists take room too

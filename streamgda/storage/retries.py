@@ -1,4 +1,4 @@
-"""Try again what a storage refused for a moment, and count how often that was needed."""
+"""Tell errors of a storage from others, try again what it refused, and count how often that was needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from gzip import BadGzipFile
 from typing import TypeVar
 
 from streamgda.storage.paths import one_line
@@ -19,12 +20,16 @@ RETRIES = 3
 
 FIRST_PAUSE = 1.0  # seconds before the first retry; each pause is twice as long as the one before
 
-_LASTING = (
+LASTING = (
     *(ValueError, TypeError, NotImplementedError, MemoryError),
     *(FileNotFoundError, PermissionError, ImportError, Warning),
 )
 """Errors that the same call would raise again. The clients of object stores have many others for outages:
 bare OSErrors and exceptions of their own."""
+
+# Arrow raises a bare OSError both for bytes that it cannot decode and for an object store that gives
+# none. Only the text tells which it was; these are the words of its clients of S3, Azure and GCS.
+_OBJECT_STORES = ("AWS Error", "Azure Error", "google::cloud::Status")
 
 _log = logging.getLogger("streamgda")
 
@@ -54,7 +59,7 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
     for k in range(retries):
         try:
             return call()
-        except _LASTING:
+        except LASTING:
             raise
         except Exception as error:  # each client of a storage has its own
             told = one_line(error)
@@ -66,6 +71,30 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
             noted.append(said)
         time.sleep(pause)  # not in the handler, which holds what the failed call had read
     return call()
+
+
+def is_of_storage(error: Exception) -> bool:
+    """Whether the storage failed; bytes that came and make no sense are no such error."""
+    if not isinstance(error, OSError) or isinstance(error, BadGzipFile):
+        return False
+    return (
+        type(error) is not OSError
+        or error.errno is not None
+        or any(client in str(error) for client in _OBJECT_STORES)
+    )
+
+
+@contextmanager
+def storing() -> Iterator[None]:
+    """Raise what a client of a storage raises, of whatever kind, as an error that `is_of_storage`."""
+    try:
+        yield
+    except LASTING:
+        raise
+    except Exception as error:
+        if is_of_storage(error):
+            raise
+        raise ConnectionError(one_line(error)) from error
 
 
 @contextmanager

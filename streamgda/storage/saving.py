@@ -139,7 +139,7 @@ class Loadable(Savable):
     @classmethod
     def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> Self:
         from streamgda.storage import tables
-        from streamgda.storage.columns import from_arrow
+        from streamgda.storage.arrow import from_arrow
 
         table, document = tables.read(path, cls._columns, filesystem)
         name = tables.name_of(path)

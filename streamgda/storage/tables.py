@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.storage.columns import Columns, to_arrow
+from streamgda.storage.arrow import Columns, to_arrow
 from streamgda.storage.documents import Metadata, decode, encode, table_digest
 from streamgda.storage.filesystems import reaching, resolve
 from streamgda.storage.footers import check_footer, check_size, read_tail

@@ -109,15 +109,12 @@ def opened(filesystem: pafs.FileSystem, name: str) -> tuple[pa.NativeFile, Versi
     """A file, opened, and its version then; of S3 by the answer to the one request that opening it takes."""
     seen = None if _is_of_s3(filesystem) else current_version(filesystem, name)
     file = filesystem.open_input_file(name)
-    return file, seen or version_of_opened(file) or current_version(filesystem, name)
-
-
-def version_of_opened(file: pa.NativeFile) -> Version | None:
-    """The version of an object that pyarrow has opened, if the store told it then."""
-    said = file.metadata() or {}
-    if "Content-Length" not in said or "Last-Modified" not in said:
-        return None
-    return Version(int(said["Content-Length"]), _nanoseconds(said["Last-Modified"].decode()))
+    if seen is None:
+        said = file.metadata() or {}
+        if "Content-Length" not in said or "Last-Modified" not in said:
+            return file, current_version(filesystem, name)
+        seen = Version(int(said["Content-Length"]), _nanoseconds(said["Last-Modified"].decode()))
+    return file, seen
 
 
 def check_unchanged(

@@ -859,24 +859,19 @@ def test_what_a_dictionary_has_beyond_the_labels_of_rows_does_not_matter(diction
         accumulate(scan_arrow(pa.table({"u": [0.0, 1.0], "y": bad}), "y"))
 
 
-def batches_of(split):
-    with split._opened() as stored:
-        return list(split._batches(stored))
-
-
 def test_small_row_groups_are_read_together_and_their_rows_named_apart(tmp_path):
     table = pa.table({"x": np.arange(12.0), "y": [0, 1] * 6, "z": np.arange(12)})
     path = tmp_path / "1.parquet"
     pq.write_table(table, path, row_group_size=2)
     (split,) = scan_parquet(path, "y", features=["x"]).splits()
-    batches = batches_of(split)
+    batches = list(split._batches())
     assert [batch.num_rows for batch, _ in batches] == [12]
     _, places = batches[0]
     assert places(7) == f"{path}, row group 3, row 1"
     apart = scan_parquet(
         path, "y", features=["x"], filters=(pc.field("z") < 3) | (pc.field("z") > 6)
     ).splits()
-    found = [(batch["x"].to_pylist(), places) for batch, places in batches_of(apart[0])]
+    found = [(batch["x"].to_pylist(), places) for batch, places in apart[0]._batches()]
     assert [values for values, _ in found] == [[0, 1, 2], [7, 8, 9, 10, 11]]
     assert found[1][1](0) == f"{path}, row group 3, row 1"
     assert found[1][1].numbers(5).tolist() == [7, 8, 9, 10, 11]

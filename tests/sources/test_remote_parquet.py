@@ -19,7 +19,7 @@ from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan
-from streamgda.sources import row_groups
+from streamgda.sources import row_groups, stored_columns
 from streamgda.sources.ahead import begun
 from streamgda.storage import fetching, ranges
 
@@ -186,7 +186,7 @@ def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
     """A row group has 1.8 MB, a step 200 KB, and as many rows as two batches."""
     in_steps_of(200_000, monkeypatch)
     monkeypatch.setattr(ranges, "_REQUEST", 50_000)
-    monkeypatch.setattr(row_groups, "_READ_ELEMENTS", 1 << 14)
+    monkeypatch.setattr(stored_columns, "_READ_ELEMENTS", 1 << 14)
     request, held = fetching.RemoteParquet._request, []
 
     def noted(remote, part):

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from streamgda.storage import retries
-from streamgda.storage.retries import noting_retries, retried, warning_of_retries
+from streamgda.storage.retries import is_of_storage, noting_retries, retried, storing, warning_of_retries
 
 
 @pytest.fixture(autouse=True)
@@ -59,13 +59,26 @@ def test_the_log_names_the_file_once(error, caplog):
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError(), TypeError(), MemoryError(), NotImplementedError(), FileNotFoundError(), PermissionError()],
+    [
+        *(ValueError(), TypeError(), MemoryError(), NotImplementedError()),
+        *(FileNotFoundError(), PermissionError(), ImportError()),
+    ],
 )
 def test_what_would_fail_again_is_raised_at_once(error):
     call = Failing(error)
-    with noting_retries() as noted, pytest.raises(type(error)):
+    with noting_retries() as noted, pytest.raises(type(error)), storing():
         retried(call)
     assert (call.calls, noted) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("busy"), OSError(5, "busy"), ClientError("busy"), EOFError("busy")]
+)
+def test_what_a_client_of_a_storage_raises_is_told_from_damage(error):
+    with pytest.raises(OSError, match="busy") as raised, storing():
+        raise error
+    assert is_of_storage(raised.value)
+    assert not is_of_storage(OSError("Corrupt snappy compressed data."))
 
 
 def test_an_outage_that_lasts_is_its_own_error():
