@@ -87,15 +87,10 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     code_of = np.zeros(max(len(used), 1), dtype=seen.dtype)  # where all is null, nothing is in the dictionary
     code_of[np.flatnonzero(used)] = seen
     if no_label is not None:
-        null = null | _spread(no_label, used)[positions]
+        is_none = np.zeros(len(used), np.bool_)
+        is_none[used] = no_label
+        null = null | is_none[positions]
     return *labels.drop_unused(classes, code_of[positions]), null if null.any() else None
-
-
-def _spread(of_used: NDArray[np.bool_], used: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """For each entry of a dictionary what is so of the used ones."""
-    of_all = np.zeros(len(used), np.bool_)
-    of_all[used] = of_used
-    return of_all
 
 
 def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> Iterator[Block]:

@@ -24,7 +24,7 @@ from streamgda.sources.filters import filtering
 from streamgda.sources.partitions import FORMAT, FirstFile, ListedFile, open_footer
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import ReadOptions, RowGroups
-from streamgda.sources.stored_columns import without_views
+from streamgda.sources.stored_columns import VIEWS, without_views
 from streamgda.storage.filesystems import is_local
 from streamgda.storage.footers import check_footer, digest_of_footer
 from streamgda.storage.retries import noting_retries, warning_of_retries
@@ -202,12 +202,12 @@ class FilePlanner:
                     f"{file.path} has other row groups than when the dataset was made; make it again"
                 )
             return wanted
-        if (
-            chosen is None
-            or chosen.may_keep_untold
-            or _has_views(fragment.physical_schema, chosen.columns.names)
-        ):
-            return list(range(fragment.num_row_groups))
+        every = list(range(fragment.num_row_groups))
+        if chosen is None or chosen.may_keep_untold:
+            return every
+        schema = fragment.physical_schema
+        if any(field.type in VIEWS for field in schema if field.name in chosen.columns.names):
+            return every  # Arrow does not compare the statistics of views
         with filtering(file.path):
             kept = fragment.split_by_row_group(chosen.expression, schema=self.schema)
         return [group.id for part in kept for group in part.row_groups]
@@ -249,12 +249,6 @@ def _shared(schema: pa.Schema, known: list[pa.Schema]) -> pa.Schema:
         found = schema.remove_metadata()
         known.append(found)
     return found
-
-
-def _has_views(schema: pa.Schema, names: Iterable[str]) -> bool:
-    """Whether columns are of string or binary views, whose statistics Arrow does not compare."""
-    read = pa.schema([field for field in schema if field.name in set(names)])
-    return not without_views(read).equals(read)
 
 
 def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[PlannedFile]) -> pa.Schema:

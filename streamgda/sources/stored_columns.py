@@ -37,6 +37,10 @@ _COLUMNS_AT_A_TIME = 8  # whose pages are then in memory
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
 
 
+VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""The types of views, and the plain ones."""
+
+
 def read_buffer(n_columns: int) -> int:
     """Bytes to read at a time of each column."""
     return _BUFFER if n_columns < WIDE else _BUFFER // 4
@@ -151,20 +155,12 @@ def _copied(column: pa.Array, room: NDArray[np.uint8]) -> pa.Array:
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """A schema with the types in which columns of views are read."""
-    return pa.schema([field.with_type(_without_view(field.type)) for field in schema], schema.metadata)
-
-
-def _without_view(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+    """A schema with the types in which columns of views are decoded."""
+    return pa.schema(
+        [field.with_type(VIEWS.get(field.type, field.type)) for field in schema], schema.metadata
+    )
 
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    has_views = any(map(_is_view, batch.schema.types))
+    has_views = not VIEWS.keys().isdisjoint(batch.schema.types)
     return batch.cast(without_views(batch.schema)) if has_views else batch

@@ -86,9 +86,18 @@ def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
 
 
 def unwrapped(filesystem: pafs.FileSystem, name: str) -> tuple[pafs.FileSystem, str]:
-    """The filesystem beneath views of its folders, and the name there."""
-    while isinstance(filesystem, pafs.SubTreeFileSystem):
-        filesystem, name = filesystem.base_fs, f"{filesystem.base_path}{name}"
+    """The filesystem beneath views of its folders and wrappers of fsspec's, and the name there."""
+    if isinstance(filesystem, pafs.SubTreeFileSystem):
+        return unwrapped(filesystem.base_fs, f"{filesystem.base_path}{name}")
+    if (behind := fsspec_of(filesystem)) is None:
+        return filesystem, name
+    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    if isinstance(behind, DirFileSystem):
+        return unwrapped(_wrapped(behind.fs), behind._join(name))
+    if isinstance(behind, AsyncFileSystemWrapper):
+        return unwrapped(_wrapped(behind.sync_fs), name)
     return filesystem, name
 
 
@@ -158,7 +167,7 @@ class Place:
     @classmethod
     def of(cls, filesystem: pafs.FileSystem, path: str) -> Self:
         """The place of a path on a filesystem; nothing need be there."""
-        filesystem, path = _beneath(*unwrapped(filesystem, path))
+        filesystem, path = unwrapped(filesystem, path)
         if is_local(filesystem):
             return cls("file", os.path.realpath(path))
         return cls(kind_of(filesystem), path.strip("/"))
@@ -175,7 +184,7 @@ class Place:
 
 def local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
     """A path on a filesystem as a path of this machine, links unresolved; None, if it is not local."""
-    filesystem, path = _beneath(*unwrapped(filesystem, path))
+    filesystem, path = unwrapped(filesystem, path)
     return path if is_local(filesystem) else None
 
 
@@ -183,17 +192,3 @@ def moved(path: str, folder: str, other: str) -> str:
     """The path of what lies in a folder, where the folder is called otherwise."""
     inside = path.removeprefix(folder).lstrip("/")
     return f"{other.rstrip('/')}/{inside}" if other else inside
-
-
-def _beneath(filesystem: pafs.FileSystem, path: str) -> tuple[pafs.FileSystem, str]:
-    """The filesystem beneath wrappers of fsspec's, and the path there."""
-    if (behind := fsspec_of(filesystem)) is None:
-        return filesystem, path
-    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
-    from fsspec.implementations.dirfs import DirFileSystem
-
-    if isinstance(behind, DirFileSystem):
-        return _beneath(pafs.PyFileSystem(pafs.FSSpecHandler(behind.fs)), behind._join(path))
-    if isinstance(behind, AsyncFileSystemWrapper):
-        return _beneath(pafs.PyFileSystem(pafs.FSSpecHandler(behind.sync_fs)), path)
-    return filesystem, path

@@ -42,7 +42,9 @@ def save(
             check_replaceable(path, filesystem)
         except ValueError as error:
             raise ValueError(f"{error}; choose another path, or pass overwrite=True") from error
-    metadata = {**_provenance(columns, metadata), "time": _now(), **metadata}
+    given = os.environ.get("SOURCE_DATE_EPOCH")  # see reproducible-builds.org
+    now = datetime.fromtimestamp(time.time() if given is None else int(given), UTC)
+    metadata = {**_provenance(columns, metadata), "time": now.isoformat(timespec="seconds"), **metadata}
     write(path, to_arrow(columns), metadata, filesystem)
 
 
@@ -62,12 +64,6 @@ PROVENANCE = ("library", "time", "fingerprint", "metadata")
 def _provenance(columns: Columns, metadata: Metadata) -> dict[str, Any]:
     state = {name: value for name, value in metadata.items() if name not in {"model", "metadata"}}
     return {"library": f"streamgda {version('streamgda')}", "fingerprint": table_digest(columns, state)}
-
-
-def _now() -> str:
-    given = os.environ.get("SOURCE_DATE_EPOCH")  # see reproducible-builds.org
-    seconds = time.time() if given is None else int(given)
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> None:

@@ -57,12 +57,14 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
         with filesystem.open_output_stream(path, compression=None) as stream:
             stream.write(buffer.getvalue())
         return
-    unfinished = _unfinished_name(path)
+    folder, slash, name = path.rpartition("/")
+    unfinished = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
     try:
         with _naming(path, unfinished), filesystem.open_output_stream(unfinished, compression=None) as stream:
             yield stream
         if is_local(filesystem):
-            _flush_to_disk(unfinished)
+            with LocalPath(unfinished).open("rb+") as file:
+                os.fsync(file.fileno())
             LocalPath(unfinished).replace(path)
         else:
             filesystem.move(unfinished, path)
@@ -97,16 +99,6 @@ def finished_name(name: str) -> str | None:
     """
     match = _UNFINISHED.fullmatch(name)
     return match and match["finished"]
-
-
-def _unfinished_name(path: str) -> str:
-    folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
-
-
-def _flush_to_disk(path: str) -> None:
-    with LocalPath(path).open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 LOCK = ".lock"
