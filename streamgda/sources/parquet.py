@@ -97,9 +97,8 @@ def scan_parquet(
     array([1.5, 7.5])
     """
     find = partial(find_files, path, filesystem)
-    found = find()
-    files = DatasetFiles.of_found(found)
-    return ParquetSource(files, target, features, weight, filters, missing, found, find, exclude)
+    files = DatasetFiles.of_found(find())
+    return ParquetSource(files, target, features, weight, filters, missing, find, exclude)
 
 
 class ParquetSource(FileSource, ScorableSource):
@@ -121,12 +120,10 @@ class ParquetSource(FileSource, ScorableSource):
         weight: str | None,
         filters: Any,
         missing: Missing,
-        found: FoundFiles | None = None,
         find: Callable[[], FoundFiles] | None = None,
         exclude: Sequence[str] = (),
     ) -> None:
-        self._files, self._found, self._find = files, found, find
-        self._folder = "" if found is None else found.folder
+        self._files, self._find = files, find
         first, stored = files.first.path, files.first.schema
         roles = Roles.choose(
             files.schema.names,
@@ -139,16 +136,10 @@ class ParquetSource(FileSource, ScorableSource):
             exclude=exclude,
         )
         self.feature_names, self.target = roles.features, roles.target
-        root = "" if found is None else found.root
-        chosen = Filter.of(filters, files.schema)
-        self._read_options = ReadOptions(files.filesystem, roles, chosen, root=root)
-        self._planner = FilePlanner(
-            files.schema.remove_metadata(),
-            stored.remove_metadata(),
-            files.first,
-            self._read_options,
-            whole=find is not None,
-        )
+        root = "" if files.found is None else files.found.root
+        read_options = ReadOptions(files.filesystem, roles, Filter.of(filters, files.schema), root=root)
+        types = files.schema.remove_metadata(), stored.remove_metadata()
+        self._planner = FilePlanner(*types, files.first, read_options, whole=find is not None)
         roles.check_types(stored, first)
         warn_of_identifiers(roles, stored, first, features, stacklevel=3)
 
@@ -157,6 +148,10 @@ class ParquetSource(FileSource, ScorableSource):
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         n_features = counted(len(self._read_options.roles.features), "feature")
         return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
+
+    @property
+    def _read_options(self) -> ReadOptions:
+        return self._planner.read_options
 
     @property
     def keeps_missing(self) -> bool:
@@ -178,10 +173,13 @@ class ParquetSource(FileSource, ScorableSource):
     def _splits(
         self, planned: Iterable[PlannedFile], read_options: ReadOptions | None = None
     ) -> ParquetSplits:
-        keys, place = self._files.keys, self._files.place
         return ParquetSplits(
             read_options or self._read_options,
-            [(file.path, file.version, keys[place(file.path)], run) for file in planned for run in file.runs],
+            [
+                (file.path, file.version, self._files.keys(file.path), run)
+                for file in planned
+                for run in file.runs
+            ],
         )
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[ParquetSplits, pa.Schema]:
@@ -197,15 +195,13 @@ class ParquetSource(FileSource, ScorableSource):
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         roles, chosen = self._read_options.roles, self._read_options.filter
-        found = None if self._find is None else self._find()
         fresh = type(self)(
-            self._files if found is None else DatasetFiles.of_found(found),
+            self._files if self._find is None else DatasetFiles.of_found(self._find()),
             roles.target,
             roles.features,
             roles.weight,
             None if chosen is None else chosen.expression,
             roles.missing,
-            found,
             self._find,
         )
         return fresh if roles.groups is None else fresh.with_groups(roles.groups)
@@ -222,8 +218,7 @@ class ParquetSource(FileSource, ScorableSource):
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
         twin.feature_names = roles.features
-        twin._read_options = replace(self._read_options, roles=roles)
-        twin._planner = replace(self._planner, read_options=twin._read_options)
+        twin._planner = replace(self._planner, read_options=replace(self._read_options, roles=roles))
         return twin
 
     @property
@@ -242,25 +237,25 @@ class ParquetSource(FileSource, ScorableSource):
     def files(self) -> list[InputFile]:
         """The files that the filter does not rule out by their partition, as they are now, in order."""
         paths, filesystem = self._files.chosen(self._read_options.filter), self._files.filesystem
-        if self._folder:
-            seen = listing(filesystem, self._folder)
-            paths = [path for path in paths if path in seen]
+        folder = "" if self._files.found is None else self._files.found.folder
+        if folder:
+            seen = listing(filesystem, folder)
         else:
             seen = {path: current_version(filesystem, path) for path in paths}
-        keys, place = self._files.keys, self._files.place
         return [
             InputFile(
-                path=path.removeprefix(self._folder).lstrip("/") if self._folder else path,
+                path=path.removeprefix(folder).lstrip("/") if folder else path,
                 location=path,
                 version=seen[path],
-                partition=keys[place(path)],
+                partition=self._files.keys(path),
             )
             for path in paths
+            if path in seen
         ]
 
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
         """Whether a Parquet file written to a path would be one of the files from then on."""
-        return self._found is not None and self._found.includes(filesystem, path)
+        return self._files.found is not None and self._files.found.includes(filesystem, path)
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether one of the files lies in a folder, or one written there would be one from then on."""

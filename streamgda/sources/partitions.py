@@ -65,6 +65,8 @@ class DatasetFiles:
         The keys, by folder; of a dataset that others have made, by path.
     fragments : mapping of str to pyarrow.dataset.ParquetFileFragment
         The files of such a dataset, by path.
+    found : FoundFiles or None
+        Where the files of other datasets were found.
     """
 
     filesystem: pafs.FileSystem
@@ -73,6 +75,7 @@ class DatasetFiles:
     schema: pa.Schema
     expressions: Mapping[str, ds.Expression]
     fragments: Mapping[str, ds.ParquetFileFragment]
+    found: FoundFiles | None = None
 
     @classmethod
     def of_found(cls, found: FoundFiles) -> DatasetFiles:
@@ -87,7 +90,7 @@ class DatasetFiles:
         partitioning = ds.HivePartitioning(keys)
         expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
         schema = without_views(pa.schema([*first.schema, *keys]))
-        return cls(found.filesystem, found.paths, first, schema, expressions, {})
+        return cls(found.filesystem, found.paths, first, schema, expressions, {}, found)
 
     @classmethod
     def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
@@ -111,11 +114,14 @@ class DatasetFiles:
             partitions=list(self.expressions.values()),
         )
         left = {places[int(part.path)] for part in stand_ins.get_fragments(filter=chosen.expression)}
-        return [path for path in self.paths if self.place(path) in left]
+        return [path for path in self.paths if self._place(path) in left]
+
+    def keys(self, path: str) -> dict[str, Any]:
+        """The keys of a file and their values."""
+        return self._keys[self._place(path)]
 
     @cached_property
-    def keys(self) -> dict[str, dict[str, Any]]:
-        """The values of the keys by the places that `expressions` has."""
+    def _keys(self) -> dict[str, dict[str, Any]]:
         return {place: ds.get_partition_keys(found) for place, found in self.expressions.items()}
 
     def listed(
@@ -130,9 +136,9 @@ class DatasetFiles:
                     groups = [group.id for group in fragment.row_groups]
                     n_groups = fragment.metadata.num_row_groups
                 wanted = None if groups == list(range(n_groups)) else (groups, n_groups)
-            yield ListedFile(path, self.expressions[self.place(path)], known.get(path), wanted)
+            yield ListedFile(path, self.expressions[self._place(path)], known.get(path), wanted)
 
-    def place(self, path: str) -> str:
+    def _place(self, path: str) -> str:
         """What `expressions` calls the keys of a file by."""
         return path if self.fragments else _folder(path)
 
