@@ -77,7 +77,7 @@ class ScorableSplit(Split):
         """Read the rows, in order: all as if of one class, and the other columns by name."""
 
     def enclosing(self, start: int, stop: int) -> tuple[ScorableSplit, int]:
-        """The least that can be read with rows `start` to `stop` in it, and how many rows come before it."""
+        """The smallest part to read that holds rows `start` to `stop`, and how many rows come before it."""
         return self, 0
 
 
@@ -299,8 +299,8 @@ def group_into_tasks(
 ) -> Iterator[Sequence[T]]:
     """Consecutive parts that together are worth a task: up to `rows_per_task` rows, but at least one part.
 
-    A part of unknown size is a task of its own. Where not given, it is `ROWS_PER_TASK`, and fewer of rows
-    with so many features that these are over 512 MB.
+    A part of unknown size is a task of its own. By default, the most are `ROWS_PER_TASK` rows, or fewer
+    where these would take over 512 MB.
     """
     most = rows_per_task or min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))
     start = rows = 0

@@ -4,7 +4,7 @@
 - A folder stands for the Parquet files in it, at any depth, except hidden ones. Files and folders are hidden
   whose names begin with "." or "_": writers use them for their own ends.
 - A pattern stands for the files that match it, and for the Parquet files in folders that match it, except
-  hidden ones. A pattern that begins a name so, as "_old*.parquet", finds them.
+  hidden ones. A pattern in which a name begins with "." or "_", such as "_old*.parquet", finds these too.
 - A list stands for the files of its entries.
 
 Symbolic links are followed. In a folder or pattern, a file to which several paths lead is found once; in
@@ -229,7 +229,7 @@ class Pattern(Location):
 
     @cached_property
     def _spelled_out(self) -> str:
-        """With which of the characters of hidden names a part of the pattern begins."""
+        """The first characters of the names in the pattern: where one is of hidden names, these are found."""
         return "".join(part[:1] for part in moved(self.pattern, self.root, "").split("/"))
 
     def _listed(self, filesystem: pafs.FileSystem) -> dict[str, bool]:

@@ -67,10 +67,10 @@ class Filter:
 
     @property
     def may_keep_untold(self) -> bool:
-        """Whether a row may pass that the statistics of a row group do not tell of.
+        """Whether rows may pass that are not within the statistics of their row group.
 
-        They leave out NaN, and a comparison with NaN is false. So a row passes only by a "not", a function,
-        or NaN among the values of an "in". Zero there is no value from −0.0 to 0.0 for Arrow.
+        Statistics leave out NaN. A comparison with NaN is false, so a row with it passes only by a "not", a
+        function, or NaN among the values of an "in". There, a zero is also not found within −0.0 to 0.0.
         """
         if not any(map(pa.types.is_floating, self.columns.types)):
             return False

@@ -190,9 +190,9 @@ class FilePlanner:
         return open_footer(filesystem, path)
 
     def _row_groups(self, file: ListedFile, fragment: ds.ParquetFileFragment) -> list[int]:
-        """The row groups whose statistics do not rule out that the filter lets rows through.
+        """The row groups in which rows may pass the filter, by their statistics.
 
-        Of a dataset made by others, those alone that it has of the file.
+        Of a dataset that others have made, they are those that it has of the file.
         """
         chosen = self.read_options.filter
         if file.wanted is not None:

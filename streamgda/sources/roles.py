@@ -77,8 +77,8 @@ class Roles:
     ) -> Self:
         """The roles that a user asks for.
 
-        Where no features are named, all the `default` columns are that have no role and are not excluded. A
-        pattern among the features stands for those of them that match it.
+        Where no features are named, they are all the `default` columns that have no role and are not
+        excluded. A pattern among the features stands for the `default` columns that match it.
 
         Raises
         ------

@@ -95,7 +95,7 @@ def _vectors(lists: pa.Array, name: str) -> NDArray[Any]:
 
 
 def _without_dictionary(column: pa.ChunkedArray, name: str, most: int) -> pa.ChunkedArray:
-    """Values as plain ones: each is in the dictionary, and stands `most` times at most."""
+    """A dictionary-encoded column as plain values, of which each may stand `most` times."""
     if column.null_count:
         raise ValueError(f"column {name!r} holds a null")
     if most * sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):

@@ -137,7 +137,7 @@ def digest_of_footer(tail: bytes) -> str:
 
 
 def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
-    """Check that row groups have the rows of the file, and columns one type and places of their own.
+    """Check that row groups have as many rows as the file, and that each column has one type and its place.
 
     The columns of an encrypted file are passed over.
 
