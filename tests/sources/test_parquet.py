@@ -496,7 +496,7 @@ def test_a_file_of_another_format_is_told_how_it_is_read(tmp_path, name, kind, w
         write(TABLE.select(["u", "v", "y"]), stream)
     with pytest.raises(ValueError, match=f"{name} cannot be read as Parquet, it is {kind} by its") as raised:
         accumulate(scan_parquet(path, "y"))
-    code = re.search(r"use scan_arrow\((.*), \.\.\.\)$", str(raised.value))[1]
+    code = re.search(r"by scan_arrow\((.*), \.\.\.\)$", str(raised.value))[1]
     of_file = accumulate(scan_arrow(eval(code, {"pyarrow": pa}), "y"))
     assert of_file.allclose(accumulate(scan_arrow(TABLE, "y", features=["u", "v"])))
 
