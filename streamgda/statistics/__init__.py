@@ -3,11 +3,11 @@
 `base` is the interface of every state: rows go in, states add up, others are worked out of them, and they
 are saved. `labelled` are the moments of a state with the labels they belong to. These are of two sorts:
 ``floating`` (means and scatters in float64) and ``exact`` (sums of integers on a binary grid). ``incomplete``
-are rows in which features are missing, grouped by the features that they have. `covariances` says what is
-kept of the products of features.
+are rows in which features are missing, kept apart by the features that they have. `covariances` says what
+is kept of the products of features.
 
 - `factory`: the empty state of each sort, and the state that a saved table holds.
-- `window` holds the last batches of a stream; `folded` are the states of folds. `keyed`: states by key.
+- `window` holds the last batches of a stream. `keyed`: states by a key, such as a fold; `folded` uses it.
 - `components`: covariances within and between the classes, and which features make one singular.
 - `revisions`: what was added to a state since a model was computed from it.
 - `gather`: the buffer for the rows of a block. `validation`: checks of numbers and names.

@@ -99,7 +99,11 @@ def complete(
             cases = list(_cases_of(population, own))
             fit = closed_form(cases, *normals[number].means.shape) or maximise(cases, normals[number])
             fits, normals[number] = [*fits, fit], fit.normal
-            log_likelihood += fit.log_likelihoods[-1] - _log_units(population, cases)
+            logs = np.log(
+                population.scale[population.varying]
+            )  # of the units, which are not those of the rows
+            in_units = sum(case.weights.sum() * logs[case.features].sum() for case in cases)
+            log_likelihood += fit.log_likelihoods[-1] - float(in_units)
     moments = Parameters(kind, classes, populations, normals).moments(*weights)
     for k in undetermined:
         moments.means[k] = np.nan
@@ -143,9 +147,3 @@ def _cases_of(population: Population, states: Sequence[PatternState]) -> Iterato
                 population.in_units(means, low_means, state.places, features),
                 scatter[np.ix_(kept, kept)] / np.outer(units, units),
             )
-
-
-def _log_units(population: Population, cases: Sequence[Cases]) -> float:
-    """The logarithm of the units in which the values of these rows are expressed, over all of them."""
-    logs = np.log(population.scale[population.varying])
-    return float(sum(case.weights.sum() * logs[case.features].sum() for case in cases))

@@ -68,8 +68,8 @@ class PatternStates(Labelled[S]):
         """The sums of all the rows, if none of them lacks a feature."""
         if not self.by_pattern:
             return Labelled.empty(self.moments, self.n_features)
-        (pattern, part), *others = self.by_pattern.items()
-        return part if not others and pattern == complete_pattern(self.n_features) else None
+        complete = self.by_pattern.get(complete_pattern(self.n_features))
+        return complete if len(self.by_pattern) == 1 else None
 
     @property
     def nbytes(self) -> int:

@@ -109,7 +109,7 @@ class PatternSums:
     def _check_number(self, block: Block, patterns: RowPatterns) -> None:
         n_patterns = len(self._rows.keys() | set(map(pattern_of, patterns.observed)))
         if not self._keeps_patterns and n_patterns > _MOST_KEPT:
-            self._end_sums(block.n_features)
+            self.states(block.n_features)
         elif self._keeps_patterns and n_patterns > self._most:
             if not self._separates:
                 raise TooManyPatternsError(n_patterns, self._most, len(block.classes), block.n_features)
@@ -126,15 +126,8 @@ class PatternSums:
             return _MergedSums(plain)
         return Accumulation(Labelled.empty(plain._labelled.moments, 0))
 
-    # ------------------------------------------------------------------ the end
-
     def states(self, n_features: int) -> PatternStates[Any]:
-        """The state of all the rows, which have so many features."""
-        self._end_sums(n_features)
-        return self._ended
-
-    def _end_sums(self, n_features: int) -> None:
-        """Add what is in the sums to the state, and begin new ones."""
+        """The state of all the rows so far, which have so many features; new sums are begun."""
         rows, columns = (
             {pattern: sums.state() for pattern, sums in some.items()} for some in (self._rows, self._columns)
         )
@@ -144,6 +137,7 @@ class PatternSums:
         parts = rows if self._keeps_patterns else by_feature(rows, columns, n_features)
         self._ended.merge(PatternStates(self._plain._labelled.moments, n_features, parts), owned=True)
         self._rows, self._columns = {}, {}
+        return self._ended
 
 
 class _MergedSums:

@@ -421,7 +421,7 @@ class IncompleteStatistics(Statistics):
         """The state as arrays with a row for each class of each pattern, and plain values beside them."""
         parts = {p: self._plain(part).to_columns() for p, part in self._labelled.by_pattern.items()}
         columns, patterns = to_columns(parts or {b"": self._plain().to_columns()}, self.n_features)
-        metadata = {
+        return columns, {
             "format_version": FORMAT_VERSION,
             **self._metadata(),
             "exact": self.exact,
@@ -429,7 +429,6 @@ class IncompleteStatistics(Statistics):
             "max_patterns": self.max_patterns,
             "patterns": patterns if parts else [],
         }
-        return columns, metadata
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:

@@ -74,13 +74,10 @@ class PatternTable:
         """A row for each pattern: the missing features, rows in all, and rows of each class."""
         import pandas as pd
 
-        columns = {"missing": self._missing(), "rows": self.counts.sum(axis=1)}
+        lacking = ([self.feature_names[j] for j in np.flatnonzero(~row)] for row in self.observed)
+        missing = [abridged(names, _MOST_NAMES) or "nothing" for names in lacking]
         of_class = {label: self.counts[:, k] for k, label in enumerate(self.classes.tolist())}
-        return pd.DataFrame({**columns, **of_class})
-
-    def _missing(self) -> list[str]:
-        lacking = [[self.feature_names[j] for j in np.flatnonzero(~row)] for row in self.observed]
-        return [abridged(names, _MOST_NAMES) or "nothing" for names in lacking]
+        return pd.DataFrame({"missing": missing, "rows": self.counts.sum(axis=1), **of_class})
 
     def __str__(self) -> str:
         text: str = self.to_pandas().to_string(index=False)
