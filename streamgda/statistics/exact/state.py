@@ -92,9 +92,10 @@ class ExactClassStatistics(Statistics):
 
     @property
     def _moments(self) -> ExactMoments:
-        if self._rounded is None:
-            self._rounded = self._labelled.moments.rounded()
-        return self._rounded
+        with self._lock:
+            if self._rounded is None:
+                self._rounded = self._labelled.moments.rounded()
+            return self._rounded
 
     def to_float(self) -> ClassStatistics:
         """The floating state of the same rows: means to twice the precision of float64, scatter rounded once.

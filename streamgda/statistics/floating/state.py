@@ -103,9 +103,8 @@ class ClassStatistics(Statistics):
         together: Self | None = None
         accumulation: Accumulation | None = None
         for block in blocks:
-            if together is None and (
-                len(block.codes) < FEWEST_ROWS or not is_quicker_anchored(self._moments.kind, block)
-            ):
+            is_short = len(block.codes) < FEWEST_ROWS
+            if together is None and (is_short or not is_quicker_anchored(self._moments.kind, block)):
                 together = self._from_block(block, workspace)
             else:
                 if together is None:
