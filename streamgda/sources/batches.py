@@ -185,7 +185,7 @@ def _columns_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
     try:
         return numbers(columns[name])
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         value = columns[name][0].as_py()
         raise ValueError(f"{origin}: partition key {name}={value!r} is not a number") from error
 

@@ -137,6 +137,28 @@ def test_a_partition_key_is_a_feature_only_when_asked_for(tmp_path):
         accumulate(scan_parquet(tmp_path, "y", features=["u", "day"]))
 
 
+@pytest.mark.parametrize("keys", [[2, 5], [0.25, -1e300], [0.1, None]])
+def test_a_partition_key_that_is_a_number_can_be_a_feature(tmp_path, keys):
+    for i, key in enumerate(keys):
+        folder = tmp_path / f"key={'__HIVE_DEFAULT_PARTITION__' if key is None else key}"
+        folder.mkdir()
+        pq.write_table(pa.table({"u": [1.0], "y": [i]}), folder / "1.parquet")
+    state = accumulate(scan_parquet(tmp_path, "y", features=["u", "key"], missing="drop"), "diag")
+    held = [key for key in keys if key is not None]
+    assert state.means[:, 1].tolist() == held
+    assert state.n_dropped == len(keys) - len(held)
+
+
+def test_a_partition_key_of_dates_is_no_feature(tmp_path):
+    day = pa.schema([("day", pa.date32())])
+    partitioning = ds.partitioning(day, flavor="hive")
+    table = TABLE.append_column("day", pa.array([datetime.date(2026, 1, 1)] * N))
+    ds.write_dataset(table, tmp_path, format="parquet", partitioning=partitioning)
+    dataset = ds.dataset(tmp_path, partitioning=partitioning)
+    with pytest.raises(ValueError, match="partition key day=datetime.date.* is not a number"):
+        accumulate(scan_arrow(dataset, "y", features=["u", "day"]))
+
+
 @pytest.mark.parametrize(
     "kind",
     [
