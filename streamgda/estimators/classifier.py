@@ -76,8 +76,9 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         gaussians = None
         if before is None:
             self._validate_params()
-        elif (later := statistics.revision.since(before.revision)) is not None:
-            gaussians = self._refinalise(before, statistics, later)
+        elif self.predictive == "plugin" and not self.exact:
+            later = statistics.revision.since(before.revision)
+            gaussians = None if later is None else self._refinalise(before, statistics, later)
         if gaussians is None:
             check_suffices(statistics, self._covariance_type)
             if statistics.keeps_patterns:

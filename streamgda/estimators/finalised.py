@@ -81,11 +81,11 @@ class Finalised(Generic[G]):
 
     @property
     def is_update(self) -> bool:
-        """Whether the densities are earlier ones, brought up to date: their last bits depend on these."""
+        """Whether the densities are earlier ones, brought up to date. New ones have other last bits."""
         return isinstance(self.gaussians, UpdatedGaussians)
 
     def has_params(self, model: Any) -> bool:
-        """Whether the parameters of the model are the same objects."""
+        """Whether each parameter of the model is the object that the densities were computed with."""
         return all(map(is_, map(getattr, repeat(model), self.params), self.params.values()))
 
     # ------------------------------------------------------------------ what has changed since
@@ -93,8 +93,8 @@ class Finalised(Generic[G]):
     def unchanged(self, classes: Labels, later: list[Revision]) -> NDArray[np.intp]:
         """Where each class is here, or −1 if it is new or has changed in later revisions: (n_classes,).
 
-        The reason of a singular class names it by its position, so it counts as changed where classes have
-        come.
+        The reason of a singular class names it by its position. So where classes have come, it counts as
+        changed.
         """
         positions = np.full(len(classes), -1)
         positions[np.searchsorted(classes, self.classes)] = np.arange(len(self.classes))

@@ -226,10 +226,8 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     def _refinalise(
         self, before: Finalised[SharedGaussians], statistics: Statistics, later: list[Revision]
     ) -> SharedGaussians | None:
-        """Bring the densities up to date, if the rows that were learnt are known and nothing is estimated."""
+        """Bring the densities up to date, if the rows are known and the covariance is that of the rows."""
         if self.shrinkage is not None or self.covariance_estimator is not None:
-            return None
-        if self.predictive != "plugin" or self.exact:
             return None
         learnt = before.learnt_since(statistics, later, before.gaussians.centre)
         if learnt is None:
@@ -297,7 +295,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     def _linear_terms(self) -> tuple[Array, Array]:
         """The coefficients and intercepts of the decision function."""
         state = finalised(self)
-        centre, coefficients = state.gaussians.centre, state.gaussians.coefficients
+        centre, coefficients = state.gaussians.centre, state.gaussians.slopes.T
         intercepts = state.gaussians.intercepts - coefficients @ centre + state.log_priors
         if self.solver != "svd":
             pull = state.gaussians.whitening.precision @ centre

@@ -250,8 +250,6 @@ class QuadraticDiscriminantAnalysis(
         """Finalise the classes that have changed; with the same bits as all of them."""
         if self.pooling or self.covariance_estimator is not None:
             return None
-        if self.predictive != "plugin" or self.exact:
-            return None
         positions = before.unchanged(statistics.classes, later)
         try:
             changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
@@ -336,10 +334,7 @@ class QuadraticDiscriminantAnalysis(
     @property
     def _axes(self) -> list[tuple[Array, Array]]:
         with self.statistics_.lock:
-            return finalised(self).once("axes", self._principal_axes)
-
-    def _principal_axes(self) -> list[tuple[Array, Array]]:
-        return [principal_axes(covariance) for covariance in self._final_covariances()]
+            return finalised(self).once("axes", lambda: list(map(principal_axes, self._final_covariances())))
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

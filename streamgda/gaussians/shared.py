@@ -186,14 +186,9 @@ class SharedGaussians(Gaussians):
         """Whether all classes are so near to `centre` that discriminants keep their digits."""
         return bool((-2 * self.intercepts <= FAR**2).all())
 
-    @property
-    def coefficients(self) -> Array:
-        """The coefficients of the discriminants of x − centre: (K, d)."""
-        return self.slopes.T
-
     @cached_property
     def slopes(self) -> Array:
-        """The coefficients, stored by column: (d, K)."""
+        """The coefficients of the discriminants of x − centre: (d, K)."""
         slopes = np.empty(self.means.shape[::-1])
         for some in self._class_slices():
             slopes[:, some] = self.whitening.slopes(self.whitened_means[some]).T
@@ -213,11 +208,6 @@ class SharedGaussians(Gaussians):
             whitened[some] = self.whitening.whiten(self._means_less(self.centre, classes=some))
         return whitened
 
-    @cached_property
-    def _offsets(self) -> Array:
-        """The means less `centre`: (K, d)."""
-        return self._means_less(self.centre)
-
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
         whitening = self.whitening.marginal(observed, means)
@@ -225,7 +215,7 @@ class SharedGaussians(Gaussians):
         return SharedGaussians(means, self.centre[observed], whitening, low_parts=low_parts)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
-        means = posteriors @ self._offsets
+        means = posteriors @ self._means_less(self.centre)
         whitened = (X - self.centre[observed] - means[:, observed]) @ marginal.whitening.matrix
         expected: Array = self.centre[~observed] + means[:, ~observed]
         expected += whitened @ self.whitening.regression_coefficients(marginal.whitening, observed).T
