@@ -124,13 +124,14 @@ def literal(text: str) -> Any:
 
 # ---------------------------------------------------------------------- the options
 
+_SCAN = "streamgda.sources.parquet:scan_parquet"
 
-def _options(*, data: str, **options: Option) -> Option:
-    """The options of the argument `data`, with a metavar; data in brackets may be left out."""
-    argument = click.argument(
-        "data", nargs=-1, required=not data.startswith("["), metavar=data, callback=_paths
-    )
-    return bundled("data", Data, {"data": argument, **options})
+
+def _options(options: dict[str, Option], *, required: bool = True) -> Option:
+    """The options of the argument `data`."""
+    metavar = "DATA..." if required else "[DATA]..."
+    data = click.argument("data", nargs=-1, required=required, metavar=metavar, callback=_paths)
+    return bundled("data", Data, {"data": data, **options})
 
 
 def _features(what: str, default: str) -> Option:
@@ -144,25 +145,11 @@ def _missing(what_else: str, **default: Any) -> Option:
 
 
 _TO_LEARN = _missing(
-    "learnt by the features that it has, if features are missing at random.",
+    "learnt by the features that it has, if features are missing at random.  [default: raise]",
     default="raise",
-    show_default=True,
 )
 
 _TO_SCORE = _missing("judged by the features that it has.  [default: as the model was made, raise]")
-
-_FEATURES_OF_MODEL = _features(
-    "The features of the model, in its order", "the columns of these names; Zarr: X"
-)
-
-_EXCLUDE = of_library(
-    "streamgda.sources.parquet:scan_parquet",
-    "exclude",
-    sentences=2,
-    default="none",
-    metavar="A,B,...",
-    callback=split_names,
-)
 
 _FILTER = click.option(
     "--filter",
@@ -180,30 +167,31 @@ _LABELS: dict[str, Option] = {
         metavar="COLUMN",
         help="The column of labels, or the array of a Zarr store.  [required; Zarr: y]",
     ),
-    "weight": of_library("streamgda.sources.parquet:scan_parquet", "weight", metavar="COLUMN"),
+    "weight": of_library(_SCAN, "weight", metavar="COLUMN"),
+}
+
+_OF_MODEL: dict[str, Option] = {
+    "features": _features("The features of the model, in its order", "the columns of these names; Zarr: X"),
+    "filters": _FILTER,
 }
 
 to_learn = _options(
-    data="DATA...",
-    **_LABELS,
-    features=_features(
-        "The columns to learn from, by names or patterns such as 'x*'", "all but target and weight; Zarr: X"
-    ),
-    exclude=_EXCLUDE,
-    filters=_FILTER,
-    missing=_TO_LEARN,
+    {
+        **_LABELS,
+        "features": _features(
+            "The columns to learn from, by names or patterns such as 'x*'",
+            "all but target and weight; Zarr: X",
+        ),
+        "exclude": of_library(_SCAN, "exclude", sentences=2, metavar="A,B,...", callback=split_names),
+        "filters": _FILTER,
+        "missing": _TO_LEARN,
+    }
 )
 
-to_learn_more = _options(
-    data="DATA...", **_LABELS, features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_LEARN
-)
+to_learn_more = _options({**_LABELS, **_OF_MODEL, "missing": _TO_LEARN})
 
-to_predict = _options(data="DATA...", features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_SCORE)
+to_predict = _options({**_OF_MODEL, "missing": _TO_SCORE})
 
-to_evaluate = _options(
-    data="DATA...", **_LABELS, features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_SCORE
-)
+to_evaluate = _options({**_LABELS, **_OF_MODEL, "missing": _TO_SCORE})
 
-to_plot = _options(
-    data="[DATA]...", **_LABELS, features=_FEATURES_OF_MODEL, filters=_FILTER, missing=_TO_SCORE
-)
+to_plot = _options({**_LABELS, **_OF_MODEL, "missing": _TO_SCORE}, required=False)
