@@ -1,7 +1,5 @@
 """Axes, colours, ellipses, rows and legends of displays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,7 +34,7 @@ def check_probabilities(probabilities: Sequence[float]) -> None:
         raise ValueError(f"probabilities must lie between 0 and 1; got {list(probabilities)}")
 
 
-def axes(ax: Axes | None, n_entries: int = 0, size: float = 4.8) -> Axes:
+def axes(ax: "Axes | None", n_entries: int = 0, size: float = 4.8) -> "Axes":
     """The axes given, or those of a new figure, with room for a legend beside axes of `size` inches."""
     if ax is not None:
         return ax
@@ -91,7 +89,10 @@ def percentage(share: float) -> str:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ModelDisplay:
-    """What displays of models have in common; their own documentation says what it is."""
+    """What displays of models have in common; their own documentation says what it is.
+
+    Their modules inherit the signature, so the types in it are objects, and not names of this module.
+    """
 
     means: Array
     classes: Labels
@@ -101,13 +102,13 @@ class ModelDisplay:
     points: Array | None = None
     point_classes: Labels | None = None
 
-    def _begin(self, ax: Axes | None) -> Array:
+    def _begin(self, ax: "Axes | None") -> Array:
         """Choose the axes, and a colour for each class: (n_classes, 4)."""
         self.ax_ = axes(ax, len(self.classes))
         self.figure_ = self.ax_.figure
         return colours(len(self.classes))
 
-    def _draw_ellipses(self, palette: Array, covariances: Array, squared_radii: Array) -> list[list[Ellipse]]:
+    def _draw_ellipses(self, palette: Array, covariances: Array, squared_radii: Array) -> list[list[Any]]:
         """Draw for each class the ellipses that hold given shares of its rows, and name many classes in them.
 
         The radii (n_classes, n_probabilities) are in units of the covariances (n_classes, 2, 2).
@@ -150,7 +151,7 @@ def normal_squared_radii(probabilities: Sequence[float], n_classes: int) -> Arra
     return np.broadcast_to(chi2.ppf(probabilities, 2), (n_classes, len(probabilities)))
 
 
-def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> Ellipse:
+def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> "Ellipse":
     from matplotlib.patches import Ellipse
 
     values, vectors = np.linalg.eigh(covariance)
@@ -170,7 +171,7 @@ def shares_text(probabilities: Sequence[float]) -> str:
 # ---------------------------------------------------------------------- legends
 
 
-def draw_legend(ax: Axes, title: str | None = None, *, loc: str = "best") -> None:
+def draw_legend(ax: "Axes", title: str | None = None, *, loc: str = "best") -> None:
     """Draw the legend: many entries beside the axes; of more than sixty only the title."""
     handles, names = ax.get_legend_handles_labels()
     if len(names) > _MOST_IN_LEGEND:
