@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.data import Data, literal, to_learn
-from streamgda.cli.errors import AS_TRIED, in_words_of_command
+from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
 from streamgda.cli.models import MODELS
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import check_apart, check_replaceable, out_option, summary_of
@@ -23,8 +23,16 @@ _SCORINGS = ("log_likelihood", "accuracy", "neg_log_loss", "neg_brier_score", "r
 
 
 def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[Grid]:
-    """Grids such as ``qda reg_param=0,0.1 shrinkage=none,0.2``."""
-    return [_grid(*value.split()) for value in values]
+    """Grids such as ``qda reg_param=0,0.1 shrinkage=none,0.2``, of values that the estimators take."""
+    from streamgda.selection.candidates import candidates_of
+
+    context.meta[AS_TRIED] = {option.name for option in context.command.params}
+    grids = [_grid(*value.split()) for value in values]
+    try:
+        candidates_of(None, grids)
+    except ValueError as error:
+        raise click.BadParameter(describe(error)) from error
+    return grids
 
 
 def _grid(model: str = "", *params: str) -> Grid:
@@ -40,19 +48,7 @@ def _grid(model: str = "", *params: str) -> Grid:
         if not is_given or name not in estimator.get_params():
             raise click.BadParameter(f"{param!r} gives no parameter of {model} values, as reg_param=0,0.1.")
         grid[name] = [None if value.lower() == "none" else literal(value) for value in values.split(",")]
-        _check_values(estimator, name, grid[name])
     return grid
-
-
-def _check_values(estimator: Any, name: str, values: list[Any]) -> None:
-    """Raise BadParameter for a value that the estimator does not take, before the data is read."""
-    from sklearn.base import clone
-
-    for value in values:
-        try:
-            clone(estimator).set_params(**{name: value})._validate_params()
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
 
 
 def _folds(context: click.Context, parameter: click.Parameter, value: str) -> int | str:
@@ -131,8 +127,6 @@ def search(
             for estimator in grid["estimator"]:
                 estimator.set_params(missing="marginal")
     found = StatisticsSearchCV(None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold)
-    context = click.get_current_context()
-    context.meta[AS_TRIED] = {parameter.name for parameter in context.command.params}
     with run.scheduler_options() as options, warnings.catch_warnings():
         warnings.simplefilter("ignore", FitFailedWarning)  # the table says which candidates failed, and why
         found.fit(source, **options)

@@ -1244,6 +1244,7 @@ def test_a_score_without_a_deviation_has_none_in_the_table(irises):
         (["--try", "qda reg_param=0,abc"], "Invalid value for '--try': The 'reg_param' parameter"),
         (["--try", "nb var-smoothing=-1"], "Invalid value for '--try': The 'var_smoothing' parameter"),
         (["--try", "edda covariance-model=VEX"], "Got 'VEX' instead"),
+        (["--try", "qda pooling=bayes shrinkage=oas"], "shrinkage=oas estimates how far"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(irises, options, message):
