@@ -17,6 +17,7 @@ from streamgda.blocks.block import Block
 from streamgda.estimators.classifier import PREDICTIVE
 from streamgda.estimators.finalised import G
 from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.learning import ROWS_NEEDED
 from streamgda.estimators.reading import EM_CONSTRAINTS
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.validation import one_of
@@ -46,7 +47,6 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
     shrinkage: Shrinkage
     store_covariance: bool
     tol: float
-    covariance_estimator: Any
 
     @property
     def _given_share(self) -> float:
@@ -54,10 +54,6 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
         return 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
 
     # ------------------------------------------------------------------ covariance_estimator
-
-    def _check_learns_in_parts(self) -> None:
-        if self.covariance_estimator is not None:
-            raise ValueError(_ROWS_NEEDED)
 
     def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
         if self.covariance_estimator is None:
@@ -85,7 +81,7 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
         self._check_estimator()
         estimates: CovarianceEstimates | None = self.__dict__.get("_estimates")
         if estimates is None or not estimates.is_of(statistics):
-            raise ValueError(_ROWS_NEEDED)
+            raise ValueError(ROWS_NEEDED)
         return estimates
 
     # ------------------------------------------------------------------ saved models
@@ -144,9 +140,3 @@ def _estimate(estimator: Any, rows: Array) -> Array:
     if not hasattr(estimator, "covariance_"):
         raise ValueError(f"{type(estimator).__name__} does not have a covariance_ attribute")
     return np.atleast_2d(np.asarray(estimator.covariance_, dtype=np.float64))
-
-
-_ROWS_NEEDED = (
-    "covariance_estimator needs all the rows in memory at once, so it works with fit on arrays and data "
-    "frames alone; shrinkage=0.1, 'auto' or 'oas' learns from any data"
-)

@@ -52,6 +52,11 @@ from streamgda.statistics.incomplete.reads import (
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.storage.saving import Savable
 
+ROWS_NEEDED = (
+    "covariance_estimator needs all the rows in memory at once, so it works with fit on arrays and data "
+    "frames alone; shrinkage=0.1, 'auto' or 'oas' learns from any data"
+)
+
 _replacing = Lock()  # held while a model gets other statistics, so that no thread adds rows to the old ones
 
 
@@ -69,6 +74,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     exact: bool
     missing: MissingAtPrediction
     singular: Literal["raise", "skip"] | None = None
+    covariance_estimator: Any = None
 
     n_features_in_: int
     statistics_: Statistics
@@ -101,7 +107,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", READ_TOLERANCE))
 
     def _check_learns_in_parts(self) -> None:
-        """Raise ValueError if the parameters ask for what needs all the rows in memory at once."""
+        """Raise ValueError if a parameter asks for what needs all the rows in memory at once."""
+        if self.covariance_estimator is not None:
+            raise ValueError(ROWS_NEEDED)
 
     @abstractmethod
     def _compute_finalised(self, statistics: Statistics) -> Finalised[Any]:

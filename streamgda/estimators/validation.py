@@ -38,7 +38,7 @@ def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
 
     What else to do of a lazy frame is said in the terms of the caller.
     """
-    if type(X) is np.ndarray:
+    if isinstance(X, np.ndarray):
         return
     if is_dask(X):
         raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
@@ -164,6 +164,11 @@ def check_rows(
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(valid.sum()) or (missing == "marginal" and not np.isinf(valid).any()):
                 return valid
+    return _validated(model, X, missing, other_remedy)
+
+
+def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: str) -> NDArray[Any]:
+    """The rows, validated by scikit-learn; errors name the first missing value."""
     X = named_as_fitted(model, X)
     if column_labels(X) is not None:  # names first: a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)

@@ -78,6 +78,6 @@ def test_a_batch_and_the_prediction_after_it_enter_few_functions(estimator, most
     learning = entered(lambda: model.partial_fit(X[:1000], y[:1000]))
     predicting = entered(lambda: model.predict_proba(X[:1]))
     assert len(learning) <= most_to_learn
-    assert n_files(learning) <= 16
+    assert n_files(learning) <= 15
     assert len(predicting) <= most_to_predict
     assert n_files(predicting) <= 20
