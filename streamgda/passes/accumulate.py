@@ -22,7 +22,13 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.gather import Workspace
-from streamgda.statistics.incomplete.reads import READ_TOLERANCE, Reading, Steps, read_incomplete
+from streamgda.statistics.incomplete.reads import (
+    READ_TOLERANCE,
+    Reading,
+    Steps,
+    read_incomplete,
+    separating,
+)
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
@@ -138,24 +144,24 @@ def accumulate(
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
     )
+    many = empty if isinstance(empty, IncompleteStatistics) and max_reads > 1 else None  # reads
     kept = None
     if checkpoint is not None:
         from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
 
-        kept = Checkpoint.at(checkpoint, source, empty)
-    many = isinstance(empty, IncompleteStatistics) and max_reads > 1
+        kept = Checkpoint.at(checkpoint, source, empty if many is None else separating(many))
     read = partial(
         read_into,
-        source.pinned() if many else source,
+        source if many is None else source.pinned(),
         scheduler=scheduler,
         progress=progress,
         rows_per_task=rows_per_task,
         retries=retries,
         checkpoint=kept,
     )
-    if isinstance(empty, IncompleteStatistics) and many:
+    if many is not None:
         steps = Steps(max_reads, em_tol)
-        reading = read_incomplete(read, empty, steps, note_read if progress is True else None)
+        reading = read_incomplete(read, many, steps, note_read if progress is True else None)
         warn_unless_enough_reads(reading)
         return reading.statistics
     return read(empty)

@@ -194,6 +194,23 @@ def test_processes_of_a_cluster_give_the_bits_of_one_process(folder, client):
     assert models[0].statistics_ == models[1].statistics_
 
 
+@pytest.mark.parametrize("max_patterns", [3, 15, 16])
+def test_a_checkpoint_keeps_the_first_read(folder, tmp_path, max_patterns):
+    source = scan_parquet(folder, "y", missing="keep")
+    options = {"max_patterns": max_patterns, "rows_per_task": 1}
+    kept = tmp_path / "kept"
+    expected = accumulate(source, max_reads=3, em_tol=1.0, **options)
+    assert accumulate(source, max_reads=3, em_tol=1.0, checkpoint=kept, **options) == expected
+    states = sorted(kept.iterdir())
+    assert sum(streamgda.load(path).n_rows for path in states) == 3000
+    states[0].unlink()
+    assert accumulate(source, max_reads=3, em_tol=1.0, checkpoint=kept, **options) == expected
+    assert sorted(kept.iterdir()) == states
+    if max_patterns == 16:  # a single read takes up no state of a read that others may follow
+        assert accumulate(source, checkpoint=kept, **options) == accumulate(source, **options)
+        assert len(list(kept.iterdir())) == 2 * len(states)
+
+
 # ---------------------------------------------------------------------- the command line
 
 

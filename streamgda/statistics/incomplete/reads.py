@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from streamgda.blocks.block import remedying
 from streamgda.blocks.wording import Message
@@ -113,10 +113,9 @@ def read_incomplete(
             return Reading(read(ClassStatistics(kind, feature_names=names, fourth_moments=True)))
     if steps.max_reads == 1 or empty.exact or kind == "diag":
         return Reading(read(empty).ordinary())
-    separating = read(SeparatingStatistics(kind, max_patterns=empty.max_patterns, feature_names=names))
-    first = IncompleteStatistics(separating.covariance_type, max_patterns=empty.max_patterns)
-    first._merge(separating, owned=True)
-    if not separating.is_separated:
+    first: IncompleteStatistics = read(separating(empty))
+    first._separates = False
+    if first.covariance_type == kind:
         return Reading(first.ordinary())
     keep, note = keep or (lambda reading: None), note or (lambda line: None)
     reading = Reading(first, converged=False)
@@ -134,6 +133,16 @@ def read_incomplete(
         reading = Reading(completed, n_reads, change, change <= steps.tol, steps.tol)
         keep(reading)
     return reading
+
+
+def separating(empty: IncompleteStatistics) -> IncompleteStatistics:
+    """What the first read adds rows to, which keeps each feature by itself where there are too many patterns.
+
+    So a read of rows with too many patterns still gives the means and variances of the available cases.
+    """
+    state = empty.copy()
+    state._separates = True
+    return state
 
 
 def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Parameters:
@@ -162,32 +171,3 @@ def _completed(first: IncompleteStatistics, parameters: Parameters) -> Statistic
     statistics = first._plain(Labelled(first.classes, first.counts, moments))
     statistics._names, statistics._n_dropped = first.feature_names, first.n_dropped
     return statistics
-
-
-class SeparatingStatistics(IncompleteStatistics):
-    """Floating statistics by pattern; from the pattern on that is too many, of each feature by itself.
-
-    So a read of rows with too many patterns still gives the means and variances of the available cases.
-    """
-
-    _separates = True
-
-    @property
-    def is_separated(self) -> bool:
-        """Whether there were too many patterns."""
-        return not self._labelled.kind.has_products
-
-    def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
-        assert isinstance(other, SeparatingStatistics)
-        with self._lock:
-            if other.is_separated or self._n_patterns_with(other) > self.max_patterns:
-                self._separate()
-            if self.is_separated and not other.is_separated:
-                other = other.copy()
-                other._separate()
-            return super()._merge(other, owned=owned)
-
-    def _separate(self) -> None:
-        """Keep each feature by itself, in place."""
-        if not self.is_separated:
-            self._set_labelled(self._labelled.separated())

@@ -222,12 +222,6 @@ class IncompleteStatistics(Statistics):
             states.append(PatternState(features, places, part.counts, floating._labelled.moments))
         return states
 
-    def _n_patterns_with(self, other: IncompleteStatistics) -> int:
-        """How many patterns there would be with those of another state; 0 if they are not kept."""
-        if not self._labelled.kind.has_products:
-            return 0
-        return len(self._labelled.by_pattern.keys() | other._labelled.by_pattern.keys())
-
     # ------------------------------------------------------------------ the likeliest moments
 
     @property
@@ -343,9 +337,14 @@ class IncompleteStatistics(Statistics):
         """Merge another state, or an ordinary one, unless there would be too many patterns."""
         theirs = self._as_incomplete(other)
         with self._lock:
+            n_patterns = len(self._labelled.by_pattern.keys() | theirs._labelled.by_pattern.keys())
+            are_too_many = self._labelled.kind.has_products and n_patterns > self.max_patterns
+            if self._separates and (are_too_many or self.covariance_type != theirs.covariance_type):
+                self._set_labelled(self._labelled.separated())
+                theirs = theirs._twin(theirs._labelled.separated())
+                are_too_many = False
             self._check_compatible(theirs)
-            n_patterns = self._n_patterns_with(theirs)
-            if n_patterns > self.max_patterns:
+            if are_too_many:
                 n_classes = max(len(self._labelled.classes), len(theirs._labelled.classes))
                 raise TooManyPatternsError(n_patterns, self.max_patterns, n_classes, theirs.n_features)
             return super()._merge(theirs, owned=owned)
@@ -428,6 +427,7 @@ class IncompleteStatistics(Statistics):
             "fourth_moments": self.has_fourth_moments,
             "max_patterns": self.max_patterns,
             "patterns": patterns if parts else [],
+            **({"separates": True} if self._separates else {}),
         }
 
     @classmethod
@@ -440,7 +440,7 @@ class IncompleteStatistics(Statistics):
             If they cannot be those of any rows; the message says why.
         """
         state = super().from_columns(columns, metadata)
-        state.exact = metadata["exact"] is True
+        state.exact, state._separates = metadata["exact"] is True, metadata.get("separates") is True
         state.max_patterns = as_count(metadata["max_patterns"], "max_patterns")
         check_whole(state.max_patterns, "max_patterns", 1)
         return state
