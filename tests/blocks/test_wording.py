@@ -6,6 +6,7 @@ import pytest
 
 from streamgda.blocks.block import MissingValueError
 from streamgda.blocks.wording import Message, Setting
+from streamgda.statistics.incomplete.patterns import TooManyPatternsError
 
 
 def as_option(setting):
@@ -46,7 +47,12 @@ def test_errors_that_differ_in_amounts_are_alike():
 
 
 @pytest.mark.parametrize(
-    "error", [MissingValueError("row 3: feature 'a' is NaN"), ValueError(Message("⟨tol⟩"))]
+    "error",
+    [
+        MissingValueError("row 3: feature 'a' is NaN"),
+        TooManyPatternsError.of(300, 256, 3, 4),
+        ValueError(Message("⟨tol⟩")),
+    ],
 )
 def test_an_error_of_another_process_knows_its_parts(error):
     there = pickle.loads(pickle.dumps(error))

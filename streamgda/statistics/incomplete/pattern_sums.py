@@ -112,7 +112,7 @@ class PatternSums:
             self.states(block.n_features)
         elif self._keeps_patterns and n_patterns > self._most:
             if not self._separates:
-                raise TooManyPatternsError(n_patterns, self._most, len(block.classes), block.n_features)
+                raise TooManyPatternsError.of(n_patterns, self._most, len(block.classes), block.n_features)
             self._ended = self.states(block.n_features).separated()
             self._plain = ClassStatistics("diag")
 

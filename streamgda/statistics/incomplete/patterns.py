@@ -27,10 +27,12 @@ FIRST_ROWS = slice(512)  # of a block, which are looked at first: mostly they ha
 class TooManyPatternsError(ValueError):
     """Rows have more patterns of observed features than may be kept."""
 
-    def __init__(self, n_patterns: int, max_patterns: int, n_classes: int, n_features: int) -> None:
+    @classmethod
+    def of(cls, n_patterns: int, max_patterns: int, n_classes: int, n_features: int) -> Self:
+        """The error of so many patterns, where so many may be kept."""
         nbytes = 8 * n_patterns * n_classes * n_features**2
         size = f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"
-        super().__init__(
+        return cls(
             Message(
                 f"the rows have {n_patterns:,} patterns of observed features or more, which take up to "
                 f"{size}; up to ⟨max_patterns={max_patterns}⟩ are kept. Raise ⟨max_patterns⟩; leave "

@@ -346,7 +346,7 @@ class IncompleteStatistics(Statistics):
             self._check_compatible(theirs)
             if are_too_many:
                 n_classes = max(len(self._labelled.classes), len(theirs._labelled.classes))
-                raise TooManyPatternsError(n_patterns, self.max_patterns, n_classes, theirs.n_features)
+                raise TooManyPatternsError.of(n_patterns, self.max_patterns, n_classes, theirs.n_features)
             return super()._merge(theirs, owned=owned)
 
     def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:
