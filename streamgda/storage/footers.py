@@ -45,10 +45,11 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]
             return read_tail(file), version
     if fsspec_of(filesystem) is None:
         file, version = opened(filesystem, path)
+        kept = KeptFooter(read_tail(file), file)
     else:
-        file, version = None, current_version(filesystem, path)
-    tail, n_footer = tail_of(*reader_of(filesystem, path, version, file))
-    kept = KeptFooter(tail[-n_footer:].to_pybytes(), file)
+        version = current_version(filesystem, path)
+        tail, n_footer = tail_of(*reader_of(filesystem, path, version, None))
+        kept = KeptFooter(tail[-n_footer:].to_pybytes(), None)
     KEPT_FOOTERS.keep(filesystem, path, version, kept)
     return kept.tail, version
 
