@@ -1,6 +1,7 @@
 """What rounding leaves is not taken for variance, and what is given is not taken for something else."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -83,3 +84,9 @@ class TestEvaluation:
     def test_weights_that_no_row_has_are_refused(self, weight):
         with pytest.raises(ValueError, match="row 1 has weight"):
             Evaluation().update(["a", "b", "a"], self.scores, ["a", "b"], [1.0, weight, 1.0])
+
+
+def test_the_mean_of_few_rows_is_rounded_once_though_the_first_lies_far_from_it():
+    X = np.zeros((11, 1))
+    X[0] = 0.001
+    assert ClassStatistics().update(X, np.zeros(11, int)).means[0, 0] == float(Fraction(0.001) / 11)

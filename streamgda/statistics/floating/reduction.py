@@ -206,11 +206,20 @@ def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) ->
         start = bounds[classes.start]
         tile = rows[features, start : bounds[classes.stop]]
         starts, counts = bounds[classes] - start, np.diff(bounds[classes.start : classes.stop + 1])
+        of_rows = weights[start : bounds[classes.stop]] if is_weighted else None
         first = tile[:, starts]
         tile -= np.repeat(first, counts, axis=1)
-        weighted = tile * weights[start : bounds[classes.stop]] if is_weighted else tile
-        shift = np.add.reduceat(weighted, starts, axis=1) / totals[classes]
+        shift = _mean_of_each(tile, of_rows, starts, totals[classes])
         tile -= np.repeat(shift, counts, axis=1)
         mean, low_mean = two_sum(first, shift)
+        rest = _mean_of_each(tile, of_rows, starts, totals[classes])  # what rounding left of the shift
+        mean, low_mean = two_sum(mean, low_mean + rest)
         means[classes, features], low_means[classes, features] = mean.T, low_mean.T
     return means, low_means
+
+
+def _mean_of_each(tile: Array, weights: Array | None, starts: NDArray[np.intp], totals: Array) -> Array:
+    """The mean of each class in a tile."""
+    weighted = tile if weights is None else tile * weights
+    means: Array = np.add.reduceat(weighted, starts, axis=1) / totals
+    return means
