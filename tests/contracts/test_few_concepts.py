@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import streamgda
@@ -15,6 +17,9 @@ from streamgda import (
     IncompleteStatistics,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    accumulate,
+    predict_dataset,
+    scan_parquet,
 )
 
 PACKAGE = Path(streamgda.__file__).parent
@@ -81,3 +86,21 @@ def test_a_batch_and_the_prediction_after_it_enter_few_functions(estimator, most
     assert n_files(learning) <= 15
     assert len(predicting) <= most_to_predict
     assert n_files(predicting) <= 20
+
+
+def test_a_pass_over_files_and_their_prediction_enter_no_more_functions_than_they_did(tmp_path):
+    """A reader of these begins at the plan of a pass; the bounds are what was reached."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "rows").mkdir()
+    for part in range(2):
+        table = pa.table({"a": rng.normal(size=30), "b": rng.normal(size=30), "y": np.arange(30) % 3})
+        pq.write_table(table, tmp_path / "rows" / f"{part}.parquet")
+    source = scan_parquet(tmp_path / "rows", "y")
+    model = LinearDiscriminantAnalysis().fit(source)
+    predict_dataset(model, source, tmp_path / "once", scheduler="synchronous")
+    reading = entered(lambda: accumulate(source, scheduler="synchronous"))
+    predicting = entered(lambda: predict_dataset(model, source, tmp_path / "out", scheduler="synchronous"))
+    assert len(reading) <= 212
+    assert n_files(reading) <= 37
+    assert len(predicting) <= 240
+    assert n_files(predicting) <= 45
