@@ -235,13 +235,13 @@ class Statistics(Savable):
     @property
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        third = self._moments.third_moments
+        third = self._moments.third_moments if self.has_fourth_moments else None
         return None if third is None else third.copy()
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._moments.fourth_moments
+        fourth = self._moments.fourth_moments if self.has_fourth_moments else None
         return None if fourth is None else fourth.copy()
 
     def covariance(self, ddof: float = 0) -> Array:

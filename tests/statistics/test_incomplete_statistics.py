@@ -242,6 +242,14 @@ def test_the_table_of_patterns_counts_rows_by_class():
         IncompleteStatistics("diag").update(X, list("aabbba")).patterns()
 
 
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_that_are_not_kept_are_none_also_where_those_that_are_kept_are_not_determined(kind, exact):
+    state = IncompleteStatistics(kind, exact=exact).update([[nan, 1.0], [nan, 2.0]], [0, 0])
+    assert state.undetermined
+    assert (state.third_moments, state.fourth_moments) == (None, None)
+
+
 # ---------------------------------------------------------------------- saved
 
 
