@@ -138,18 +138,18 @@ def document(costs: UnitCosts, options: argparse.Namespace) -> str:
     return f"""# What a pass costs at scale
 
 Full statistics of {options.features} float64 features and {options.classes} classes, in files of
-{data.ROWS_PER_FILE:,} rows, each a group. The unit costs are measured by `python -m bench.scale`; the
-projections are these times their numbers, with nothing overlapping. They assume that storage keeps up, which
-the last column says.
+{data.ROWS_PER_FILE:,} rows, each a group. `python -m bench.scale` measures the unit costs. A
+projection is a unit cost times how often it occurs, as if nothing ran at the same time. It assumes that
+storage gives as many GB/s as the last column says.
 
 ## Unit costs
 
 {unit_table(costs, options)}
 
-Reading, planning and passes are given in processor time. The cluster has two workers, and its scheduler a
-process of its own. Memory is what Python's allocator counts, once planned and at most. The simulated listing
-gives each file the same footer, and answers that arrive as those of workers do: it says what the client does
-alone. Seconds at a latency are those of files of 1,000 rows, read by one process.
+Reading, planning and passes are measured in processor time. The cluster has two workers, and its scheduler a
+process of its own. Memory is that of Python's allocator: kept is after planning, at most is during it. In
+the simulated listing all files have the same footer, and the answers of the workers are simulated too: it
+measures the client alone. Times at a latency are for files of 1,000 rows, read by one process.
 
 {report.machine()}
 
@@ -157,28 +157,28 @@ alone. Seconds at a latency are those of files of 1,000 rows, read by one proces
 
 {projection(costs, options)}
 
-"Waiting" takes each file for one of 1,000 rows, and a process on each core. A file of {data.ROWS_PER_FILE:,}
-rows has more requests, which are made ahead of the rows that are learnt.
+"Waiting" assumes files of 1,000 rows, and one process on each core. A file of {data.ROWS_PER_FILE:,}
+rows takes more requests, but they are made ahead while rows are learnt.
 
 ## What breaks first
 
 1. **Storage, at {12.5 / costs.gigabytes_per_core_second:.0f} cores.** A core takes in
-   {costs.gigabytes_per_core_second:.2f} GB/s of decoded float64. So many cores use up a network of 100
-   Gbit/s; from there on, more workers change nothing.
+   {costs.gigabytes_per_core_second:.2f} GB/s of decoded float64. So many cores use all of a network of 100
+   Gbit/s. More workers do not help.
 2. **The client and the scheduler, at {per_row * ROWS_OF_TASK / control:,.0f} cores.** They spend
    {1e3 * control:.2f} ms on a group, and a core is busy with it for {per_row * ROWS_OF_TASK:.2f} s. The
    {100e12 / row / ROWS_OF_TASK:,.0f} groups of 100 TB take {_duration(100e12 / row / ROWS_OF_TASK * control)}
-   of their time, however many workers there are. Where that is too long, accumulate parts of the dataset as
-   passes of their own and add up their states: `sum(states)` is the whole.
-3. **Latency, where files are small.** At {1e3 * slowest.latency:.0f} ms a request, a process takes
-   {1e3 * remote:.0f} ms for a file of 1,000 rows. A core works as long on {remote / per_row:,.0f} rows: with
-   fewer rows in a file, a pass waits more than it works. Store more rows in a file, or give the workers more
-   threads.
-4. **Planning, at {16e9 / costs.there.kept / 1e6:.0f} million files**, which fill 16 GB of the client. A
-   million files take it {_duration(costs.there.milliseconds * 1e3)} and {costs.there.kept / 1e3:.2f} GB while
-   workers decode the footers, at {costs.here.milliseconds:.2f} ms each; in one process they take
-   {_duration(costs.here.milliseconds * 1e3)}. Scan partitions one by one where that is too much.
-5. **Not the merging.** A state is as large as the model, whatever the data. It is sent once for
+   of their time, for any number of workers. If that is too long, accumulate each part of the dataset in a
+   separate pass: `sum(states)` is the state of the whole.
+3. **Latency, if files are small.** At {1e3 * slowest.latency:.0f} ms a request, a process takes
+   {1e3 * remote:.0f} ms for a file of 1,000 rows. A core needs as long for {remote / per_row:,.0f} rows: with
+   fewer rows in a file, a pass waits longer than it computes. Store more rows in a file, or give the
+   workers more threads.
+4. **Planning, at {16e9 / costs.there.kept / 1e6:.0f} million files**, which fill 16 GB of the client's
+   memory. While workers decode the footers, at {costs.here.milliseconds:.2f} ms each, a million files take
+   the client {_duration(costs.there.milliseconds * 1e3)} and {costs.there.kept / 1e3:.2f} GB. In one process
+   they take {_duration(costs.here.milliseconds * 1e3)}. If that is too much, scan partitions one by one.
+5. **Not the merging.** A state is as large as the model, for any number of rows. It is sent once for
    {FAN_IN} groups: {costs.wire_bytes / 1e3:.0f} kB for {FAN_IN * ROWS_OF_TASK * row / 1e6:,.0f} MB of data.
 """
 
