@@ -23,14 +23,17 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     StatisticsLedger,
     StatisticsSearchCV,
+    WindowedStatistics,
     accumulate,
     cross_validate,
+    drift,
     evaluate,
     learning_curve,
     load,
     predict_dataset,
     progressive_score,
     scan_arrow,
+    scan_dask,
     scan_parquet,
 )
 from streamgda.blocks.block import MissingValueError
@@ -186,6 +189,13 @@ def test_data_without_features_is_named():
 def test_a_column_name_is_no_labels():
     with pytest.raises(ValueError, match=r"the string 'kind'. Of a frame .* scan_arrow\(frame, 'kind'\)"):
         GaussianNB().fit(pd.DataFrame(X).assign(kind=0), "kind")
+    with pytest.raises(ValueError, match=r"the string 'kind'. Of a frame .* scan_arrow\(frame, 'kind'\)"):
+        GaussianNB().fit(pd.DataFrame(X).add_prefix("x").assign(kind="ant"), "kind")  # as text
+
+
+def test_labels_that_are_not_given_are_missed_first():
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        GaussianNB().fit(pd.DataFrame(X).add_prefix("x").assign(kind="ant"))
 
 
 @pytest.mark.parametrize("test", [manova, box_m, select_features, little_mcar_test])
@@ -196,6 +206,28 @@ def test_diagnostics_say_what_they_take_and_print_no_data(test):
         TypeError, match="^statistics are needed, of a model in its statistics_; got GaussianNB$"
     ):
         test(GaussianNB().fit(X, [0, 1] * 30))
+
+
+def test_what_takes_statistics_says_where_those_of_a_model_are():
+    model, window = GaussianNB().fit(X, [0, 1] * 30), WindowedStatistics(2, "diag")
+    of_model = "^statistics are needed, of a model in its statistics_; got GaussianNB$"
+    for call in (
+        partial(drift, model, model.statistics_),
+        partial(drift, model.statistics_, model),
+        partial(window.append, model),
+        partial(GaussianNB.from_statistics, model),
+    ):
+        with pytest.raises(TypeError, match=of_model):
+            call()
+    source = scan_arrow(pd.DataFrame({"u": [1.0, 2.0], "kind": [0, 1]}), "kind")
+    with pytest.raises(TypeError, match="^statistics are needed, as accumulate returns; got StreamSource$"):
+        drift(model.statistics_, source)
+    assert len(window) == 0
+
+
+def test_a_frame_in_memory_is_no_dask_collection():
+    with pytest.raises(TypeError, match="needed; got DataFrame of pandas, which scan_arrow takes$"):
+        scan_dask(pd.DataFrame({"u": [1.0, 2.0], "kind": [0, 1]}), "kind")
 
 
 def test_a_pickle_is_not_loaded(tmp_path):
@@ -296,6 +328,11 @@ def test_reasons_that_differ_in_more_are_all_given():
     reason = search.cv_results_["fit_error"][0]
     assert "fold 1: The covariance matrix of class 1" in reason
     assert "fold 2: The covariance matrix of class 2" in reason
+
+
+def test_a_class_is_no_candidate():
+    with pytest.raises(TypeError, match=r"such as GaussianNB\(\); got the class GaussianNB$"):
+        StatisticsSearchCV(GaussianNB, {"priors": [None]}).fit(X, [0, 1] * 30)
 
 
 def test_a_pipeline_is_no_candidate_and_is_not_printed():

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.gaussians.whitening import Whitening
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.components import deficient_features, pooled_covariance, singular_features
 
 if TYPE_CHECKING:
@@ -26,15 +26,6 @@ class Table(ABC):
     def __str__(self) -> str:
         text: str = self.to_pandas().to_string(float_format="{:.6g}".format)
         return text
-
-
-def check_statistics(statistics: object) -> None:
-    """Raise TypeError for anything but statistics."""
-    if not isinstance(statistics, Statistics):
-        where = (
-            "of a model in its statistics_" if hasattr(statistics, "statistics_") else "as accumulate returns"
-        )
-        raise TypeError(f"statistics are needed, {where}; got {type(statistics).__name__}")
 
 
 def check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc
 
-from streamgda.diagnostics.base import Table, check_statistics, singular_class, singular_within
+from streamgda.diagnostics.base import Table, singular_class, singular_within
 from streamgda.gaussians.whitening import Array, Whitening
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Indices
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 

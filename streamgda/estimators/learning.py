@@ -36,7 +36,7 @@ from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.incomplete.reads import (
@@ -332,8 +332,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             If they hold less than the model needs or do not determine it, or a parameter is not valid. The
             message says what to do.
         """
-        if not isinstance(statistics, Statistics):
-            raise TypeError(f"statistics are needed, as accumulate returns; got {type(statistics).__name__}")
+        check_statistics(statistics)
         missing = {"missing": "marginal"} if statistics.ordinary().keeps_patterns else {}
         estimator = cls(**{"exact": statistics.exact, **missing, **params})
         estimator._check_exactness(statistics)

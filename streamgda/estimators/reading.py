@@ -68,14 +68,14 @@ def blocks_to_learn(
     """Check rows in memory and cut them into blocks. With `reset`, a model gets their features and types."""
     check_missing(missing)
     check_batch(X)
+    if y is None:
+        raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
+    check_no_name(y)
     rows = None if reset else valid_rows(model, X)
     if rows is None:
         check_readable(X)
     if model.exact:
         check_no_rounding(X)
-    if y is None:
-        raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
-    check_no_name(y)
     if rows is None:
         X = as_table(X) if reset else named_as_fitted(model, X)
         rows = validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)

@@ -12,7 +12,7 @@ from scipy.special import kl_div
 
 from streamgda.blocks.wording import abridged, counted, named
 from streamgda.ledger.divergence import Gaussians, divergence, expected_divergence, shift
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Array
 
 if TYPE_CHECKING:
@@ -238,6 +238,8 @@ def drift(before: Statistics, after: Statistics) -> DriftReport:
 
     Raises
     ------
+    TypeError
+        If one is no statistics, such as a model.
     ValueError
         If the two differ in covariance type or features.
 
@@ -260,6 +262,8 @@ def drift(before: Statistics, after: Statistics) -> DriftReport:
     >>> report.alarms(max_shift=1.7)
     ('class b: the mean of 1 has shifted by 2.031 standard deviations',)
     """
+    check_statistics(before)
+    check_statistics(after)
     return Baseline(before).drift(after)
 
 

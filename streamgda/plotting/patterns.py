@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.blocks.wording import counted
-from streamgda.diagnostics.base import check_statistics
 from streamgda.plotting.drawing import axes
+from streamgda.statistics.base import check_statistics
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.incomplete.table import PatternTable
 

@@ -51,6 +51,9 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
     for params in ParameterGrid(param_grid):
         rest = {name: value for name, value in params.items() if name != "estimator"}
         chosen = params.get("estimator", estimator)
+        if isinstance(chosen, type):
+            name = chosen.__name__
+            raise TypeError(f"candidates are estimators, such as {name}(); got the class {name}")
         if not isinstance(chosen, GaussianClassifier):
             raise TypeError(
                 "candidates are estimators that learn from statistics, such as "

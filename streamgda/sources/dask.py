@@ -79,8 +79,12 @@ def scan_dask(
     """
     check_missing(missing)
     if not hasattr(collection, "to_delayed"):
-        holds_one = ", which holds one: give its .data" if hasattr(collection, "__dask_graph__") else ""
-        raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}{holds_one}")
+        remedy = ""
+        if hasattr(collection, "__dask_graph__"):
+            remedy = ", which holds one: give its .data"
+        elif hasattr(collection, "__arrow_c_stream__"):
+            remedy = f" of {type(collection).__module__.partition('.')[0]}, which scan_arrow takes"
+        raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}{remedy}")
     if isinstance(target, str):
         return _named_columns(collection, target, features, exclude, weight, missing)
     if features is not None or exclude:

@@ -700,3 +700,12 @@ class Statistics(Savable):
             "feature_names": self._names,
             "n_dropped": self._n_dropped,
         }
+
+
+def check_statistics(statistics: object) -> None:
+    """Raise TypeError for anything but statistics."""
+    if not isinstance(statistics, Statistics):
+        where = (
+            "of a model in its statistics_" if hasattr(statistics, "statistics_") else "as accumulate returns"
+        )
+        raise TypeError(f"statistics are needed, {where}; got {type(statistics).__name__}")

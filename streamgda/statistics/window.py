@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import COLUMNS, empty_statistics, state_of
 from streamgda.storage.saving import Loadable
@@ -153,10 +153,13 @@ class WindowedStatistics(Loadable):
 
         Raises
         ------
+        TypeError
+            If the batch is no statistics, such as a model.
         ValueError
             If the batch differs from the others in covariance type, features, kind of label or exactness. The
             window is then as it was.
         """
+        check_statistics(batch)
         _ = self._oldest + batch  # raises, before anything changes, if the batch does not fit
         newer_total = self._newer_total + batch
         moment = clock.time() if time is None else float(time)
