@@ -1,16 +1,20 @@
 """The scikit-learn estimators. They differ in how statistics become densities, and share all the rest.
 
-To add an estimator, write one file and one line:
+To add an estimator, write one file and two lines:
 
 1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`. It defines
    `_covariance_type`, the statistics that it needs; `__init__`, which stores its parameters; `_finalise`,
    which computes densities (`streamgda.gaussians.base.Gaussians`) from statistics; `to_sklearn` and
-   `from_sklearn`.
+   `from_sklearn`. The values that parameters of its own may have are in `_parameter_constraints`, beside
+   those of the base class, as scikit-learn declares them.
 2. Its entry in `ESTIMATORS`.
+3. Its name beside ``lda`` in the import contract ``estimators`` of ``pyproject.toml``.
 
 The estimator can then be imported from `streamgda`. It is saved and loaded, learns from every source,
-predicts and is evaluated out of core, and the command line offers it as ``--model``. Editors complete its
-name once it is also imported in `streamgda/__init__.py`.
+predicts and is evaluated out of core, and the command line offers it as ``--model``. ``streamgda search``
+takes parameters of its own as ``--try "NAME parameter=1,2"``; a line in `streamgda/cli/models.py` makes
+one an option of the other commands. Editors complete its name once it is also imported in
+`streamgda/__init__.py`.
 
 The modules, from the top down:
 

@@ -1,4 +1,4 @@
-"""The recipe of `streamgda.estimators`: a new estimator takes one file and one line."""
+"""The recipe of `streamgda.estimators`: a new estimator takes one file and its entry."""
 
 import os
 import subprocess
