@@ -1,4 +1,4 @@
-"""Which of two photographs is a patch of 3 × 3 pixels from? Half a million rows, read out of core.
+"""Classify patches of 3 × 3 pixels by the photograph they come from: half a million rows, out of core.
 
 Every patch of the two photographs that come with scikit-learn is a row of 27 numbers: red, green and blue
 of nine pixels. The rows are written to Parquet. One pass over the files gives the statistics, and all three
