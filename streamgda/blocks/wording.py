@@ -104,9 +104,11 @@ def _part(marked: str) -> Part:
         return Amount(marked[1:])
     if setting := _SETTING.fullmatch(marked):
         name, value = setting.groups()
+        if value is None:
+            return Setting(name)
         with suppress(ValueError, SyntaxError):
             value = literal_eval(value)
-        return Setting(name, ... if value is None else value)
+        return Setting(name, value)
     return InPython(*marked.rpartition("|")[::2])
 
 

@@ -148,7 +148,7 @@ def _as_option(setting: Setting) -> str:
     if name in ESTIMATORS:
         return f"--model {ESTIMATORS[name].option}"
     option = "--" + _OPTIONS.get(name, name).replace("_", "-")
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return option if value else f"no {option}"
     return option if value is ... else f"{option} {_listed(value)}"
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.blocks.wording import Message
 from streamgda.ledger.names import is_entry_name
 from streamgda.sources.base import FilePlan, InputFile
 from streamgda.storage import tables
@@ -258,8 +259,10 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
         if name == "missing" and (value == "drop" or not any(r.dropped for r in held.records.values())):
             continue
         raise ValueError(
-            f"the ledger holds statistics with {name}={ours!r}, and here it is {name}={value!r}; use a "
-            "ledger of its own for each way to read a dataset"
+            Message(
+                f"the ledger holds statistics with ⟨{name}={ours!r}⟩, and here it is ⟨{name}={value!r}⟩; use "
+                "a ledger of its own for each way to read a dataset"
+            )
         )
 
 

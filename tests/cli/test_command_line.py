@@ -440,6 +440,17 @@ def test_a_refresh_that_does_nothing_says_what_it_would_read(days):
     assert invoke(days, *REFRESH, "--quiet", "--out", "model.parquet") == ""
 
 
+def test_a_ledger_that_is_read_in_another_way_says_so_in_options(days):
+    invoke(days, *REFRESH, "--out", "model.parquet")
+    for option, held, given in (
+        (["--exact"], "no --exact", "--exact"),
+        (["--filter", "sepal_length>1"], "no --filter", "--filter (sepal_length > 1)"),
+        (["--features", "sepal_width"], f"--features {NAMES}", "--features sepal_width"),
+    ):
+        error = fails(days, *REFRESH, *option, "--out", "model.parquet")
+        assert f"the ledger holds statistics with {held}, and here it is {given};" in error
+
+
 def test_a_refresh_can_verify_files_that_seem_unchanged(days):
     path = days / "days" / "1.parquet"
     table = pq.read_table(path)
