@@ -124,7 +124,7 @@ OR_SCAN = ", or read it by scan_arrow(frame, target)"
 
 
 def check_in_memory(X: Any, otherwise: str = OR_SCAN) -> None:
-    """Raise TypeError for rows that are yet to be computed, as a LazyFrame of Polars' and a DuckDB relation.
+    """Raise TypeError for rows that are not in memory yet, such as a Polars LazyFrame or a DuckDB relation.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def check_in_memory(X: Any, otherwise: str = OR_SCAN) -> None:
 
 
 def _check_categories(column: Any, name: str) -> None:
-    """In pandas an array makes the lowest integer of a missing category where the categories are integers."""
+    """Refuse missing values among categories of integers: pandas would make them the lowest integer."""
     categories = getattr(getattr(column, "dtype", None), "categories", None)
     if getattr(getattr(categories, "dtype", None), "kind", "") in set("iub") and column.isna().any():
         raise ValueError(
@@ -200,7 +200,7 @@ def _is_rounded(value: Any) -> bool:
 
 
 def _matrix(X: ArrayLike) -> Matrix:
-    """The rows of an array or a frame, which is one that can be read."""
+    """The rows of an array or a frame as a matrix. Raises if they cannot be read."""
     matrix: Any = X
     if type(X) is not np.ndarray:
         check_readable(X)

@@ -315,7 +315,7 @@ def cut_into_blocks(
     Parameters
     ----------
     features, classes, codes, weights, feature_names, row_name, groups
-        As for a block, of any number of rows; codes may leave classes out.
+        As for a block, of any number of rows; some classes may have no rows.
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
     missing : {"raise", "drop"}

@@ -24,13 +24,13 @@ _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 @dataclass(frozen=True)
 class FoldRule:
-    """Which fold a row is of.
+    """The rule that gives each row its fold.
 
     Attributes
     ----------
     n_folds : int or None
-        Rows, or groups of rows, are hashed to so many folds, numbered from 0. None if a column names the
-        folds.
+        The number of folds, numbered from 0, to which rows or groups of rows are hashed. None if a column
+        names the folds.
     column : str or None
         The column of groups, or of folds; None if the fold depends on the place of the row alone.
     """

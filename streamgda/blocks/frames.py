@@ -1,6 +1,6 @@
 """Data frames of pandas, Polars and Arrow: the names of their columns, and their rows as one matrix.
 
-All is asked of a frame as a whole: a call for each column takes longer than to predict a row.
+Most functions read the frame as a whole: a call for each column takes longer than predicting a row.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Each is a function of a state, and returns a small frozen object of its own. As 
 table; `to_pandas` gives the table as a data frame.
 
 - `manova`: whether the means of the classes differ.
-- `box_m`: whether the covariances of the classes differ.
-- `little_mcar_test`: whether features are missing completely at random.
-- `select_features`: which features tell the classes apart.
+- `box_m`, in `box`: whether the covariances of the classes differ.
+- `little_mcar_test`, in `little`: whether features are missing completely at random.
+- `select_features`, in `forward`: which features tell the classes apart.
 
-Each is in a module of its own; `base` is for all of them.
+`base` has `Table`, the base class of the results, and checks that all tests need.
 
 To add one, write a module with a function of statistics and its result, a subclass of
 `streamgda.diagnostics.base.Table`, and import both here.

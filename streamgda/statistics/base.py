@@ -1,6 +1,6 @@
 """The interface of all statistics, floating or exact, and what they have in common.
 
-Passes, models, files and ledgers work with `Statistics` and need not ask which of them they have.
+Passes, models, files and ledgers treat floating and exact statistics alike, through `Statistics`.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class ReadOut(Protocol):
 
     @property
     def weights(self) -> Array:
-        """Of each class: (K,)."""
+        """The sum of the weights of each class: (K,)."""
 
     @property
     def rounded_means(self) -> Array:
-        """Of each class, to the precision of float64: (K, d)."""
+        """The mean of each class, in float64: (K, d)."""
 
     @property
     def mean_tails(self) -> Array:
-        """What rounding left of them: (K, d)."""
+        """The low parts of the means: (K, d)."""
 
     @property
     def scatter(self) -> Array:
-        """Within the classes, in the shape of the kind of covariance."""
+        """The scatter within the classes, in the shape of the kind of covariance."""
 
     @property
     def sums(self) -> Array:
@@ -66,19 +66,19 @@ class ReadOut(Protocol):
 
     @property
     def third_moments(self) -> Array | None:
-        """(K, d, d), where they are kept."""
+        """Shape (K, d, d); None if they are not kept."""
 
     @property
     def fourth_moments(self) -> Array | None:
-        """(K, d, d), where they are kept."""
+        """Shape (K, d, d); None if they are not kept."""
 
     @property
     def overall_mean(self) -> Array:
-        """Of all rows together: (d,)."""
+        """The mean of all rows: (d,)."""
 
     @property
     def total_variance(self) -> Array:
-        """Of all rows together: (d,)."""
+        """The variance of each feature over all rows: (d,)."""
 
     def covariance(self, ddof: float) -> Array:
         """The scatter over the weight less `ddof`; ZeroDivisionError where there is not so much weight."""
@@ -90,8 +90,8 @@ class ReadOut(Protocol):
 class Statistics(Savable):
     """Statistics of labelled rows; `ClassStatistics` says what they are.
 
-    They are labelled moments that are replaced as a whole, and read, copied and pickled under a lock. Others
-    are added in place with `merge`, and as numbers with ``+``, ``-`` and ``sum``.
+    The state is one `Labelled`, which an update replaces as a whole. A lock is held while the state is read,
+    copied or pickled. `merge` adds another state in place; ``+``, ``-`` and ``sum`` return a new one.
     """
 
     exact: bool
@@ -207,7 +207,7 @@ class Statistics(Savable):
 
     @property
     def mean_tails(self) -> Array:
-        """What rounding left of `means`, which plus this are the means; shape (n_classes, n_features)."""
+        """The low parts of the means: what `means` lacks of them; shape (n_classes, n_features)."""
         return self._moments.mean_tails.copy()
 
     @property
@@ -263,7 +263,7 @@ class Statistics(Savable):
         ------
         ValueError
             If a class (for "tied", the whole) has no more weight than `ddof` takes away, or, of floating
-            sums, a feature is so small that its squares are no numbers of all digits.
+            sums, a feature is so small that float64 does not hold all digits of its squares.
         """
         moments = self._moments
         if self.n_rows:
@@ -291,7 +291,7 @@ class Statistics(Savable):
 
     @property
     def undetermined(self) -> Mapping[int, Exception]:
-        """By the position of a class, why its moments are not determined: features may be missing."""
+        """Why the moments of a class, by its position, are not determined: too many features are missing."""
         return {}
 
     def completed(self) -> Statistics:
@@ -332,7 +332,7 @@ class Statistics(Savable):
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of some blocks: of all, or, where one is refused, of none."""
+        """Add the rows of all blocks. If one block is refused, no rows are added."""
         together = self._from_blocks(blocks, workspace or Workspace())
         if together is not None:
             self._merge(together, owned=True)  # nothing else holds it
@@ -472,7 +472,7 @@ class Statistics(Savable):
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
         """The state of the classes at these positions; its arrays may be those of this one.
 
-        They get the labels `classes`, sorted and each once, where these are given.
+        If `classes` is given, it holds their new labels, sorted and without duplicates.
         """
         with self._lock:
             taken = self._labelled.take(positions)
