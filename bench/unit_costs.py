@@ -187,8 +187,8 @@ def _answered_like_the_first(function: Callable[[Any], Any], lists: Sequence[Any
     """What workers would answer: each list arrives in bytes of its own, but only the first is planned."""
     whole, last = pickle.dumps(function(lists[0])), len(lists[-1])
     for files in lists:
-        planned, schemas, noted = pickle.loads(whole)
-        yield planned[: last if files is lists[-1] else None], schemas, noted
+        planned, noted = pickle.loads(whole)
+        yield planned[: last if files is lists[-1] else None], noted
 
 
 def _scan_listing(folder: Path, files: int) -> Any:
