@@ -147,8 +147,8 @@ class Server(ThreadingHTTPServer):
     def control(self, what: str, given: Any) -> Any:
         """Answer what `ObjectStore` asks."""
         deadline = time.monotonic() + 1
-        while what == "requests" and self.at_once and time.monotonic() < deadline:
-            time.sleep(0.001)  # a client may have its answer before the request is noted
+        while what in {"counts", "requests"} and self.at_once and time.monotonic() < deadline:
+            time.sleep(0.001)  # a client may have its answer before it is noted
         with self.lock:
             if what == "reset":
                 self.reset()
