@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
 from scipy.optimize import minimize
@@ -162,7 +162,6 @@ def test_common_axes_solve_the_equations_of_flury(model, unit):
 
 
 @pytest.mark.parametrize("name", ["VEE", "EVE", "VVE", "EEV", "VEV", "EVV"])
-@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 10))
 def test_it_is_the_same_in_batches_as_in_one_fit(name, seed, n_classes):
     rng = np.random.default_rng(seed)
