@@ -1,9 +1,10 @@
 """Blocks: rows with their labels and weights, checked and ready to be reduced to statistics.
 
-Every source ends here, so what is refused, dropped or weighted is decided in this room alone.
+All rows pass through this room before they are summed up. It alone decides which rows are refused, which are
+dropped, and what they weigh.
 
-- `block`: checks rows, cuts them into blocks, and knows where they stand. `arrays`: does so with arrays and
-  data frames; `frames`: what the libraries of frames have in common.
+- `block`: a block of checked rows, how rows are cut into blocks, and the names of rows in errors. `arrays`:
+  the blocks of an array or a data frame. `frames`: column names and matrices of the libraries of data frames.
 - `labels`: class labels and their codes. `folds`: the fold of a row, for cross-validation.
-- `wording`: labels, names and numbers in messages.
+- `wording`: the messages of errors and warnings.
 """

@@ -37,13 +37,13 @@ def array_blocks(
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
-    Errors name the `origin` of the rows, such as a file, if it has a name, and count them from `start`. Both
-    make the `places` of the rows, where these are not given.
+    An error names the `origin` of the rows, such as a file, and the number of the row, counted from `start`.
+    If `places` is given, the names of rows follow from it instead.
 
     Raises
     ------
     ValueError
-        If X is not a matrix of numbers, or lengths differ, or labels are of no known kind.
+        If X is not a matrix of numbers, if lengths differ, or if labels are not integers, strings or bools.
     """
     try:
         matrix = _matrix(X)
@@ -77,7 +77,7 @@ def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
     Raises
     ------
     ValueError
-        If there is not one for each row, or one is missing.
+        If the number of groups is not the number of rows, or a group is missing.
     """
     values, codes, missing = labels.encode(groups)
     if codes.shape != (n_rows,):
@@ -88,14 +88,14 @@ def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
 
 
 def check_readable(X: Any) -> None:
-    """Raise an error for masked values, a lazy frame, dicts, and columns of a frame that are not of numbers.
+    """Raise an error for masked values, lazy frames, dicts, and columns of text or dates.
 
     Raises
     ------
     TypeError
         For a lazy frame or another stream, and for dicts.
     ValueError
-        For the others.
+        For masked values, and for columns of text or dates.
     """
     check_in_memory(X)
     if _is_masked(X):
@@ -131,7 +131,7 @@ def check_in_memory(X: Any, otherwise: str = OR_SCAN) -> None:
     X : object
         What a user gave for rows.
     otherwise : str
-        What else to do, in the terms of the call.
+        The second remedy in the message, in the terms of the function that the user called.
     """
     if hasattr(X, "__array__"):
         return
@@ -152,9 +152,9 @@ def _check_categories(column: Any, name: str) -> None:
 
 
 def check_no_rounding(X: Any) -> None:
-    """Raise ValueError if float64 would round a number beyond 2^53 as one matrix is made of X.
+    """Raise ValueError if X holds a number beyond 2^53 that float64 would round.
 
-    Smaller numbers are rounded to the nearest float64, if they are decimals, fractions or text.
+    Smaller decimals, fractions and numbers in text are rounded to the nearest float64 without an error.
     """
     if hasattr(X, "__array__") and column_labels(X) is None:
         if np.asarray(X).dtype.kind not in "OUT":
@@ -179,7 +179,7 @@ def _object_columns(X: Any) -> dict[int, NDArray[Any]]:
 
 
 def _candidates(values: NDArray[Any]) -> Iterable[Any]:
-    """The values that float64 may not hold; floats are not among them."""
+    """The values that float64 may have to round. Floats are not among them."""
     if values.dtype.kind == "O":
         return (v for v in values if isinstance(v, int | np.integer | Decimal | Fraction | str))
     if values.dtype.kind not in "iu":
@@ -193,9 +193,9 @@ def _is_rounded(value: Any) -> bool:
     try:
         exact = Fraction(int(value) if isinstance(value, np.integer) else value)
         return abs(exact) > INTEGERS_OF_FLOATS and Fraction(float(exact)) != exact
-    except OverflowError:  # an infinite Decimal is refused as such later, a number beyond float64 here
+    except OverflowError:  # an infinite Decimal is refused later, a finite number beyond float64 here
         return not (isinstance(value, Decimal) and value.is_infinite())
-    except ValueError:  # no number, which is refused as such later
+    except ValueError:  # not a number: it is refused later
         return False
 
 
@@ -222,12 +222,12 @@ def _is_masked(values: Any) -> bool:
 
 
 def real(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """An array of numbers; one of objects as floats, in which what is missing is NaN.
+    """An array of numbers. Objects and text become floats, and missing values become NaN.
 
     Raises
     ------
     ValueError
-        If it holds anything else; `name` is what the message calls it.
+        If a value is not a real number. The message calls the array `name`.
     """
     if values.dtype.kind in "fiub":
         return values
@@ -240,6 +240,6 @@ def real(values: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def _without_na(values: NDArray[Any]) -> NDArray[Any]:
-    """NaN for the NA of pandas, which is no number to NumPy."""
+    """The values with NaN in place of pandas.NA, which NumPy cannot convert to a number."""
     is_na = np.fromiter((type(value).__name__ == "NAType" for value in values.flat), np.bool_, values.size)
     return np.where(is_na.reshape(values.shape), np.nan, values)

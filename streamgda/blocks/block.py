@@ -1,4 +1,4 @@
-"""A block: some rows of a dataset, checked and ready to be reduced to statistics; and where they stand."""
+"""A block of checked rows, ready to be reduced to statistics, and the names of its rows in errors."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _LEARN_INCOMPLETE = Message(
 
 _POWERS = {"squares": 2, "fourth powers": 4}
 
-# The lengths of a block.
-_TARGET_ELEMENTS = 1 << 21  # in float64 16 MB
-_MOST_ELEMENTS = 1 << 23  # of one that is longer because the state is large
+# The limits of the size of a block.
+_TARGET_ELEMENTS = 1 << 21  # 16 MB of float64
+_MOST_ELEMENTS = 1 << 23  # of a block that is longer because the data has many classes
 _MOST_ROWS = 1 << 16
 _FEWEST_ROWS = 1 << 8
 _ROWS_OF_CLASS = 128
-_FEWEST_ROWS_OF_CLASS = 2  # with fewer, most rows are alone in their class, and length saves nothing
+_FEWEST_ROWS_OF_CLASS = 2  # with fewer, most classes have one row in a block, and long blocks save nothing
 
 
 class MissingValueError(ValueError):
@@ -49,7 +49,7 @@ class MissingValueError(ValueError):
     finding : str
         Which row and feature.
     other_remedy : str
-        What else to do but to leave out such rows, in the terms of the caller.
+        The remedy besides leaving out such rows, in the terms of the function that the user called.
     """
 
     def __init__(self, finding: str, other_remedy: str = _LEARN_INCOMPLETE) -> None:
@@ -57,13 +57,13 @@ class MissingValueError(ValueError):
         self.finding, self.other_remedy = finding, other_remedy
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
-        """What makes the error again in another process."""
+        """Pickle the error by the arguments that make it."""
         return type(self), (self.finding, self.other_remedy)
 
 
 @contextmanager
 def remedying(other_remedy: str) -> Iterator[None]:
-    """Replace the second remedy in the error for a missing value, unless it is a particular one already."""
+    """Replace the second remedy of a `MissingValueError`, if it is the default one."""
     try:
         yield
     except MissingValueError as error:
@@ -76,12 +76,12 @@ def remedying(other_remedy: str) -> Iterator[None]:
 class Places:
     """Where the rows of a block come from: the data, and the number of each row in it.
 
-    An error calls it with the position of a row in the block, and gets the name of the row.
+    A call with the position of a row in the block returns the name of the row in an error.
 
     Attributes
     ----------
     origin : str
-        What to call the data in an error, such as the path of a file; "" for arrays.
+        The name of the data in an error, such as the path of a file; "" for arrays.
     start : int
         The number that the first row has in the data.
     kept : ndarray of int, or None
@@ -118,7 +118,7 @@ class Places:
         return replace(self, kept=rows if self.kept is None else self.kept[rows])
 
     def numbers(self, n_rows: int) -> NDArray[np.int64]:
-        """The numbers of the first rows in their file."""
+        """The numbers of the first `n_rows` rows within their file."""
         kept = np.arange(n_rows) if self.kept is None else self.kept[:n_rows]
         return (self.before + self.start + kept).astype(np.int64)
 
@@ -133,22 +133,22 @@ class Block:
     Attributes
     ----------
     features : ndarray of shape (n_rows, n_features), or one array per feature
-        Any real type; converted to float64 as it is reduced.
+        Numbers of any real type. They are converted to float64 when the block is reduced.
     classes : ndarray of shape (n_classes,)
         The labels that occur, sorted.
     codes : ndarray of shape (n_rows,)
         The position in `classes` of each row's label.
     weights : ndarray of shape (n_rows,), or None
-        All positive; None means one each.
+        All positive. None stands for weights of 1.
     feature_names : tuple of str, or None
-        What to call the features in an error.
+        The names of the features in an error.
     n_dropped : int
         How many rows were left out because something was missing.
     row_name : Places
-        Where the rows stand; the name, in an error, of a row counted within the block.
+        Gives the name of a row in an error, from its position in the block.
     groups : tuple of labels and codes, or None
-        The labels of the column that groups the rows or names their folds, and the code of each row; where
-        the source is asked for one.
+        The labels in the column of groups or folds, and the code of each row. None if the source was not
+        asked for such a column.
     """
 
     features: Features
@@ -171,11 +171,11 @@ class Block:
         return np.ones(len(self.codes)) if self.weights is None else self.weights
 
     def feature_name(self, index: int) -> str:
-        """What to call a feature in an error."""
+        """The name of a feature in an error."""
         return repr(self.feature_names[index]) if self.feature_names else str(index)
 
     def matrix(self, start: int, stop: int) -> NDArray[np.float64]:
-        """The features of some of the rows, as float64, each row in one piece."""
+        """The features of the rows start:stop as float64, in C order."""
         rows = _rows(self.features, slice(start, stop))
         if isinstance(rows, np.ndarray):
             return np.ascontiguousarray(rows, dtype=np.float64)
@@ -185,7 +185,7 @@ class Block:
         return matrix
 
     def between(self, start: int, stop: int) -> Block:
-        """The rows start:stop, of which none counts as dropped."""
+        """The rows start:stop, with `n_dropped` set to 0."""
         rows = slice(start, stop)
         return replace(
             self,
@@ -198,7 +198,7 @@ class Block:
         )
 
     def take(self, rows: NDArray[np.intp]) -> Block:
-        """Some of the rows, by their positions. The number of dropped rows is the same."""
+        """The rows at these positions, with the same `n_dropped`."""
         classes, codes = labels.drop_unused(self.classes, self.codes[rows])
         return replace(
             self,
@@ -216,18 +216,18 @@ class Block:
         Parameters
         ----------
         powers : str
-            What statistics sum up.
+            What the statistics sum up: "squares" or "fourth powers".
         other_remedy : str
             What else to do about a missing value.
 
         Raises
         ------
         ValueError
-            Always: for a NaN or an infinity where there is one, else for values so large that
-            their squares, or whichever powers are named, exceed float64, or for such weights.
+            Always. The message names the first NaN or infinity. If there is none, it says whether the
+            features or the weights are so large that sums of the powers exceed float64.
         """
         finite = _finite_rows(self.features)
-        if finite.all() and self._fit_but_for_weights(_POWERS[powers]):
+        if finite.all() and self._sums_fit_without_weights(_POWERS[powers]):
             raise ValueError(
                 f"the weights are too large: with them, sums of {powers} exceed float64 in the rows from "
                 f"{self.row_name(0)} on. Divide all weights by a power of ten first"
@@ -245,12 +245,12 @@ class Block:
         raise ValueError(Message(f"{feature} is infinity. ", _LEAVE_OUT))
 
     def lacks_features(self, rows: slice = slice(None)) -> bool:
-        """Whether a feature is missing in a row, or in one of some rows."""
+        """Whether a feature is missing in any of these rows."""
         columns = [self.features] if isinstance(self.features, np.ndarray) else self.features
         return any(column.dtype.kind == "f" and bool(np.isnan(column[rows]).any()) for column in columns)
 
     def check_no_infinity(self) -> None:
-        """Raise ValueError, which says where, if a value is infinite."""
+        """Raise ValueError if a value is infinite. The message names its row and feature."""
         for j, column in enumerate(_columns(self.features)):
             infinite = np.isinf(column)
             if infinite.any():
@@ -259,8 +259,11 @@ class Block:
                     "Mend the data; a missing value is NaN or null"
                 )
 
-    def _fit_but_for_weights(self, power: int) -> bool:
-        """Whether float64 would hold the sums of these finite values if they had no weights."""
+    def _sums_fit_without_weights(self, power: int) -> bool:
+        """Whether float64 would hold the sums of powers of finite values without their weights.
+
+        False if there are no weights.
+        """
         if self.weights is None:
             return False
         largest = max(float(np.abs(column).max()) for column in _columns(self.features))
@@ -276,11 +279,12 @@ def check_missing(missing: str) -> None:
 
 
 def rows_per_block(n_features: int, n_classes: int = 1) -> int:
-    """How many rows to reduce at once: a power of two whose buffer stays near the cache.
+    """How many rows a block has: a power of two, and about 16 MB of float64.
 
-    Row groups and chunks mostly hold a power of two of rows; so does a block, to divide them. Every block is
-    added to the state of its classes. So where classes are many, a block is longer: it has 128 rows for each
-    class, or half as many as there are features if these are more, unless that takes too much memory.
+    Most row groups and chunks hold a power of two of rows, so that whole blocks fill them. The cost of adding
+    a block to the state grows with its number of classes. So blocks are longer if there are many classes.
+    They then have 128 rows for each class, or half as many as there are features if that is more, but take at
+    most 64 MB.
     """
     rows = min(_MOST_ROWS, power_of_two_up_to(_TARGET_ELEMENTS // max(n_features, 1)))
     longest = power_of_two_up_to(_MOST_ELEMENTS // max(n_features, 1))
@@ -315,16 +319,16 @@ def cut_into_blocks(
     Parameters
     ----------
     features, classes, codes, weights, feature_names, row_name, groups
-        As for a block, of any number of rows; some classes may have no rows.
+        As for `Block`. There may be any number of rows, and some classes may have none.
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
-    missing : {"raise", "drop"}
-        What becomes of rows in which something is missing.
+    missing : {"raise", "drop", "keep"}
+        "drop" leaves out rows without a feature, a label or a weight. The others leave out no row.
 
     Raises
     ------
     ValueError
-        If a label is missing and `missing` is "raise", or a weight is missing, negative or infinite.
+        If a label or a weight is missing and `missing` is not "drop", or a weight is negative or infinite.
     """
     n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
     size = _FEWEST_ROWS if len(codes) <= _FEWEST_ROWS else rows_per_block(n_features, len(classes))
@@ -360,7 +364,7 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         blank = blank | ~_finite_rows(block.features)
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     if block.weights is not None:
-        blank = blank & (block.weights != 0)  # a row of weight zero is no row, whatever it lacks
+        blank = blank & (block.weights != 0)  # a row of weight zero is left out, but not counted as dropped
     if missing != "drop" and blank.any():
         row = block.row_name(int(np.argmax(blank)))
         raise ValueError(Message(f"{row} has no label (null or NaN). ", _LEAVE_OUT))

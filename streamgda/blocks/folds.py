@@ -1,7 +1,8 @@
-"""Folds of rows, for cross-validation: a property of where a row stands in its data, or of a column.
+"""Folds of rows for cross-validation, by the place of a row in its data or by a column.
 
-The fold of a row is a hash of its file and its number there. It depends neither on how the rows are cut into
-blocks and tasks nor on the rows of other files, so rows keep their folds when others are added.
+Without a column, the fold of a row is a hash of its file and of its number in the file. It depends neither on
+how the rows are cut into blocks and tasks nor on the rows of other files. So rows keep their folds when files
+are added.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class FoldRule:
 
 
 def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -> NDArray[np.uint16]:
-    """The folds of rows by their numbers in a file of a dataset.
+    """The fold of each row, from its number in a file of a dataset.
 
     References
     ----------
@@ -82,7 +83,7 @@ def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -
 
 
 def folds_of_groups(labels: Labels, n_folds: int) -> NDArray[np.uint16]:
-    """The folds of groups by their labels."""
+    """The fold of each group, from its label."""
     return np.array([_hash_of(str(label)) % n_folds for label in labels.tolist()], dtype=np.uint16)
 
 

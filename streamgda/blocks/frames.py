@@ -1,6 +1,6 @@
 """Data frames of pandas, Polars and Arrow: the names of their columns, and their rows as one matrix.
 
-Most functions read the frame as a whole: a call for each column takes longer than predicting a row.
+Most functions read a frame as a whole. A call for each column would take longer than the prediction of a row.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 
 def library_of(X: Any) -> str:
-    """The name of the library that an object is of."""
+    """The name of the library that defines the type of an object."""
     return type(X).__module__.partition(".")[0]
 
 
 def column_labels(X: Any) -> list[Any] | None:
-    """What the columns of a frame are called; None for an array."""
-    if library_of(X) == "pyarrow" and hasattr(X, "schema"):  # whose `columns` are the columns themselves
+    """The labels of the columns of a frame; None for an array."""
+    if library_of(X) == "pyarrow" and hasattr(X, "schema"):  # its `columns` are not names
         return list(X.schema.names)
     return list(X.columns) if hasattr(X, "columns") else None
 
@@ -33,7 +33,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 
 
 def in_order_of(X: Any, names: Sequence[str] | None) -> Any:
-    """A frame with its columns in the order of these names, if they are the same; anything else as it is."""
+    """The frame with its columns in the order of `names`, if it has exactly these; else X as it is."""
     held = None if names is None or not hasattr(X, "__array__") else column_names(X)
     if names is None or held is None or held == tuple(names) or sorted(held) != sorted(names):
         return X
@@ -46,9 +46,9 @@ def with_columns(X: Any, names: list[Any]) -> Any:
 
 
 def columns_of_other_types(X: Any) -> list[str]:
-    """The columns of a frame that have another type than one of numbers or bools, by name.
+    """The names of the columns of a frame that hold neither numbers nor bools.
 
-    A frame whose columns have no names has none.
+    The list is empty for a frame whose columns have no names.
     """
     names = column_names(X) or ()
     if not names:
@@ -62,7 +62,7 @@ def columns_of_other_types(X: Any) -> list[str]:
 
 
 def _is_number(kind: Any) -> bool:
-    """Whether this is a type of numbers or bools, of pandas, Polars or Arrow."""
+    """Whether a column type of pandas, Polars or Arrow is one of numbers or bools."""
     if hasattr(kind, "kind"):
         return kind.kind in "fiub"
     if hasattr(kind, "is_numeric"):
@@ -71,7 +71,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def matrix_of(X: Any) -> NDArray[Any] | None:
-    """The rows of a frame, if it is of integers and floats; else None, as for some frames with nulls."""
+    """The rows of a frame of integers and floats; None for other frames, and for some with nulls."""
     library = library_of(X)
     if library == "pandas":
         matrix = _matrix_of_pandas(X)
@@ -99,6 +99,6 @@ def _matrix_of_arrow(X: Any) -> NDArray[Any] | None:
         return None
     try:
         matrix: NDArray[Any] = batches[0].to_tensor().to_numpy()
-    except (TypeError, NotImplementedError):  # nulls, columns of another kind, or halves beside others
+    except (TypeError, NotImplementedError):  # nulls, columns of no numbers, or float16 beside others
         return None
     return matrix if matrix.dtype.kind == "f" or len(set(X.schema.types)) == 1 else None

@@ -19,7 +19,7 @@ Codes = NDArray[Any]
 _KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
 _LOOKUP_SPAN = 1 << 16
-_MOST_BYTES = 1 << 30  # of the labels of the classes; a state holds one for each
+_MOST_BYTES = 1 << 30  # of the labels of all classes together
 
 
 def no_labels() -> Labels:
@@ -33,10 +33,9 @@ def kind_of(labels: Labels) -> str:
 
 
 def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
-    """Turn one label per row into the sorted labels present and a small code per row.
+    """The sorted labels that occur, and a code for each row: the position of its label among them.
 
-    Codes are uint8 or uint16 where they fit: NumPy sorts those by radix, many times faster than
-    int64.
+    Codes are uint8 or uint16 where they fit. NumPy sorts these types by radix, many times faster than int64.
 
     Returns
     -------
@@ -76,7 +75,7 @@ def _encode(values: NDArray[Any]) -> tuple[Labels, Codes]:
 
 
 def _encode_strings(values: NDArray[Any]) -> tuple[Labels, Codes]:
-    """The same for an array of str objects, of which only one for each class gets a fixed width."""
+    """Encode an array of str objects. Only the classes become strings of a fixed width, not the rows."""
     classes = sorted(set(values))
     code_of = {label: code for code, label in enumerate(classes)}
     dtype = code_dtype(len(classes))
@@ -142,7 +141,7 @@ def _is_missing(value: object) -> bool:
 def _typed(values: NDArray[Any]) -> Labels:
     """Labels as int64, bool or str.
 
-    Whole numbers held as floats are integers: so pandas holds the integers of a column that once had a
+    Whole numbers held as floats become integers. pandas holds integers as floats in a column that once had a
     missing value.
     """
     kind = values.dtype.kind
@@ -196,7 +195,7 @@ def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:
 
 
 def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
-    """Raise ValueError if so many strings of the width of the longest would take too much memory."""
+    """Raise ValueError if `n_labels` strings of this width would take too much memory."""
     if 4 * n_labels * width > _MOST_BYTES:
         longest = max(map(str, among), key=len)
         raise ValueError(
@@ -232,7 +231,7 @@ def first_positions(codes: Codes, n_codes: int) -> NDArray[np.intp]:
     array([1, 3, 0])
     """
     first = np.empty(n_codes, dtype=np.intp)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]  # assigned twice, the last value stays
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several assignments the last one stays
     return first
 
 
@@ -254,7 +253,7 @@ def union(ours: Labels, theirs: Labels) -> Labels:
     if ours.dtype.kind == "U":
         longest = max(ours, theirs, key=lambda labels: labels.dtype.itemsize)
         if max(len(ours), len(theirs)) * longest.dtype.itemsize > _MOST_BYTES // 2:
-            n_labels = len({*ours.tolist(), *theirs.tolist()})  # before labels are compared at this width
+            n_labels = len({*ours.tolist(), *theirs.tolist()})  # before NumPy compares labels at this width
             _check_width(n_labels, longest.dtype.itemsize // 4, longest)
     places = np.searchsorted(ours, theirs)
     is_new = ours.take(places, mode="clip") != theirs

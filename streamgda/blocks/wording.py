@@ -1,4 +1,4 @@
-"""Messages: labels, names and numbers in them, and parts that another interface says in its own words."""
+"""Messages of errors and warnings: names and numbers in them, and parts that the command line rewords."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Setting(NamedTuple):
 
 
 class InPython(NamedTuple):
-    """Words for users of Python, and those that stand for them elsewhere."""
+    """Words for users of Python, and the words that replace them in other interfaces."""
 
     text: str
     elsewhere: str
@@ -34,7 +34,7 @@ class InPython(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """What depends on how many rows there are."""
+    """A part that depends on the number of rows."""
 
     text: str
 
@@ -46,7 +46,7 @@ Part = str | Setting | InPython | Amount
 
 
 class Message(str):
-    """The message of an error or a warning, which knows its parts.
+    """The message of an error or a warning, with parts that other interfaces reword.
 
     A text is written with marks around some parts: ``⟨missing='drop'⟩`` or ``⟨missing⟩`` is a parameter,
     ``⟨words for Python|words for others⟩`` says something in two ways, and ``⟨#37 rows⟩`` is an amount.
@@ -83,19 +83,19 @@ class Message(str):
         return cls(said if isinstance(said, Message) else str(error))
 
     def put(self, words: Callable[[Setting], str]) -> str:
-        """The message for users of another interface, who name parameters in these words."""
+        """The message for another interface, in which `words` gives the text of a parameter."""
         return "".join(
             words(part) if isinstance(part, Setting) else getattr(part, "elsewhere", str(part))
             for part in self.parts
         )
 
     def without_amounts(self) -> str:
-        """What is left without amounts: errors in which it is the same are alike."""
+        """The message without its amounts. Errors that differ only in amounts have the same one."""
         return "".join(str(part) for part in self.parts if not isinstance(part, Amount))
 
 
 def _parts(text: str) -> list[Part]:
-    """The parts of a text with marks: what is not marked, and in turn what is."""
+    """The parts of a text, unmarked and marked ones in turn."""
     return [_part(piece) if i % 2 else piece for i, piece in enumerate(_MARKED.split(text))]
 
 
@@ -113,7 +113,7 @@ def _part(marked: str) -> Part:
 
 
 def listed(values: Sequence[Any], most: int = 10) -> str:
-    """The first few labels or names in a line, and an ellipsis if there are more; "none" of none."""
+    """The first few labels or names in a line, and an ellipsis if there are more; "none" if none."""
     return ", ".join(map(repr, values[:most])) + (", …" if len(values) > most else "") or "none"
 
 
@@ -136,6 +136,6 @@ def counted(number: int, noun: str) -> str:
 
 
 def named(label: Any) -> str:
-    """A label in a message; in quotes where it could not be seen without, as "" and " a"."""
+    """The text of a label in a message, in quotes if it is empty or has space around it."""
     text = str(label)
     return text if text and text == text.strip() else repr(text)
