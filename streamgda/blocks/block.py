@@ -279,7 +279,7 @@ def check_missing(missing: str) -> None:
 
 
 def rows_per_block(n_features: int, n_classes: int = 1) -> int:
-    """How many rows a block has: a power of two, and about 16 MB of float64.
+    """How many rows a block has: a power of two that takes at most 16 MB.
 
     Most row groups and chunks hold a power of two of rows, so that whole blocks fill them. The cost of adding
     a block to the state grows with its number of classes. So blocks are longer if there are many classes.

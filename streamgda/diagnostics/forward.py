@@ -12,7 +12,7 @@ from scipy.special import fdtrc
 from streamgda.diagnostics.base import Table, check_classes
 from streamgda.gaussians.whitening import Array, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import named, pooled_covariance, weighted_offsets
+from streamgda.statistics.components import feature_list, pooled_covariance, weighted_offsets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,8 +154,8 @@ def _standardised(statistics: Statistics) -> tuple[Array, Array]:
     constant = np.flatnonzero(constant_features(np.diag(within), statistics.means))
     if len(constant):
         raise np.linalg.LinAlgError(
-            f"features are constant within the classes ({named(statistics, constant)}). Leave them out with "
-            "statistics.select"
+            f"features are constant within the classes ({feature_list(statistics, constant)}). "
+            "Leave them out with statistics.select"
         )
     units = np.sqrt(np.diag(within))
     return within / np.outer(units, units), weighted_offsets(statistics) / units

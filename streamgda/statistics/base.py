@@ -1,4 +1,4 @@
-"""The interface of all statistics, floating or exact, and what they have in common.
+"""The interface of all statistics, and the methods that floating and exact ones share.
 
 Passes, models, files and ledgers treat floating and exact statistics alike, through `Statistics`.
 """
@@ -81,7 +81,7 @@ class ReadOut(Protocol):
         """The variance of each feature over all rows: (d,)."""
 
     def covariance(self, ddof: float) -> Array:
-        """The scatter over the weight less `ddof`; ZeroDivisionError where there is not so much weight."""
+        """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
 
     def check_squares(self, names: tuple[str, ...] | None) -> None:
         """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
@@ -90,8 +90,8 @@ class ReadOut(Protocol):
 class Statistics(Savable):
     """Statistics of labelled rows; `ClassStatistics` says what they are.
 
-    The state is one `Labelled`, which an update replaces as a whole. A lock is held while the state is read,
-    copied or pickled. `merge` adds another state in place; ``+``, ``-`` and ``sum`` return a new one.
+    The state is one `Labelled`. A lock is held while it changes and while it is copied. `merge` adds another
+    state in place; ``+``, ``-`` and ``sum`` return a new one.
     """
 
     exact: bool
@@ -155,7 +155,7 @@ class Statistics(Savable):
 
     @property
     def revision(self) -> Revision:
-        """Another object after every update, which tells what was added; for cache invalidation."""
+        """The revision of the state: a new object after every change, which may say what was added."""
         return self._revision
 
     @property
@@ -228,7 +228,7 @@ class Statistics(Savable):
     def outer_sums(self) -> Array:
         """Σ w x xᵀ in the shape of `scatter`, for exchange with SQL engines.
 
-        Of floating sums, it loses the digits that `scatter` keeps where means are large beside deviations.
+        With floating sums, it loses digits that `scatter` keeps if means are large beside deviations.
         """
         return self._moments.outer_sums.copy()
 
@@ -256,14 +256,14 @@ class Statistics(Savable):
         Returns
         -------
         ndarray
-            In the shape of `scatter`. Of exact sums it is rounded once, and infinite where it exceeds
+            In the shape of `scatter`. With exact sums it is rounded once, and infinite where it exceeds
             float64.
 
         Raises
         ------
         ValueError
-            If a class (for "tied", the whole) has no more weight than `ddof` takes away, or, of floating
-            sums, a feature is so small that float64 does not hold all digits of its squares.
+            If a class (for "tied", all classes together) has no more weight than `ddof` takes away, or, with
+            floating sums, a feature is so small that float64 does not hold all digits of its squares.
         """
         moments = self._moments
         if self.n_rows:
@@ -291,15 +291,15 @@ class Statistics(Savable):
 
     @property
     def undetermined(self) -> Mapping[int, Exception]:
-        """Why the moments of a class, by its position, are not determined: too many features are missing."""
+        """The errors of the classes, by position, for whose moments too many features are missing."""
         return {}
 
     def completed(self) -> Statistics:
-        """The statistics of complete rows that are expected, if features are missing; else these."""
+        """The expected statistics of the completed rows if features are missing; else this object."""
         return self
 
     def ordinary(self) -> Statistics:
-        """Statistics without patterns of missing features, if no row lacks one; else these."""
+        """The statistics without patterns of missing features if no row lacks a feature; else this object."""
         return self
 
     # ------------------------------------------------------------------ rows go in
@@ -311,11 +311,12 @@ class Statistics(Savable):
         ----------
         X : array-like of shape (n_rows, n_features)
             Numbers of any real type. The names of the columns of a frame or Arrow table become those of the
-            features. If they are those of the state in another order, they are matched by name.
+            features. If the state has the same names in another order, columns are matched by name.
         y : array-like of shape (n_rows,)
             One integer, string or bool label per row. New ones may appear at any time.
         sample_weight : array-like of shape (n_rows,), optional
-            Repetitions of each row, whole or not; of an exact state, whole numbers below 2^53.
+            How often each row counts; any number that is not negative. An exact state takes whole numbers
+            below 2^53.
 
         Returns
         -------
@@ -324,9 +325,9 @@ class Statistics(Savable):
         Raises
         ------
         ValueError
-            If a value is NaN or infinite, a label is missing, a weight is negative, or the features
-            are not those of the state; of an exact state, also if a weight is not whole or a value would
-            have to be rounded. The state is then as it was.
+            If a value is NaN or infinite, a label is missing, a weight is negative, or the features are not
+            those of the state. An exact state also refuses weights that are not whole and values that would
+            be rounded. The state is then as it was.
         """
         self.update_blocks(array_blocks(in_order_of(X, self.feature_names), y, sample_weight))
         return self
@@ -343,7 +344,7 @@ class Statistics(Savable):
         for block in blocks:
             part = self._from_block(block, workspace)
             together = part if together is None else together.merge(part)
-            del block  # or it would be held while the next one is fetched
+            del block  # else it stays in memory while the next one is fetched
         return together
 
     @abstractmethod
@@ -389,7 +390,7 @@ class Statistics(Savable):
         return self._merge(other.copy() if other is self else other)
 
     def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
-        """Merge another state, whose arrays may become part of this one if nothing else holds them."""
+        """Merge another state. If it is `owned`, nothing else holds it, and this one may take its arrays."""
         with self._lock:
             self._check_compatible(other)
             self._labelled.merge(other._labelled, owned=owned)
@@ -432,15 +433,15 @@ class Statistics(Savable):
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another, which must all have gone into this one.
 
-        Of exact states, the result has the same bits as if these rows had never gone in; of floating ones, it
-        is the state of the remaining rows up to rounding. A class of which no row remains is gone. No
-        variance is ever negative.
+        Exact states give the same bits as if these rows had never gone in. Floating states give the state of
+        the remaining rows up to rounding. A class without remaining rows is gone. No variance is ever
+        negative.
 
         Raises
         ------
         ValueError
-            If the other state has a class that this one has not, more rows or weight of a class, or
-            more scatter than this one's rows can hold.
+            If the other state has a class that this one does not have, more rows or weight of a class, or
+            more scatter than the rows of this one can have.
         """
         if not isinstance(other, Statistics):
             return NotImplemented
@@ -455,7 +456,7 @@ class Statistics(Savable):
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place."""
 
-    # ------------------------------------------------------------------ states are worked out of others
+    # ------------------------------------------------------------------ other states are derived
 
     def to_covariance_type(self, covariance_type: CovarianceType, *, fourth_moments: bool = False) -> Self:
         """A copy that keeps no more than another covariance type needs, and fourth moments if asked to.
@@ -463,14 +464,14 @@ class Statistics(Savable):
         Raises
         ------
         ValueError
-            If this state holds less than that: "full" gives all the others, and they only themselves.
-            Fourth moments are kept beside "full" alone.
+            If this state holds too little. "full" gives every type, and any other type gives only itself.
+            Fourth moments are kept only with "full".
         """
         with self._lock:
             return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
-        """The state of the classes at these positions; its arrays may be those of this one.
+        """The state of the classes at these positions, which may share arrays with this one.
 
         If `classes` is given, it holds their new labels, sorted and without duplicates.
         """
@@ -494,8 +495,8 @@ class Statistics(Savable):
         Raises
         ------
         ValueError
-            If there is no such class, or the classes share one scatter, from which that of one class cannot
-            be taken out.
+            If there is no such class, or the classes share one scatter, out of which one class cannot be
+            taken.
         """
         with self._lock:
             k = labels.position_of(label, self._labelled.classes)
@@ -512,7 +513,7 @@ class Statistics(Savable):
         Raises
         ------
         ValueError
-            If the classes share one scatter, so that theirs are not known.
+            If the classes share one scatter, so that the scatter of each class is not known.
         """
         if self._labelled.kind.is_pooled:
             raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
@@ -529,8 +530,8 @@ class Statistics(Savable):
         Returns
         -------
         ClassStatistics or ExactClassStatistics
-            As if rows had been read with these features alone; of exact sums with the same bits. Rows that
-            were dropped because another feature was missing stay dropped.
+            The state of reading the rows with these features alone; with exact sums, to the last bit. Rows
+            that were dropped because another feature was missing stay dropped.
 
         Raises
         ------
@@ -560,7 +561,7 @@ class Statistics(Savable):
         Returns
         -------
         ClassStatistics or ExactClassStatistics
-            As if rows had been read with these labels; of exact sums with the same bits.
+            The state of reading the rows with these labels; with exact sums, to the last bit.
 
         Raises
         ------
@@ -587,7 +588,7 @@ class Statistics(Savable):
     def linear_map(
         self, A: ArrayLike, b: ArrayLike | None = None, *, feature_names: Sequence[str] | None = None
     ) -> Self:
-        """The state of the rows A x + b: of sums and differences of features, other units, projections.
+        """The state of the rows A x + b, such as for other units, for sums of features, or for projections.
 
         Parameters
         ----------
@@ -601,14 +602,14 @@ class Statistics(Savable):
         Returns
         -------
         ClassStatistics or ExactClassStatistics
-            Of floating sums up to rounding, relative to the variances and means of what is added up. Exact
-            sums are those of A x + b before it is rounded to float64.
+            Floating sums are rounded, relative to the variances and means of the terms of A x + b. Exact sums
+            are those of A x + b before it is rounded to float64.
 
         Raises
         ------
         ValueError
-            If the covariances of features are not kept ("diag"), fourth moments are, or A and b are not
-            finite or of another shape.
+            If the covariances of features are not kept ("diag"), if fourth moments are kept, or if A or b is
+            not finite or has a wrong shape.
 
         Examples
         --------
@@ -625,7 +626,7 @@ class Statistics(Savable):
             return self._derived(self._labelled.mapped(matrix, shift), feature_names)
 
     def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
-        """The state with the moments of other features."""
+        """A state with these moments of new features, and all else as here."""
         derived = self._twin(labelled)
         derived._names = None if feature_names is None else tuple(feature_names)
         check_feature_names(derived._names, derived.n_features)
@@ -635,7 +636,7 @@ class Statistics(Savable):
 
     @abstractmethod
     def allclose(self, other: Any, rtol: float = 1e-10) -> bool:
-        """Whether two states agree in what they count and, up to rounding, in the rest."""
+        """Whether two states have the same classes and counts, and the same moments up to rounding."""
 
     def __eq__(self, other: object) -> bool:
         """Whether two states are the same to the last bit."""
@@ -664,7 +665,7 @@ class Statistics(Savable):
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Any]:
-        """The moments, with their labels, that `to_columns` made such columns of."""
+        """The labelled moments that `to_columns` wrote to these columns."""
 
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         return self.to_columns()
@@ -675,12 +676,12 @@ class Statistics(Savable):
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
-        """The state whose `to_columns` these are.
+        """The state from the columns and metadata that `to_columns` returned.
 
         Raises
         ------
         ValueError
-            If they cannot be those of any rows; the message says why.
+            If no rows can have such a state. The message says why.
         """
         n_features = as_count(metadata["n_features"], "n_features")
         kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
@@ -692,7 +693,7 @@ class Statistics(Savable):
         return state
 
     def _metadata(self) -> dict[str, Any]:
-        """What every state puts beside its columns."""
+        """The metadata that every state saves with its columns."""
         return {
             "kind": type(self).__name__,
             "covariance_type": self.covariance_type,

@@ -1,4 +1,4 @@
-"""Covariances within and between the classes, and which features make one singular, in words."""
+"""Covariances within and between the classes, and descriptions of the features that make one singular."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:
 
 
 def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -> str:
-    """Describe the features that make the covariance of a class (at position k) singular, or its few rows."""
+    """Describe why the covariance of a class (at position k) is singular: its features, or too few rows."""
     constant = constant_in_class(statistics, k)
-    findings = [f"constant in it: {named(statistics, constant)}"] if len(constant) else []
+    findings = [f"constant in it: {feature_list(statistics, constant)}"] if len(constant) else []
     if statistics.n_features - len(constant) >= statistics.counts[k]:
         findings.append("it has no more rows than features that vary")
     else:
         spectrum = Spectrum.of(statistics.covariance()[k], statistics.means[[k]], least_eigenvalue)
         if len(spectrum.collinear):
-            findings.append(f"collinear in it: {named(statistics, spectrum.collinear)}")
+            findings.append(f"collinear in it: {feature_list(statistics, spectrum.collinear)}")
     return "; ".join(findings)
 
 
@@ -66,11 +66,11 @@ def deficient_features(statistics: Statistics, covariance: Array, least_eigenval
     collinear = Spectrum.of(covariance, statistics.means, least_eigenvalue).collinear
     found = [("constant", constant), ("collinear", collinear)]
     return "features are " + " or ".join(
-        f"{what} ({named(statistics, features)})" for what, features in found if len(features)
+        f"{what} ({feature_list(statistics, features)})" for what, features in found if len(features)
     )
 
 
-def named(statistics: Statistics, features: NDArray[np.intp]) -> str:
+def feature_list(statistics: Statistics, features: NDArray[np.intp]) -> str:
     """List features by name, at most the first ten."""
     names = statistics.feature_names
     return abridged([repr(names[feature]) if names else feature for feature in features], _MOST_NAMES)

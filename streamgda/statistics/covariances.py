@@ -25,13 +25,13 @@ Pairs = tuple[Indices, Indices]
 N = TypeVar("N", bound=np.generic)
 
 SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a call for each
-SHORT_ELEMENTS = 1 << 13  # of the rows of a class; so it is below this
+SHORT_ELEMENTS = 1 << 13  # elements of a class; the same holds below
 
 _ROUNDING = 1e-8
 _ASYMMETRY = 1e-5  # of what another library may have computed in float32
 _ROWS_IN_CACHE = 1 << 12  # of a tile
 _ELEMENTS_IN_CACHE = 1 << 15  # float64 values that fit in the second-level cache
-_MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at a time
+_MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at once
 
 
 class CovarianceKind(ABC):
@@ -91,7 +91,7 @@ class CovarianceKind(ABC):
         places : ndarray of shape (K,)
             Where the classes stand in it, each once.
         rows, bounds : ndarray
-            As for `products`, of the first of these classes: the others may have no rows.
+            As for `products`. They may end before the last classes, which then have no rows.
         vectors : ndarray of shape (K, d)
             As for `outer`.
         """
@@ -114,7 +114,7 @@ class CovarianceKind(ABC):
         return diagonal[None] if self.is_pooled else diagonal
 
     def zero(self, scatter: Array, features: NDArray[np.bool_]) -> None:
-        """Set to zero all that concerns the features marked, a mask in the diagonal's shape."""
+        """Set to zero, in place, the scatter of the features that a mask in the diagonal's shape marks."""
         matrices = scatter[None] if self.is_pooled else scatter
         matrices[features] = 0.0
         matrices.transpose(0, 2, 1)[features] = 0.0
@@ -142,7 +142,7 @@ class CovarianceKind(ABC):
         return min(n_classes, 1) if self.is_pooled else n_classes
 
     def is_symmetric(self, scatter: Array) -> bool:
-        """Whether a scatter from outside is one that an outer product could be, up to rounding."""
+        """Whether a scatter from outside is symmetric, up to rounding."""
         gap = np.abs(scatter - np.swapaxes(scatter, -1, -2))
         scale = self.outer(np.sqrt(np.abs(self.diagonal(scatter))))
         return bool((gap <= _ASYMMETRY * np.abs(scatter) + _ROUNDING * scale).all())
@@ -150,8 +150,8 @@ class CovarianceKind(ABC):
     def is_semidefinite(self, scatter: Array, squares: Array | None = None) -> bool:
         """Whether a scatter from outside is one that rows can have, up to rounding.
 
-        Rounding is relative to the `squares` that the scatter is the difference of, in the diagonal's shape,
-        or else to its own diagonal.
+        Rounding is relative to `squares`, in the diagonal's shape: the terms whose difference the scatter is.
+        By default it is relative to the diagonal.
         """
         matrices = scatter[None] if self.is_pooled else scatter
         squares = self.diagonal(scatter) if squares is None else squares
@@ -162,7 +162,7 @@ class CovarianceKind(ABC):
         )
 
     def freedom(self, weights: Array, ddof: float) -> Array:
-        """The weight less `ddof`, by which a scatter becomes a covariance, in a shape that divides it."""
+        """The weight less `ddof`, which divides a scatter to a covariance, in a shape that broadcasts."""
         if self.is_pooled:
             return np.atleast_1d(weights.sum() - ddof * len(weights))
         return np.expand_dims(weights - ddof, tuple(range(1, len(self.shape(1, 1)))))
@@ -258,7 +258,7 @@ class Full(CovarianceKind):
         return vectors[:, :, None] * vectors[:, None, :]
 
     def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds, vectors: Array) -> None:
-        """Add class by class: the products of all of them together may be as large as the scatter."""
+        """Add class by class, since the products of all classes at once would be as large as the scatter."""
         n_features = len(rows)
         product = np.empty((n_features, n_features))
         starts, stops = bounds[:-1].tolist(), bounds[1:].tolist()
@@ -361,7 +361,7 @@ def _sums_of_squares(rows: Array, bounds: Bounds) -> Array:
 
 
 def tiles(n_features: int, bounds: Bounds) -> Iterator[tuple[slice, slice]]:
-    """Some features and some classes at a time, whose rows (d, n) together stay in the cache."""
+    """Yield slices of features and of classes whose rows (d, n) together fit in the cache."""
     n_classes, start = len(bounds) - 1, 0
     while start < n_classes:
         last = int(np.searchsorted(bounds, bounds[start] + _ROWS_IN_CACHE, side="right")) - 1
@@ -374,7 +374,7 @@ def tiles(n_features: int, bounds: Bounds) -> Iterator[tuple[slice, slice]]:
 
 @lru_cache(maxsize=4)
 def _lower_triangle(n_features: int) -> Pairs:
-    """All pairs, row by row: that of i and j ≤ i is at i (i + 1) / 2 + j."""
+    """All pairs, row by row: the pair of i and j ≤ i is at i (i + 1) / 2 + j."""
     first, second = np.tril_indices(n_features)
     return first, second
 

@@ -33,7 +33,7 @@ COLUMNS = frozenset(
 """The columns of every kind, as `streamgda.storage` describes them."""
 
 _READ_BY = {kind: f", which {kind}.load reads" for kind in ("Evaluation", "WindowedStatistics")}
-_MOST_UNSEEN = 1 << 23  # numbers of a scatter of which the columns of a file hold less
+_MOST_UNSEEN = 1 << 23  # numbers that a scatter may have though the columns of a file hold fewer
 
 
 def empty_statistics(
@@ -59,7 +59,7 @@ def empty_statistics(
     Raises
     ------
     ValueError
-        If there is no such kind: exact sums come without fourth moments.
+        If the covariance type is unknown, or fourth moments are asked for with exact sums.
     """
     if incomplete:
         return IncompleteStatistics(
@@ -112,9 +112,10 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
 
 
 def _check_features(columns: Columns, metadata: Metadata, *, in_patterns: bool) -> None:
-    """Check that a file holds something of as many features as it claims, before there is memory for them.
+    """Check that a file can have as many features as it claims, before memory for them is allocated.
 
-    A pattern names each feature. Without rows only names can tell how many there are.
+    Patterns need no check here, since each names its features. Without rows, only the feature names tell how
+    many there are.
     """
     n_features = as_count(metadata["n_features"], "n_features")
     names = as_feature_names(metadata["feature_names"])

@@ -1,4 +1,4 @@
-"""Statistics of the rows of each fold, from which those of any training part are merged."""
+"""Statistics of the rows of each fold, which are merged to the statistics of any training part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamgda.statistics.keyed import Keyed, states_by_key
 
 
 class FoldStatistics:
-    """Statistics of labelled rows, apart for each fold.
+    """Statistics of labelled rows: one state for each fold.
 
     `accumulate_folds` and `StatisticsLedger.fold_statistics` make them. They take the memory of one state for
     each fold.
@@ -82,7 +82,7 @@ class FoldStatistics:
     # ------------------------------------------------------------------ rows go in
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of some blocks: of all, or, where one is refused, of none."""
+        """Add the rows of all blocks. If one block is refused, no rows are added."""
         workspace, together = workspace or Workspace(), FoldStatistics(self.empty, self.rule)
         for block in blocks:
             together.n_dropped += block.n_dropped
@@ -139,7 +139,7 @@ class FoldStatistics:
     def held_out(self, folds: Iterable[Any] | None = None) -> Iterator[tuple[Any, Statistics]]:
         """Yield each fold, with the statistics of the rows of all the others.
 
-        They are merged, not subtracted, so that no digit is lost: those before the fold with those after it.
+        The states before the fold are merged with those after it. Nothing is subtracted, so no digit is lost.
 
         Parameters
         ----------

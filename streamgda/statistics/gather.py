@@ -26,8 +26,8 @@ class Workspace:
     def rows(self, n_features: int, n_rows: int) -> Array:
         """Room for (n_features, n_rows).
 
-        Long rows are a whole number of pages and one cache line apart: at a power of two, the same
-        class of different features would fall on the same cache sets.
+        The starts of long rows are a whole number of pages and one cache line apart. If they were a power of
+        two apart, the same class of different features would fall on the same cache sets.
         """
         n_features_held, stride = self._buffer.shape
         if n_features_held < n_features or stride < n_rows:
@@ -39,7 +39,7 @@ class Workspace:
         return self._buffer[:n_features, :n_rows]
 
     def as_float64(self, column: Column) -> Array:
-        """A column itself, or, if it is of another type, in the room for one feature."""
+        """The column itself if it is of float64; else a copy in the room for one feature."""
         if column.dtype == np.float64:
             return column
         converted = self.column(len(column))
@@ -84,7 +84,7 @@ def _gather_columns(
         for source, row in zip(columns, rows, strict=True):
             np.copyto(row, source, casting="unsafe")
         return
-    column = workspace.column(len(columns[0]))  # of which `order` may take a part
+    column = workspace.column(len(columns[0]))  # `order` may take only a part of it
     for source, row in zip(columns, rows, strict=True):
         # The copy converts, and it brings the column into the cache in one straight run: the
         # gather jumps, and would wait for memory at every jump.

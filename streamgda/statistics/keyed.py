@@ -1,4 +1,4 @@
-"""States by key, which add up key by key: of the rows of each pattern of features, or of each fold."""
+"""States by key, such as a fold or a pattern of features, and the states of a block by key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Summed(Protocol):
         """A state that does not change with this one."""
 
     def __iadd__(self, other: Any) -> Any:
-        """The state with the rows of another: mostly this one, changed."""
+        """Add the rows of another state; mostly in place."""
 
 
 K = TypeVar("K")
@@ -42,7 +42,7 @@ class Keyed(dict[K, S]):
         return sum(state.nbytes for state in self.values())
 
     def add(self, key: K, state: S, *, owned: bool = False) -> None:
-        """Add the rows of a state to those of a key, in place. One that is `owned` may be held itself."""
+        """Add a state to that of a key, in place. A new key gets a copy, or, if `owned`, the state itself."""
         if key in self:
             total: Any = self[key]
             total += state
@@ -54,7 +54,7 @@ class Keyed(dict[K, S]):
 def states_by_key(
     empty: Statistics, block: Block, keys: Labels, codes: Codes, workspace: Workspace
 ) -> Iterator[tuple[Any, Statistics]]:
-    """The states of the rows of a block by a key, besides their class.
+    """Yield the state of the rows of each key in a block.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def states_by_key(
     Yields
     ------
     key, state
-        Of each key that has rows.
+        For each key that has rows.
     """
     n_classes = len(block.classes)
     pairs = np.arange(len(keys) * n_classes)
     both = codes.astype(code_dtype(len(pairs))) * n_classes + block.codes
-    if kind_named(empty.covariance_type).is_pooled:  # which would pool the keys too
+    if kind_named(empty.covariance_type).is_pooled:  # one scatter for all classes would mix the keys
         order = np.argsort(both, kind="stable")
         bounds = np.searchsorted(both[order], np.arange(len(keys) + 1) * n_classes)
         for k, key in enumerate(keys.tolist()):

@@ -1,4 +1,4 @@
-"""Moments with the labels they belong to: states that unite their classes as they merge."""
+"""The labels of the classes with their counts and moments; classes are united in a merge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Counts = NDArray[np.int64]
 class ClassMoments(Protocol):
     """What is kept of the rows of each class: floating moments, or the exact sums that give them.
 
-    The arrays have a row for each class. A scatter that the classes share is one for all.
+    The arrays have a row for each class. A scatter that the classes share is held once.
     """
 
     @property
@@ -45,7 +45,7 @@ class ClassMoments(Protocol):
         """Moments that do not change with these."""
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same moments for more classes, at these places among them."""
+        """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
 
     def take(self, classes: Indices) -> Self:
         """The moments of some classes, at least one."""
@@ -60,7 +60,7 @@ class ClassMoments(Protocol):
         """The moments of some features, in this order."""
 
     def without_pooled(self, classes: Indices) -> Self:
-        """The moments of some classes; if they share a scatter, with a scatter of zero."""
+        """The moments of some classes, with zeros in place of a scatter that the classes share."""
 
     def mapped(self, A: Array, b: Array) -> Self:
         """The moments of the rows A x + b, if the products of features are kept."""
@@ -69,10 +69,10 @@ class ClassMoments(Protocol):
         """Add to the classes at these places, in place. If it raises, nothing has changed."""
 
     def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes are left with an impossible weight, if a part is taken out and `counts` rows stay."""
+        """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
 
     def subtract(self, part: Self, counts: Counts) -> Self:
-        """The moments of the classes that keep rows, without a part; ValueError if no rows can have them."""
+        """The moments without a part, of the classes that keep rows; ValueError if no rows can have them."""
 
     def equals(self, other: Self) -> bool:
         """Whether the two are the same to the last bit."""
@@ -196,7 +196,7 @@ class Labelled(Generic[S]):
     def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
         """Add the rows of another state, in place. If it raises, nothing has changed.
 
-        The arrays of one that is `owned` may become those of this state.
+        If the other is `owned`, its arrays may become those of this state.
         """
         if len(other.classes) and not len(self.classes):
             same = other if owned else other.copy()
@@ -222,8 +222,8 @@ class Labelled(Generic[S]):
         Raises
         ------
         ValueError
-            If the other has a class that this one has not, or more rows or weight of a class, or if no rows
-            can have what is left.
+            If the other has a class that this one does not have, or more rows or weight of a class, or if no
+            rows can have what is left.
         """
         unseen = np.setdiff1d(labels.union(self.classes, other.classes), self.classes)
         if len(unseen):

@@ -1,7 +1,7 @@
-"""The revisions of a state: what was added from one to the next, as long as that is little.
+"""The revisions of a state, and what was added between them, if that is little.
 
-Models keep what they computed from one revision. From what was added since, they tell which classes have
-changed, and may compute the rest from a few rows instead of the whole state.
+A model keeps what it computed from one revision. What was added since then says which classes have changed.
+The model may then be updated from a few rows instead of the whole state.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _MOST_KEPT = 512  # labels and rows between the revisions of a chain
 
 @dataclass(frozen=True, eq=False)
 class Revision:
-    """One revision of a state. It is the same as another if it is the same object.
+    """One revision of a state. Revisions are compared by identity.
 
     Attributes
     ----------
     before : Revision or None
-        The revision that something was added to; None after any other change.
+        The revision to which rows were added; None after any other change.
     classes : ndarray of shape (n_classes,) or None
-        The classes of what was added; None for the first of a chain.
+        The classes of the added rows; None for the first of a chain.
     rows : Block or None
         A copy of the rows, if these are few and were all that was added.
     size : int
@@ -49,7 +49,7 @@ class Revision:
         return cls(rows=Block(matrix, block.classes, block.codes.copy(), weights))
 
     def followed_by(self, added: Revision, classes: Labels) -> Revision:
-        """The revision after a state of these classes was added, whose revision is given.
+        """The revision after a state with the revision `added` and these classes was merged.
 
         It is the first of a new chain if this one has become long.
         """
@@ -58,7 +58,7 @@ class Revision:
         return Revision(self, classes, rows, size) if size <= _MOST_KEPT else Revision()
 
     def since(self, earlier: object) -> list[Revision] | None:
-        """The revisions after an earlier one, oldest first; None if it is none of this chain."""
+        """The revisions after an earlier one, oldest first; None if this chain does not hold it."""
         later: list[Revision] = []
         revision: Revision | None = self
         while revision is not None and revision is not earlier:

@@ -12,7 +12,7 @@ from streamgda.blocks.wording import counted, listed
 
 Columns = Mapping[str, NDArray[Any]]
 
-_TOO_MANY = 2.0**63  # which int64 does not hold
+_TOO_MANY = 2.0**63  # int64 does not hold it
 
 
 def check_columns(needed: Iterable[str], columns: Columns) -> None:
@@ -23,7 +23,7 @@ def check_columns(needed: Iterable[str], columns: Columns) -> None:
 
 
 def as_counts(values: NDArray[Any]) -> NDArray[np.int64]:
-    """A new array of numbers of rows, which an SQL engine may give as floats.
+    """The counts as a new array of int64. An SQL engine may give them as floats.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def as_count(value: Any, name: str) -> int:
 
 
 def check_whole(value: Any, name: str, least: int) -> None:
-    """Raise ValueError if a parameter is no whole number, or a smaller one."""
+    """Raise ValueError if a parameter is no whole number, or is below `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
 
@@ -97,7 +97,7 @@ def as_feature_positions(
     Raises
     ------
     ValueError
-        If a feature is unknown or given twice, or there is none.
+        If a feature is unknown or given twice, or no feature is given.
     """
     given = np.atleast_1d(np.asarray(features))
     if given.dtype.kind in "UO" and given.ndim == 1:
@@ -126,7 +126,7 @@ def as_affine_map(
     Raises
     ------
     ValueError
-        If a shape does not agree, or a number is not finite.
+        If a shape is wrong, or a number is not finite.
     """
     matrix = np.asarray(A, dtype=np.float64)
     if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != n_features:

@@ -19,14 +19,14 @@ from streamgda.storage.saving import Loadable
 class WindowedStatistics(Loadable):
     """The statistics of the last batches of a stream, up to a number of batches, rows or seconds.
 
-    The state is the merge of the states of the batches in the window, and exact where those are. Nothing is
-    ever subtracted, so no digit is lost, however long the stream. A batch costs a few merges on average,
+    The state is the merge of the states of the batches in the window, and exact if those are exact. Nothing
+    is ever subtracted, so no digit is lost, however long the stream. A batch costs a few merges on average,
     whatever the size of the window. The window holds one state for each of its batches.
 
     Parameters
     ----------
     n_batches : int, optional
-        How many batches count; at least 1.
+        The most batches that the window holds; at least 1.
     covariance_type : {"full", "tied", "diag"}, default="full"
         What to keep of the scatter within the classes; see `ClassStatistics`.
     fourth_moments : bool, default=False
@@ -100,7 +100,7 @@ class WindowedStatistics(Loadable):
 
     @property
     def statistics(self) -> Statistics:
-        """The statistics of the batches in the window, as a state of its own."""
+        """The statistics of the batches in the window, in a new state."""
         return self._oldest + self._newer_total
 
     @property
@@ -122,7 +122,8 @@ class WindowedStatistics(Loadable):
         X, y, sample_weight
             As for `ClassStatistics.update`.
         time : float, optional
-            When the batch is from, in seconds since any moment, not before the last one; by default now.
+            The time of the batch in seconds since any moment, no earlier than that of the last batch. By
+            default the current time.
 
         Returns
         -------
@@ -132,7 +133,8 @@ class WindowedStatistics(Loadable):
         Raises
         ------
         ValueError
-            As `ClassStatistics.update` does. The window is then as it was.
+            As `ClassStatistics.update` does, and if `time` is earlier than that of the last batch. The window
+            is then as it was.
         """
         return self.append(self._nothing.copy().update(X, y, sample_weight), time=time)
 
@@ -142,7 +144,7 @@ class WindowedStatistics(Loadable):
         Parameters
         ----------
         batch : ClassStatistics or ExactClassStatistics
-            Of the kind that the window holds; it is left as it is.
+            A state of the kind that the window holds. It is left as it is.
         time : float, optional
             As for `update`.
 
@@ -154,10 +156,10 @@ class WindowedStatistics(Loadable):
         Raises
         ------
         TypeError
-            If the batch is no statistics, such as a model.
+            If the batch is not statistics, such as a model.
         ValueError
-            If the batch differs from the others in covariance type, features, kind of label or exactness. The
-            window is then as it was.
+            If the batch differs from the others in covariance type, features, kind of label or exactness, or
+            is of an earlier time than the last one. The window is then as it was.
         """
         check_statistics(batch)
         _ = self._oldest + batch  # raises, before anything changes, if the batch does not fit
@@ -173,7 +175,7 @@ class WindowedStatistics(Loadable):
         return self
 
     def _is_over(self) -> bool:
-        """Whether the oldest batch, which is not the newest, is outside the window."""
+        """Whether the oldest batch is outside the window; a single batch never is."""
         if len(self) < 2:
             return False
         return (

@@ -1,9 +1,9 @@
 """Arrays of exact binary numbers: integers of any size, on a grid of any fineness.
 
-A number is Σ digit × 2^(32 × position), its digits balanced: from −2^31 to 2^31 − 1. So every number has
-one notation, a negative one no longer than its opposite, and an array of them is a stack of int32 planes,
-from the lowest position at which any digit is not zero to the highest. Operations work in int64 and carry
-at once into one more plane where needed, so nothing ever overflows.
+A number is Σ digit × 2^(32 × position). Its digits are balanced: from −2^31 to 2^31 − 1. So every number has
+one notation, and a negative one is no longer than its opposite. An array of numbers is a stack of int32
+planes, from the lowest to the highest position at which a digit is not zero. Operations work in int64 and
+carry at once into one more plane where needed, so nothing ever overflows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ExactArray:
     digits : ndarray of int32 of shape (n_planes, *shape)
         The lowest plane first; neither the first nor the last is all zero.
     position : int
-        Of the lowest plane; 0 where there is none.
+        The position of the lowest plane; 0 if there is no plane.
     """
 
     digits: NDArray[np.int32]
@@ -78,7 +78,7 @@ class ExactArray:
 
     @classmethod
     def from_planes(cls, planes: Integers, position: int) -> Self:
-        """The numbers of which these are digits, balanced or not; each below 2^62."""
+        """The numbers with these digits, which need not be balanced; each digit below 2^62."""
         return cls._carried(np.concatenate((planes, np.zeros((2, *planes.shape[1:]), np.int64))), position)
 
     @classmethod
@@ -116,7 +116,7 @@ class ExactArray:
         return self._trimmed(self.digits[(slice(None), *index)], self.position)
 
     def spread(self, n: int, places: NDArray[np.intp]) -> Self:
-        """The same along a first axis of length n, at these places, with zeros between."""
+        """The same numbers at these places of a first axis of length n, and zeros elsewhere."""
         digits = np.zeros((len(self.digits), n, *self.shape[1:]), dtype=np.int32)
         digits[:, places] = self.digits
         return type(self)(digits, self.position)

@@ -1,7 +1,7 @@
 """The exact kernel: the sums and products of the rows of a block, as integers on a binary grid.
 
 Most rows of a block need few slices. A few rows may need more: those with a value next to zero, whose last
-bit is far below the bits of the others, and those with an outlier. They are cut by themselves.
+bit is far below the bits of the others, and those with an outlier. These rows are cut separately.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from streamgda.statistics.exact.sums import Sums
 from streamgda.statistics.gather import Workspace, gather
 
 _SAMPLE_ROWS = 512  # from which the usual size of values is estimated
-_USUAL = 0.98  # the quantile of them that counts as the largest usual one
+_USUAL = 0.98  # the quantile that counts as the largest usual value
 _SPARE_BITS = 2  # the largest of all may exceed it by so many bits before rows are set aside
-_MOST_LEFT = 1 / 16  # of the rows; to cut more of them by themselves costs more than one more slice for all
+_MOST_LEFT = 1 / 16  # of the rows; to cut more of them separately costs more than one more slice for all
 _LOW = (1 << LOW_BITS) - 1
 
 
@@ -88,7 +88,7 @@ def _repetitions(block: Block, order: Indices) -> Iterator[tuple[int, Indices]]:
 
 
 class _RowSums:
-    """Sums and products of rows, by the numbers of the slices that they are of.
+    """Sums and products of the slices of rows, by the numbers of the slices.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class _RowSums:
     def add_but_few(
         self, values: Values, bounds: Indices, beyond: NDArray[np.bool_] | None
     ) -> NDArray[np.bool_]:
-        """Add the rows that hold in as many slices as most do; return which are left."""
+        """Add the rows that need no more slices than most rows; return which rows are left."""
         left = np.zeros(values.n_rows, dtype=np.bool_) if beyond is None else beyond
         slicer = Slicer(self._units)
         for start, tile in _tiles(values):
@@ -162,7 +162,7 @@ class _RowSums:
 
 
 def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:
-    """Which rows are not all zero; those are not whose sums are not."""
+    """Which rows are not all zero. Rows with a sum that is not zero need no further look."""
     nonzero = np.asarray(sums.any(axis=0))
     doubtful = np.flatnonzero(~nonzero)
     nonzero[doubtful] = rows[doubtful].any(axis=1)
@@ -175,7 +175,7 @@ def _tiles(values: Values) -> Iterator[tuple[int, Values]]:
 
 
 def _usual_tops(values: Values) -> tuple[Indices, NDArray[np.bool_] | None]:
-    """Exponents t such that all values of a feature but those of few rows are below 2^t; and those rows."""
+    """Exponents t of the features, with values of 2^t or more only in few rows; and which rows these are."""
     highest = _exponents_above(values.largest)
     if values.low is not None:
         return highest, None
@@ -197,7 +197,7 @@ def _exponents_above(values: Array) -> Indices:
 
 
 def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
-    """The features as feature-major floats in the order of the rows: two each, where one cannot hold them."""
+    """The features as feature-major floats in the order of the rows; two where one cannot hold a value."""
     features, remainders = _halves(block.features)
     high = workspace.rows(block.n_features, len(rows))
     with np.errstate(over="ignore"):
@@ -213,7 +213,7 @@ def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
 
 
 def _halves(features: Features) -> tuple[Features, Features | None]:
-    """The features and None; or, of integers that float64 would round, multiples of 2^11 and the rest."""
+    """The features and None; or, for integers that float64 would round, multiples of 2^11 and the rest."""
     features = _integral(features) if isinstance(features, np.ndarray) else list(map(_integral, features))
     parts = [features] if isinstance(features, np.ndarray) else features
     if not any(_is_rounded(part) for part in parts):
@@ -225,7 +225,7 @@ def _halves(features: Features) -> tuple[Features, Features | None]:
 
 
 def _integral(values: Matrix) -> Matrix:
-    """Whole numbers of 64 bits as integers, where a longer float holds them, as it does beside nulls."""
+    """Floats longer than float64 as 64-bit integers, if all are whole numbers."""
     if not _is_longer(values):
         return values
     for integers in (np.int64, np.uint64):
@@ -245,7 +245,7 @@ def _is_rounded(values: Column) -> bool:
     if _is_longer(values):
         with np.errstate(over="ignore"):
             rounded = values.astype(np.float64) != values
-        if rounded.any() and np.isfinite(values).all():  # what is not finite is refused by name
+        if rounded.any() and np.isfinite(values).all():  # NaN and infinity are refused later, by name
             raise ValueError(
                 f"exact statistics take float64 and less; some values of type {values.dtype} need more"
             )

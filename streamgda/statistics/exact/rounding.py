@@ -67,13 +67,13 @@ class ExactMoments:
 
     @property
     def low_weights(self) -> Array:
-        """What rounding left of each weight, rounded."""
+        """The low part of each weight, which `weights` lacks."""
         low: Array = (self._weights - _FRACTION(self.weights)).astype(np.float64)
         return low
 
     @cached_property
     def mean_tails(self) -> Array:
-        """What rounding left of each mean, rounded."""
+        """The low part of each mean, which `rounded_means` lacks."""
         exact = self._totals * Fraction(2) ** self._unit / self._weights[:, None]
         low: Array = (exact - _FRACTION(self.rounded_means)).astype(np.float64)
         return low
@@ -84,7 +84,7 @@ class ExactMoments:
         return self._shaped(_quotients(*self._within()))
 
     def covariance(self, ddof: float) -> Array:
-        """The scatter over the weight less `ddof`; ZeroDivisionError where there is not so much weight."""
+        """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
         if ddof not in self._covariances:
             weights = [self._weights.sum()] if self._kind.is_pooled else self._weights
             lost = Fraction(ddof) * (len(self._weights) if self._kind.is_pooled else 1)
@@ -99,7 +99,7 @@ class ExactMoments:
         return self._covariances[ddof].copy()
 
     def check_squares(self, names: tuple[str, ...] | None) -> None:
-        """Return: exact squares have all digits."""
+        """Do nothing: exact squares have all digits."""
 
     @cached_property
     def overall_mean(self) -> Array:
@@ -116,9 +116,10 @@ class ExactMoments:
         return _quotients(numerators, weight * weight, exponent)
 
     def are_of_rows(self, counts: NDArray[np.int64]) -> bool:
-        """Whether so many rows could have these sums, as far as can be told.
+        """Whether `counts` rows could have these sums.
 
-        No variance is negative, nor is there any within a class of one row; no correlation exceeds one.
+        This is checked: no variance is negative, the variances of a class of one row are zero, and no
+        correlation exceeds one.
         """
         numerators, _, _ = self._within()
         variances = numerators[:, self._diagonal]

@@ -30,15 +30,15 @@ LOW_BITS = 11
 
 _MANTISSA = 53
 _EXPONENTS_OF_FACTORS = 1000  # 2^1000 and 2^-1000 are float64
-_BLIND_CUTS = 4  # at most, before the remainder is looked at: a tile is mostly like the one before
+_BLIND_CUTS = 4  # at most, before the remainder is looked at: most tiles are like the one before
 
 
 @dataclass(frozen=True)
 class Values:
-    """Feature-major values, (d, n): each the sum of two floats, where one cannot hold it.
+    """Feature-major values, (d, n): each is one float, or the sum of two.
 
-    Only integers of 64 bits ask for a second. Then `high` holds multiples of 2^`LOW_BITS`, and `low` the
-    rest, not negative; and one value at least is beyond 2^53.
+    Only integers of 64 bits need two. Then `high` holds multiples of 2^`LOW_BITS`, and `low` the rest, which
+    is not negative. At least one value is then beyond 2^53.
     """
 
     high: Array
@@ -55,7 +55,7 @@ class Values:
 
     @cached_property
     def largest(self) -> Array:
-        """What no absolute value of each feature exceeds; NaN or infinity if a value is that."""
+        """A bound of the absolute values of each feature; NaN or infinity if a value is."""
         if not self.n_rows:
             return np.zeros(len(self.high))
         largest: Array = np.maximum(self.high.max(axis=1), -self.high.min(axis=1))
@@ -71,7 +71,7 @@ class Slices:
     values : ndarray of shape (n_slices, d, n)
         Integers, held as floats.
     first : int
-        The number of the first slice; those of number 0 begin at the top.
+        The number of the first slice. The exponents of slice 0 are the `units` of a `Slicer`.
     """
 
     values: Array
@@ -96,7 +96,7 @@ class Slicer:
         self._slices, self._rest = np.empty(0), np.empty(0)
 
     def cut(self, tile: Values, most_left: float = 0) -> tuple[Slices, NDArray[np.bool_]]:
-        """Cut until no row has a remainder, or so few rows that they are better left to others.
+        """Cut until no more than `most_left` rows have a remainder.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class Slicer:
 
 
 class _Rest:
-    """What is left of a tile while it is cut: `values` × 2^`scales`, and what has yet to be added to that."""
+    """The remainder of a tile while it is cut, and the low parts that are not added to it yet."""
 
     def __init__(self, tile: Values, units: Indices, buffer: Array) -> None:
         self._values, self._low, self._buffer = tile.high, tile.low, buffer
@@ -158,7 +158,7 @@ class _Rest:
             self._take_low(np.ones_like(self._units, dtype=np.bool_))
 
     def _cut_finely(self, out: Array) -> None:
-        """Where units are 1 or less, values are taken to them first: nothing is lost in a finer unit."""
+        """For units of at most 1, scale the values to the unit first. Nothing is lost in a finer unit."""
         factors = WIDTH if self._is_scaled else -self._units
         self._values = _scaled(self._values, factors, self._buffer)
         self._is_scaled = True
@@ -166,22 +166,22 @@ class _Rest:
         self._values -= out
 
     def _cut_coarsely(self, out: Array) -> None:
-        """Where small values might be lost in the unit of the slice, the slice is taken to theirs."""
+        """For larger units, scale the slice to the values, since its unit might lose small values."""
         np.rint(_scaled(self._values, -self._units, out), out=out)
-        halved = self._units > _EXPONENTS_OF_FACTORS  # the whole may be 2^1024, which is no float
+        halved = self._units > _EXPONENTS_OF_FACTORS  # the whole may be 2^1024, beyond float64
         taken = _scaled(out, self._units - halved)
         self._values = np.subtract(self._values, taken, out=self._buffer)
         if halved.any():
             self._values -= np.where(halved, taken, 0.0)
 
     def _take_low(self, features: NDArray[np.bool_]) -> None:
-        """Add the lower parts of some features: so little is left of the higher that this is exact."""
+        """Add the low parts of some features. This is exact, since little is left of the high parts."""
         assert self._low is not None
         self._values = np.add(self._values, np.where(features, self._low, 0.0), out=self._buffer)
         self._low = None if features.all() else np.where(features, 0.0, self._low)
 
     def nonzero_rows(self) -> NDArray[np.bool_]:
-        """Where something is left."""
+        """Which rows have a remainder."""
         return np.asarray(self._values.any(axis=0))
 
 
@@ -231,7 +231,7 @@ class Products:
     """Products of slices, added up over the tiles of a block.
 
     While rows are multiplied, products are held as BLAS gives them: (K, d, d), (1, d, d) if pooled, or (K, d)
-    of a kind that keeps squares alone. They are symmetric, so after that they are packed, each once.
+    of a kind that keeps squares alone. They are symmetric, so `packed` gives each product once.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ class Products:
 
 @dataclass(frozen=True)
 class _Stack:
-    """The slices of a tile one below the other, without the features of which a slice holds nothing."""
+    """The slices of a tile below each other, without the features that are zero in a slice."""
 
     rows: Array
     parts: list[tuple[int, slice, Indices | None]]

@@ -25,17 +25,16 @@ from streamgda.statistics.validation import Columns, check_feature_names
 
 
 class ExactClassStatistics(Statistics):
-    """Sufficient statistics of labelled rows whose sums are exact: one multiset of rows, one state.
+    """Sufficient statistics of labelled rows with exact sums: the same rows give the same bits.
 
     The sums Σx and Σxxᵀ are kept as integers on a binary grid, of as many digits as they need. So the
     state of some rows is the same, to the last bit, however they were cut, ordered, merged or distributed;
     and subtraction is the true inverse of addition: rows can be taken out as if they had never been in.
     Means and covariances are the exact ones of the numbers given, each rounded once.
 
-    It has the verbs of `ClassStatistics`, but for `decay`. Features are float64 and narrower floats,
-    integers (of 64 bits too, exactly) and bools. Decimals, fractions and text are taken as the nearest
-    float64; one beyond 2^53 that this would round is refused. Sample weights are whole numbers, repetitions
-    of a row.
+    It has the methods of `ClassStatistics`, but `decay` raises an error. Features are floats and integers of
+    up to 64 bits, and bools. Decimals, fractions and text are rounded to the nearest float64, but a number
+    beyond 2^53 that would be rounded is refused. Sample weights are whole numbers: repetitions of a row.
 
     Parameters
     ----------
@@ -53,8 +52,8 @@ class ExactClassStatistics(Statistics):
 
     Examples
     --------
-    At an offset of 1e12, neighbouring floats are 1/8192 apart. Of two features that vary by a few of those
-    and hardly together, the floating state loses digits of the covariance, the exact one none:
+    At an offset of 1e12, neighbouring floats are 1/8192 apart. Two features vary by a few of these steps,
+    with little covariance. The floating state loses digits of the covariance, and the exact one none:
 
     >>> import numpy as np
     >>> from streamgda import ClassStatistics, ExactClassStatistics
@@ -86,7 +85,7 @@ class ExactClassStatistics(Statistics):
         super().__init__(Sums.zeros(kind_named(covariance_type), 0, 0), feature_names)
 
     def _set_labelled(self, labelled: Labelled[Any]) -> None:
-        """Replace the state, and forget what was rounded of the last one."""
+        """Replace the state, and forget the rounded moments of the last one."""
         super()._set_labelled(labelled)
         self._rounded: ExactMoments | None = None
 
@@ -103,7 +102,7 @@ class ExactClassStatistics(Statistics):
         Returns
         -------
         ClassStatistics
-            Which can decay, and merge with other floating states.
+            A state that can decay, and merge with other floating states.
 
         Raises
         ------
@@ -215,7 +214,7 @@ class ExactClassStatistics(Statistics):
     # ------------------------------------------------------------------ states compare
 
     def allclose(self, other: ExactClassStatistics | ClassStatistics, rtol: float = 1e-10) -> bool:
-        """Whether two states agree in what they count and, up to rounding, in the rest.
+        """Whether two states have the same classes and counts, and the same moments up to rounding.
 
         Parameters
         ----------
@@ -234,7 +233,7 @@ class ExactClassStatistics(Statistics):
     # ------------------------------------------------------------------ states travel
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """All that is held, the same for equal states: arrays with a row per class, and what goes with them.
+        """The state as arrays with a row for each class, and metadata; the same for equal states.
 
         Returns
         -------
@@ -256,5 +255,5 @@ class ExactClassStatistics(Statistics):
         return from_columns(kind, columns, metadata["positions"], n_features)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Pickle the exact sums, and nothing that was rounded of them."""
+        """Pickle the exact sums, without rounded moments."""
         return type(self).from_columns, self.to_columns()

@@ -1,4 +1,4 @@
-"""The sums of an exact state."""
+"""The exact sums of each class: how they are merged, subtracted, selected and mapped."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Sums:
         return replace(self, weights=self.weights[classes], totals=self.totals[classes], products=products)
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same sums for more classes, at these places among them."""
+        """The same sums in arrays of `n_classes` classes, at these places; zeros elsewhere."""
         products = self.products
         return replace(
             self,
@@ -122,12 +122,12 @@ class Sums:
         return replace(self, totals=self.totals[:, features], products=self.products[:, positions])
 
     def without_pooled(self, classes: Indices) -> Self:
-        """The sums of some classes; if they share a scatter, with products of zero."""
+        """The sums of some classes, with zeros in place of products that the classes share."""
         part = self.take(classes)
         return replace(part, products=ExactArray.zeros(*part.products.shape)) if self.kind.is_pooled else part
 
     def mapped(self, A: Array, b: Array) -> Self:
-        """The sums of the rows A x + b, each taken exactly.
+        """The exact sums of the rows A x + b.
 
         Σ w y = A Σ w x + b Σ w, and Σ w y yᵀ = A Σ w x xᵀ Aᵀ + A Σ w x bᵀ + b Σ w xᵀ Aᵀ + b bᵀ Σ w.
         """
@@ -161,18 +161,18 @@ class Sums:
         self.products = self.products + wide.products
 
     def overdrawn(self, part: Sums, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes are left with an impossible weight, if a part is taken out and `counts` rows stay."""
+        """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
         left = (self.weights - part.weights).whole()
         # A row weighs one or more.
         return np.where(counts == 0, left != 0, left < counts).astype(np.bool_)
 
     def subtract(self, part: Sums, counts: Counts) -> Self:
-        """The sums of the classes that keep rows, without the part: the true inverse of `merge`.
+        """The sums without the part, of the classes that keep rows: the true inverse of `merge`.
 
         Raises
         ------
         ValueError
-            If a class that is emptied leaves something of its sums, or no rows can have what is left.
+            If sums are left of a class without rows, or no rows can have what is left.
         """
         rest = replace(
             self,

@@ -1,10 +1,10 @@
-"""Moments that grow in place: blocks are added to them without a state of their own.
+"""Accumulation of blocks into moments in place, without a state for each block.
 
-A pass over many classes would else spend its time on merging tables of all of them. Blocks of many short
-classes go into `AnchoredSums`, as long as these keep their digits. Of other blocks, the products of
-centred rows are added to the scatter where it stands, and only the classes of a block are touched. The mean
-of a class is then held as an anchor, the mean of its rows in the block where it first appeared, and the
-distance from it. The distance is small where deviations are, so it is as good as a mean to twice the
+Otherwise a pass over many classes would spend its time on merging tables of all of them. Blocks of many short
+classes go into `AnchoredSums`, as long as these keep their digits. For other blocks, the products of centred
+rows are added to the scatter in place, and only the classes of the block change. The mean of a class is then
+held as the sum of an anchor and a distance. The anchor is the mean of its rows in the block where it first
+appeared. The distance is small if deviations are small, so the sum is as accurate as a mean to twice the
 precision.
 """
 
@@ -25,16 +25,16 @@ _ELEMENTS_IN_CACHE = 1 << 15  # float64 values that fit in the second-level cach
 _EPS = 2.0**-52
 
 # Sums about anchors.
-MOST_ROWS_PER_ANCHOR = 31  # for each of the rows that the anchor is the mean of
-_MOST_ROWS = 1 << 10  # of a class, which are added one by one
-FEWEST_ROWS = 1 << 10  # of a block; with fewer, they are never quicker
-_MOST_PLACES = 4  # for each row of a block, since the sums of all classes pass through the cache
+MOST_ROWS_PER_ANCHOR = 31  # for each row of the mean that is the anchor
+_MOST_ROWS = 1 << 10  # of a class: sums of more rows lose digits
+FEWEST_ROWS = 1 << 10  # of a block; with fewer, anchored sums are never quicker
+_MOST_PLACES = 4  # classes for each row of a block, since the sums of all classes pass through the cache
 
 
 class Accumulation:
-    """A state that blocks are added to, in place; afterwards it is a state as any other.
+    """A state to which blocks are added in place.
 
-    It has no fourth moments. Classes have a place each in the arrays, in the order in which they appeared.
+    It has no fourth moments. Each class has a place in the arrays, in the order of first appearance.
     """
 
     def __init__(self, state: Labelled[Moments]) -> None:
@@ -52,8 +52,8 @@ class Accumulation:
         ------
         ValueError
             If a value is NaN or infinite, a power exceeds float64, or labels are of another kind than those
-            before. After a NaN, the state is as it was if `is_anchored` is false. After any other error, it
-            is of no use.
+            before. After a NaN in a block for which `is_anchored` is false, the state is as it was. After any
+            other error, it must not be used.
         """
         before = self._classes, self._places, self._counts.copy()
         try:
@@ -80,7 +80,7 @@ class Accumulation:
                 self._add_centred(block, places, workspace)
 
     def state(self) -> Labelled[Moments]:
-        """The state of all the rows; nothing can be added to it here any more."""
+        """The state of all the rows. No block can be added after this call."""
         self._end_sums()
         self._sort()
         self._round_means()
@@ -98,7 +98,7 @@ class Accumulation:
         moments.scatter = moments.kind.take(moments.scatter, kept)
 
     def _round_means(self) -> None:
-        """Let each mean be the nearest number to the true mean, and its low part what rounding left."""
+        """Round each mean to float64, and let its low part be what rounding left."""
         moments, step = self._moments, max(1, _ELEMENTS_IN_CACHE // max(1, self._moments.n_features))
         for start in range(0, len(moments.weights), step):
             few = slice(start, start + step)
@@ -122,7 +122,7 @@ class Accumulation:
         return found
 
     def _make_room(self, n_features: int) -> None:
-        """Let there be moments of all classes; what is not used yet takes no memory."""
+        """Make the arrays large enough for all classes. Parts that are not used yet take no memory."""
         moments, n_before = self._moments, len(self._moments.weights)
         if len(self._classes) > n_before:
             self._moments = moments.zeros_like(max(len(self._classes), 2 * n_before), n_features)
@@ -132,7 +132,7 @@ class Accumulation:
     # ------------------------------------------------------------------ sums about anchors
 
     def _sums_for(self, block: Block, places: Indices, counts: Counts) -> AnchoredSums | None:
-        """The sums that a block is added to, new ones if need be; None if it is not to be added to sums."""
+        """The anchored sums for a block, new ones if need be; None if its rows are to be centred instead."""
         if can_be_anchored(self._moments.kind, block):
             if self._sums is not None and self._sums.keep_digits(places, counts):
                 return self._sums
@@ -147,7 +147,7 @@ class Accumulation:
         return None
 
     def _end_sums(self) -> None:
-        """Add to the moments what is in the sums."""
+        """Merge the anchored sums into the moments."""
         if self._sums is None:
             return
         places, part = self._sums.moments()
@@ -172,7 +172,7 @@ class Accumulation:
         self._check_sums(block, places)
 
     def _move_means(self, centred: CentredBlock, places: Indices) -> Array:
-        """Add weights and means, and return the vectors whose outer products come to the scatter.
+        """Add weights and means, and return the vectors whose outer products are to be added to the scatter.
 
         Chan, Golub & LeVeque (1983), eq. 2.1; a few classes at a time, so that they stay in the cache.
         """
@@ -221,7 +221,7 @@ def can_be_anchored(kind: CovarianceKind, block: Block) -> bool:
 
 
 def is_quicker_anchored(kind: CovarianceKind, block: Block, n_places: int = 0) -> bool:
-    """Whether sums about anchors are worth beginning for a block, where there are so many classes by now."""
+    """Whether new sums about anchors are quicker for a block, with `n_places` classes so far."""
     n_rows, n_features = len(block.codes), max(1, block.n_features)
     short = max(SHORT_CLASS, SHORT_ELEMENTS // n_features) * len(block.classes)
     n_places = max(n_places, len(block.classes))
@@ -230,21 +230,21 @@ def is_quicker_anchored(kind: CovarianceKind, block: Block, n_places: int = 0) -
 
 
 class AnchoredSums:
-    """Sums of rows about an anchor for each class, feature by feature; they grow in place.
+    """Sums of rows about an anchor for each class, feature by feature, to which blocks are added in place.
 
     The rows of a block are then not gathered by class. The anchor of a class is its first row, or the mean of
-    the rows that went in before. It is subtracted from each row; the sums of what is left, S for each class,
-    and the sums of its squares or products, T, give the scatter W = T − Σ S Sᵀ / n.
+    the rows that went in before. It is subtracted from each row of the class. Let S be the sum of these
+    differences in a class, and T the sum of their squares or products. The scatter is W = T − Σ S Sᵀ / n.
 
-    The digits that this difference loses are bounded. If the anchor a is the mean of n₁ of the n rows of a
-    class, and m the mean of all, then n₁ (a − m)² ≤ W: the scatter of these rows about m is a part of W. So,
-    whatever the rows are, T = W + n (a − m)² ≤ (1 + n / n₁) W. Sums end before that exceeds 32, which is five
-    bits.
+    The number of digits that this difference loses is bounded. If the anchor a is the mean of n₁ of the n
+    rows of a class, and m the mean of all, then n₁ (a − m)² ≤ W: the scatter of these rows about m is a part
+    of W. So, whatever the rows are, T = W + n (a − m)² ≤ (1 + n / n₁) W. Sums end before the factor exceeds
+    32, a loss of five bits.
 
     Parameters
     ----------
     before : Moments
-        Of the rows that went in before: their means are anchors.
+        The moments of the rows that went in before. Their means are anchors.
     n_features : int
         How many features a row has.
     """
@@ -257,7 +257,7 @@ class AnchoredSums:
         self._products = np.zeros((n_features, n_features if self._kind.is_pooled else 0))
 
     def keep_digits(self, places: Indices, counts: Counts) -> bool:
-        """Whether the bound still holds if so many rows of the classes at these places are added."""
+        """Whether the bound still holds if `counts` rows of the classes at these places are added."""
         size = max(len(self._counts), int(places.max()) + 1)
         self._counts, self._anchor_rows = _widened(self._counts, size), _widened(self._anchor_rows, size)
         anchor_rows = self._anchor_rows[places]
@@ -265,12 +265,12 @@ class AnchoredSums:
         return bool((self._counts[places] + counts <= np.minimum(most, _MOST_ROWS)).all())
 
     def add_rows(self, block: Block, places: Indices, counts: Counts, workspace: Workspace) -> None:
-        """Add the rows of a block, so many of the classes at these places.
+        """Add the rows of a block: `counts` rows of the classes at these places.
 
         Raises
         ------
         ValueError
-            If a value is NaN or infinite, or a square exceeds float64. The sums are then of no use.
+            If a value is NaN or infinite, or a square exceeds float64. The sums must then not be used.
         """
         self._make_room()
         is_new = self._anchor_rows[places] + self._counts[places] == 0
@@ -297,7 +297,7 @@ class AnchoredSums:
         self._counts[places] += counts
 
     def moments(self) -> tuple[Indices, Moments]:
-        """The places of the classes that have rows here, and their moments; the sums are used up."""
+        """The places of the classes that have rows here, and their moments. To be called only once."""
         places = np.flatnonzero(self._counts)
         counts, kind = self._counts[places], self._kind
         kept = as_slice(places)
@@ -319,7 +319,7 @@ class AnchoredSums:
         )
 
     def _make_room(self) -> None:
-        """Let the tables have columns for all classes, and for some more to come."""
+        """Widen the tables to columns for all classes, and some spare ones."""
         n_places = len(self._counts)
         if n_places > self._sums.shape[1]:
             size = n_places + n_places // 8
@@ -330,7 +330,7 @@ class AnchoredSums:
 
 
 def _widened(table: Array, size: int) -> Array:
-    """The same table with so many columns; those that are new hold zero."""
+    """The table with `size` columns. New columns hold zeros."""
     if table.shape[-1] == size:
         return table
     wider, kept = np.zeros((*table.shape[:-1], size)), min(size, table.shape[-1])

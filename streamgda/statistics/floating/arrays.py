@@ -1,9 +1,9 @@
 """The arrays of moments: what they hold, and how classes are taken from them and put into them.
 
-A mean is kept as the unevaluated sum of two float64 numbers, ``means + low_means``. The difference of
-two means, on which the merge rests, is then good to the last digit even where the mean is 10^12
-times the deviation; and a mean does not stand still after 10^16 rows have gone into it. So is a weight,
-``weights + low_weights``: the same rows then weigh the same, however they were cut and merged.
+A mean is kept as the unevaluated sum of two float64 numbers, ``means + low_means``. The difference of two
+means, on which the merge rests, is then right to the last digit even if the mean is 10^12 times the
+deviation. Nor does a mean stop changing after 10^16 rows. A weight is kept in the same way, ``weights +
+low_weights``. So the same rows have the same weight, however they were cut and merged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MomentArrays:
     scatter : ndarray
         Σ w (x − mean)(x − mean)ᵀ, in a shape that `kind` gives.
     fourth : FourthMoments or None
-        Third and fourth moments where they are asked for; they go with a scatter matrix for each class.
+        Third and fourth moments, if they are kept. They need a scatter matrix for each class.
     """
 
     kind: CovarianceKind
@@ -116,7 +116,7 @@ class MomentArrays:
     # ------------------------------------------------------------------ pickles
 
     def __getstate__(self) -> dict[str, Any]:
-        """Each product of two features once, as states travel between processes."""
+        """Pickle each product of two features once, to send fewer bytes between processes."""
         third, fourth = self.fourth.arrays if self.fourth else (None, None)
         packed = None if fourth is None else self.kind.packed(fourth)
         return {**vars(self), "scatter": self.kind.packed(self.scatter), "fourth": (third, packed)}
@@ -164,7 +164,7 @@ class MomentArrays:
             self.fourth.put(classes, part.fourth)
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same moments for more classes, at these places among them."""
+        """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
         wider = self.zeros_like(n_classes, self.n_features)
         wider.put(places, self)
         return wider
@@ -201,7 +201,7 @@ class MomentArrays:
         )
 
     def without_pooled(self, classes: Indices) -> Self:
-        """The moments of some classes; if they share a scatter, with a scatter of zero."""
+        """The moments of some classes, with zeros in place of a scatter that the classes share."""
         part = self.take(classes)
         return replace(part, scatter=self.kind.zeros(*part.means.shape)) if self.kind.is_pooled else part
 

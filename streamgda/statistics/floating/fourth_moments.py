@@ -1,4 +1,4 @@
-"""Third and fourth co-moments of each class, which automatic shrinkage is worked out from.
+"""Third and fourth co-moments of each class, from which automatic shrinkage is computed.
 
 With u = x − m, the deviation of a row from the mean of its class, they are Σ w u_i² u_j and Σ w u_i² u_j².
 Like the scatter they are centred, and never sums of raw powers. To merge, both sides are moved from their
@@ -99,7 +99,7 @@ class FourthMoments:
         return moved
 
     def _shift(self, shifts: Array, weights: Array, scatter: Array) -> None:
-        """Shift in place; of so few classes that the intermediate arrays stay in the cache.
+        """Shift the moments of a few classes in place, so that intermediate arrays stay in the cache.
 
         The fourth moments grow by H + Hᵀ with H_ij = p_j (2 third_ij + p_j S_ii + 2 p_i S_ij + ½ W p_i² p_j).
         """
@@ -127,12 +127,13 @@ class FourthMoments:
         """Remove, in place, the rounding of moments that were taken from a whole.
 
         Those of constant features become zero, and Σ w u_i² u_j² becomes at least (Σ w u_i u_j)² / Σ w, as
-        the inequality of Cauchy and Schwarz demands. The rounding of weights may hide a part `lost` (K,).
+        the inequality of Cauchy and Schwarz demands. `lost` (K,) is the part that the rounding of weights may
+        hide.
 
         Raises
         ------
         ValueError
-            If it is smaller than that by more than rounding explains.
+            If Σ w u_i² u_j² is smaller than that by more than rounding explains.
         """
         least = scatter**2 / weights[:, None, None]
         roots = whole.roots + np.sqrt(weights)[:, None] * (np.finfo(np.float64).eps * means) ** 2

@@ -1,4 +1,4 @@
-"""Floating states as columns of a table, and from the raw sums or moments that something else has worked out.
+"""Floating states as columns of a table, and states from the raw sums or moments of other programs.
 
 A table has a row for each class. A scatter that the classes share is a column of one row, under a name of its
 own.
@@ -51,7 +51,7 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     Raises
     ------
     ValueError
-        If a column is missing, shapes do not agree, a label stands twice, or a value cannot be.
+        If a column is missing, shapes do not agree, a label stands twice, or a value is impossible.
     """
     has_fourth = not _FOURTH.isdisjoint(columns)
     shapes = _shapes(kind, len(columns.get("label", ())), n_features, has_fourth=has_fourth)
@@ -170,7 +170,7 @@ def from_moments(
 
 @dataclass(frozen=True)
 class _Given:
-    """What a user gives of classes: checked, and sorted by label; products symmetric to the last bit."""
+    """The arrays that a user gives: checked, sorted by label, and with symmetric products."""
 
     classes: Labels
     counts: NDArray[np.int64]
@@ -207,7 +207,7 @@ class _Given:
         noise: Array | float,
         name: str,
     ) -> Labelled[Moments]:
-        """The state that has this scatter, a difference of such squares; ValueError if no rows have it."""
+        """The state with this scatter, a difference of such `squares`; ValueError if no rows have it."""
         no_low_parts = np.zeros_like(self.weights), np.zeros_like(means)
         moments = Moments(kind, self.weights, no_low_parts[0], means, no_low_parts[1], scatter)
         moments.clip(squares, noise, f"{name} cannot be of any rows")

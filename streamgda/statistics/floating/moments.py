@@ -29,7 +29,7 @@ _SPLIT = 2.0**27 + 1  # of Veltkamp
 
 # Differences of moments, relative to the moments that were subtracted.
 NOISE = 64 * 2.0**-52  # a scatter that is no larger may be rounding alone, and counts as zero
-_ROUNDING = 1e-8  # one that is more negative, or a larger gap between means, is not rounding
+_ROUNDING = 1e-8  # a scatter below minus this, or a larger gap between means, is not rounding
 _WEIGHT_ROUNDING = 1e-13  # a larger difference of weights is not rounding
 
 
@@ -55,7 +55,7 @@ class Moments(MomentArrays):
             self.fourth.scale(factor)
 
     def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes are left with an impossible weight, if a part is taken out and `counts` rows stay."""
+        """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
         left = (self.weights - part.weights) + (self.low_weights - part.low_weights)
         rounding = _WEIGHT_ROUNDING * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
@@ -65,7 +65,7 @@ class Moments(MomentArrays):
     def merge(self, other: Moments, places: Indices) -> None:
         """Add to the classes at these places, in place. If it raises, nothing has changed.
 
-        The same bits whichever of the two comes first.
+        The result has the same bits whichever of the two comes first.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Moments(MomentArrays):
         self._add(other, places)
 
     def _is_far_from_overflow(self, other: Moments, places: Indices) -> bool:
-        """Whether no sum can exceed float64, however the two fit together: a quick bound."""
+        """Whether a quick bound proves that no sum exceeds float64."""
         means = self.means[as_slice(places)] if len(places) else self.means[:0]
         weight = float(np.add.reduce(self.weights)) + float(np.add.reduce(other.weights))
         gap = 2.0 * (float(np.vdot(means, means)) + float(np.vdot(other.means, other.means)))
@@ -108,12 +108,12 @@ class Moments(MomentArrays):
             few = other if len(places) <= step else other.take(some)
             spread[some] = self._add_few(few, as_slice(places[some]))
         if self.kind.is_pooled:
-            if other.diagonal.any():  # or there is no scatter, as of single rows
+            if other.diagonal.any():  # single rows have no scatter
                 self.scatter += other.scatter
             self.kind.add_outer(self.scatter, spread)
 
     def _add_few(self, other: Moments, places: Rows) -> Array:
-        """Add all but a pooled scatter; return the vectors whose outer products come to the scatter."""
+        """Add all but a pooled scatter; return the vectors whose outer products are to be added to that."""
         ours = self.take(places)
         weights, rest = two_sum(ours.weights, other.weights)
         weights, low_weights = two_sum(weights, rest + (ours.low_weights + other.low_weights))
@@ -137,7 +137,7 @@ class Moments(MomentArrays):
         return spread
 
     def subtract(self, part: Moments, counts: Counts) -> Self:
-        """The moments of the classes that keep rows, without the part: the merge, solved for one side.
+        """The moments without the part, of the classes that keep rows: the merge, solved for one side.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Moments(MomentArrays):
         return rest
 
     def _lost(self, whole: Moments) -> Array:
-        """The part of a whole, of which this is what is left, that the rounding of weights may hide: (K,)."""
+        """The share of `whole` that the rounding of weights may hide in this difference from it: (K,)."""
         lost: Array = NOISE * whole.weights / self.weights
         return lost.max(keepdims=True) if self.kind.is_pooled else lost
 
@@ -185,7 +185,7 @@ class Moments(MomentArrays):
         )
 
     def _clip_rest(self, whole: Moments, is_single: NDArray[np.bool_]) -> None:
-        """Clip what is left of a whole. A single row that is left of a class does not vary."""
+        """Clip the rounding of this difference from `whole`. A class with one row left does not vary."""
         value_rounding = self.weights[:, None] * (np.finfo(np.float64).eps * self.means) ** 2
         if self.kind.is_pooled:
             value_rounding = value_rounding.sum(axis=0, keepdims=True)
@@ -203,11 +203,11 @@ class Moments(MomentArrays):
         Parameters
         ----------
         scale : ndarray of shape (K, d) or (1, d)
-            What each feature's scatter is the difference of.
+            The size of the terms whose difference each feature's scatter is.
         noise : ndarray of the same shape, or float
             How large a scatter may be by rounding alone.
         otherwise : str
-            What is wrong if it is no rounding.
+            The end of the error message: what is wrong if it is not rounding.
 
         Raises
         ------
@@ -284,7 +284,7 @@ class Moments(MomentArrays):
 
     @property
     def mean_tails(self) -> Array:
-        """What rounding left of them: (K, d)."""
+        """The low part of each mean, which `rounded_means` lacks: (K, d)."""
         left = self.rounded_means
         np.subtract(self.means, left, out=left)
         left += self.low_means
@@ -312,7 +312,7 @@ class Moments(MomentArrays):
         return None if self.fourth is None else self.fourth.fourth
 
     def covariance(self, ddof: float) -> Array:
-        """The scatter over the weight less `ddof`; ZeroDivisionError where there is not so much weight."""
+        """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
         freedom = self.kind.freedom(self.weights, ddof)
         if not (freedom > 0).all():
             raise ZeroDivisionError
@@ -357,7 +357,7 @@ class Moments(MomentArrays):
 
 
 def as_slice(places: Indices) -> Rows:
-    """The same places, as a slice if they are neighbours: what it takes is not copied."""
+    """The same places, as a slice if they are neighbours, so that taking them copies nothing."""
     start, stop = int(places[0]), int(places[-1]) + 1
     return slice(start, stop) if stop - start == len(places) else places
 

@@ -43,9 +43,10 @@ class CentredBlock:
     means, low_means : ndarray of shape (K, d)
         The mean of each class, to twice the precision of float64.
     rows : ndarray of shape (d, n)
-        √w (x − mean), in the workspace. Classes of one row may be left out, which then come last.
+        √w (x − mean), in the workspace. The rows of classes of one row may be left out. These classes then
+        come last.
     weights : ndarray of shape (n,)
-        Of these rows.
+        The weights of these rows.
     bounds : ndarray
         Class k holds rows[:, bounds[k]:bounds[k + 1]].
     """
@@ -106,7 +107,7 @@ def centre_block(
 
 
 def _renumbered(codes: Codes, classes: Indices) -> Codes:
-    """The codes of the same rows where the classes come in another order."""
+    """The codes of the same rows for another order of the classes."""
     places = np.empty(len(classes), codes.dtype)
     places[classes] = np.arange(len(classes))
     return places[codes]
@@ -143,7 +144,7 @@ def reduce_block(
 
 
 def _of_single_rows(block: Block, kind: CovarianceKind, *, fourth: bool) -> Moments:
-    """The moments where each class has one row: the row is the mean, and there is no scatter."""
+    """The moments if each class has one row: the row is the mean, and there is no scatter."""
     order = np.argsort(block.codes, kind="stable")
     moments = Moments.zeros(kind, len(order), block.n_features, fourth=fourth)
     moments.weights[:] = 1.0 if block.weights is None else block.weights[order]
@@ -154,9 +155,9 @@ def _of_single_rows(block: Block, kind: CovarianceKind, *, fourth: bool) -> Mome
 def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
     """The weight of each class, and what rounding leaves of it.
 
-    The leading bits of the weights are on so coarse a grid that they add up exactly, and so little is left of
-    them that rounding their sum does not matter: Rump, Ogita & Oishi (2008), "Accurate floating-point
-    summation, part I".
+    The leading bits of the weights lie on a coarse grid, so they add up exactly. The rest of the weights is
+    so small that the rounding of its sum does not matter: Rump, Ogita & Oishi (2008), "Accurate
+    floating-point summation, part I".
     """
     starts, counts = bounds[:-1], np.diff(bounds)
     _, exponents = np.frexp(np.maximum.reduceat(weights, starts) * 2.0**-60 * counts)
@@ -171,10 +172,10 @@ def _centre(
 ) -> tuple[Array, Array]:
     """Subtract from each class its mean, in place; return the means and their low parts.
 
-    The low part, which rounding left of the mean, is subtracted too where it matters: always if asked to
-    `compensate` (for fourth moments, and with weights, where a heavy row may hide it), and where it is not
-    far below the deviation of a row, as in a constant feature or at a huge offset. With equal weights, what
-    is neglected of n rows is below n × 10⁻¹⁸ of the scatter.
+    The low part of a mean is what rounding left of it. It is always subtracted if `compensate` is true: for
+    fourth moments, and with weights, where a heavy row may hide its size. Otherwise it is subtracted only if
+    it is not far below the deviation of a row, as in a constant feature or at a huge offset. An omission then
+    changes the scatter of n rows by less than n × 10⁻¹⁸ of it.
     """
     if not len(totals):
         return np.empty((0, len(rows))), np.empty((0, len(rows)))
@@ -196,7 +197,7 @@ def _centre(
 def _centre_short(rows: Array, weights: Array, totals: Array, bounds: Bounds) -> tuple[Array, Array]:
     """Centre all classes at once, tile by tile: quicker for few rows than a call for each class.
 
-    Rows are taken about the first one of their class, and then about the mean of what is left. So a constant
+    The first row of each class is subtracted from its rows, and then the mean of what is left. So a constant
     is centred without rounding, and no digit is lost however large the means are.
     """
     is_weighted = bool((weights != 1).any())

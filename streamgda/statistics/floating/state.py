@@ -1,4 +1,4 @@
-"""The state: per class count, weight, mean and scatter, which add up to a whole dataset."""
+"""`ClassStatistics`: the count, weight, mean and scatter of each class, in float64."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class ClassStatistics(Statistics):
     dataset of any size come from one pass over its parts, in any order. They hold no divisor,
     prior or smoothing: all of that belongs to the model made from them.
 
-    Labels are integers, strings or bools, and may appear at any time. A sample weight of w counts
-    as w repetitions of the row; a row of weight zero is no row at all. Values must lie between about 1e-154
-    and 1e154, so that their squares are numbers of all digits.
+    Labels are integers, strings or bools, and may appear at any time. A sample weight of w counts as w
+    repetitions of the row; a row of weight zero is left out. Values must lie between about 1e-154 and 1e154,
+    so that float64 holds all digits of their squares.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class ClassStatistics(Statistics):
     feature_names : sequence of str, optional
         The names of the features. Later batches that carry names must carry these, in this order.
     fourth_moments : bool, default=False
-        Whether to keep `third_moments` and `fourth_moments` too, which ``shrinkage="auto"`` is worked
-        out from. They triple the size of the state, and need "full". Deviations must then lie between
-        about 1e-75 and 1e75, so that their fourth powers are numbers.
+        Whether to keep `third_moments` and `fourth_moments` too, from which ``shrinkage="auto"`` is computed.
+        They triple the size of the state, and need "full". Deviations must then lie between about 1e-75 and
+        1e75, so that float64 holds their fourth powers.
 
     References
     ----------
@@ -114,7 +114,7 @@ class ClassStatistics(Statistics):
                 if len(block.codes):
                     accumulation = accumulation or Accumulation(together._labelled)
                     accumulation.add(block, workspace)
-            del block  # or it would be held while the next one is fetched
+            del block  # else it stays in memory while the next one is fetched
         if together is not None and accumulation is not None:
             together._set_labelled(accumulation.state())
         return together
@@ -135,8 +135,8 @@ class ClassStatistics(Statistics):
     ) -> Self:
         """Statistics from the raw sums that an SQL engine can give.
 
-        The scatter is then a difference, Σ w x xᵀ − Σ w x (Σ w x)ᵀ / Σ w, and no better than the
-        sums: where a mean is m deviations large, m² × 10⁻¹⁶ of it is rounding.
+        The scatter is then the difference Σ w x xᵀ − Σ w x (Σ w x)ᵀ / Σ w, and no more accurate than the
+        sums. If a mean is m deviations large, the relative error of its scatter is about m² × 10⁻¹⁶.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class ClassStatistics(Statistics):
         covariance_type: CovarianceType = "full",
         feature_names: Sequence[str] | None = None,
     ) -> Self:
-        """Statistics from means and scatters that something else has worked out.
+        """Statistics from the means and scatters of another program.
 
         Parameters
         ----------
@@ -241,15 +241,15 @@ class ClassStatistics(Statistics):
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another, which must all have gone into this one.
 
-        A class of which no row remains is gone. No variance is ever negative. The result is the state of the
-        remaining rows up to rounding, which is relative to the scatter of this state: where its rows vary
-        10⁴ times as much as the remaining ones, the variances of these lose 8 digits.
+        A class without remaining rows is gone. No variance is ever negative. The result is the state of the
+        remaining rows up to rounding. The rounding is relative to the scatter of this state. If its rows vary
+        10⁴ times as much as the remaining ones, the variances of the result lose 8 digits.
 
         Raises
         ------
         ValueError
-            If the other state has a class that this one has not, more rows or weight of a class, or
-            more scatter than this one's rows can hold.
+            If the other state has a class that this one does not have, more rows or weight of a class, or
+            more scatter than the rows of this one can have.
 
         Warns
         -----
@@ -264,8 +264,8 @@ class ClassStatistics(Statistics):
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
 
-        Called before each batch, it forgets exponentially; ``0.5 ** (days / half_life)`` halves the
-        influence of a row in so many days. Counts go on counting rows. A class that has decayed to a
+        A call before each batch forgets old rows exponentially. The factor ``0.5 ** (days / half_life)``
+        halves the influence of a row in `half_life` days. Counts do not decay. A class that has decayed to a
         weight below 1e-200 is gone.
 
         Raises
@@ -281,7 +281,7 @@ class ClassStatistics(Statistics):
         return self
 
     def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
-        """Whether two states agree in what they count and, up to rounding, in the rest.
+        """Whether two states have the same classes and counts, and the same moments up to rounding.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class ClassStatistics(Statistics):
         if not isinstance(other, ClassStatistics):
             if not isinstance(other, Statistics):
                 raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-            return other.allclose(self, rtol)  # exact ones, which know the floating ones of the same rows
+            return other.allclose(self, rtol)  # exact statistics, which compare as floating ones
         if self._names and other._names and self._names != other._names:
             return False
         return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
@@ -312,7 +312,7 @@ class ClassStatistics(Statistics):
 def warn_of_lost_digits(
     rest: Labelled[Moments], whole: Labelled[Moments], names: tuple[str, ...] | None
 ) -> None:
-    """Warn if a variance of the rest has fewer than six correct digits, taken out of the whole."""
+    """Warn if a variance of the rest, a difference from the whole, has fewer than six correct digits."""
     before = whole.moments.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
     lost = _lost(rest.moments, before, rest.counts)
     if not rest.counts.sum() or not lost.any():
