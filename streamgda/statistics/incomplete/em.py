@@ -22,7 +22,8 @@ from itertools import pairwise
 from typing import Self
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky
+from scipy.linalg import cho_solve
+from scipy.linalg.lapack import dpotrf
 
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import LOG_2PI
@@ -176,13 +177,15 @@ class Conditional:
     @classmethod
     def of(cls, covariance: Array, features: Indices) -> Self:
         """The conditional distribution, given some features (Anderson 2003, theorem 2.5.1)."""
-        missing = np.setdiff1d(np.arange(len(covariance)), features, assume_unique=True)
-        precision, log_det = _inverse(covariance[np.ix_(features, features)])
-        across = covariance[np.ix_(missing, features)]
+        is_missing = np.ones(len(covariance), dtype=bool)
+        is_missing[features] = False
+        missing = np.flatnonzero(is_missing)
+        precision, log_det = _inverse(covariance[features[:, None], features])
+        across = covariance[missing[:, None], features]
         loadings = np.zeros((len(covariance), len(features)))
         loadings[features] = np.eye(len(features))
         loadings[missing] = across @ precision
-        residual = covariance[np.ix_(missing, missing)] - loadings[missing] @ across.T
+        residual = covariance[missing[:, None], missing] - loadings[missing] @ across.T
         return cls(missing, loadings, residual, precision, log_det)
 
 
@@ -195,10 +198,10 @@ def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
     log_likelihood, completed = 0.0, list[Cases]()
     for case in cases:
         given = Conditional.of(now.covariance, case.features)
-        offsets = case.means - now.means[np.ix_(case.places, case.features)]
+        offsets = case.means - now.means[case.places[:, None], case.features]
         log_likelihood += _log_likelihood(case, offsets, given)
         scatter = given.loadings @ case.scatter @ given.loadings.T
-        scatter[np.ix_(given.missing, given.missing)] += case.weights.sum() * given.residual
+        scatter[given.missing[:, None], given.missing] += case.weights.sum() * given.residual
         means = offsets @ given.loadings.T
         completed.append(replace(case, features=everything, means=means, scatter=scatter))
     weights, shifts, scatter = _together(completed, now.means.shape)
@@ -226,10 +229,8 @@ def _log_likelihood(case: Cases, offsets: Array, conditional: Conditional) -> fl
 
 def _factor(covariance: Array) -> Array | None:
     """The Cholesky factor; None if the covariance is not positive definite."""
-    try:
-        return np.asarray(cholesky(covariance, lower=True, check_finite=False))
-    except np.linalg.LinAlgError:
-        return None
+    factor, failed_at = dpotrf(covariance, lower=True)
+    return None if failed_at else factor
 
 
 def _inverse(covariance: Array) -> tuple[Array, float]:
