@@ -447,7 +447,7 @@ def test_a_ledger_that_is_read_in_another_way_says_so_in_options(days):
         (["--filter", "sepal_length>1"], "no --filter", "--filter (sepal_length > 1)"),
         (["--features", "sepal_width"], f"--features {NAMES}", "--features sepal_width"),
     ):
-        error = fails(days, *REFRESH, *option, "--out", "model.parquet")
+        error = invoke(days, *REFRESH, *option, "--out", "model.parquet", code=1)
         assert f"the ledger holds statistics with {held}, and here it is {given};" in error
 
 
@@ -1044,7 +1044,7 @@ def test_a_cluster_learns_the_same_bits(made, client, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_said_soon(made, tmp_path):
     arguments = ["fit", "days", "--target", "kind", "--features", NAMES, "--out", tmp_path / "m"]
-    said = fails(made, *arguments, "--scheduler", "tcp://127.0.0.1:1")
+    said = invoke(made, *arguments, "--scheduler", "tcp://127.0.0.1:1", code=1)
     assert said == "Error: Timed out trying to connect to tcp://127.0.0.1:1 after 5 s\n"
 
 

@@ -32,8 +32,10 @@ def outcomes(report):
 def test_they_pass_but_for_those_that_differ_on_purpose(tmp_path):
     tests = [Path(sklearn.__file__).parent / "tests" / name for name in FILES]
     options = ["-p", "tests.peers.replaced_peers", "-p", "no:cacheprovider", "-q", f"--rootdir={tmp_path}"]
+    options += ["--assert=plain", "--tb=line"]  # what fails is known by its name
     command = [sys.executable, "-m", "pytest", *options, "-c", "/dev/null", "--junitxml=report.xml", *tests]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SKLEARN_TESTS_GLOBAL_RANDOM_SEED": "42"}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     run = subprocess.run(
         [*map(str, command)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

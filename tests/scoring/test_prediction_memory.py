@@ -1,8 +1,9 @@
 """How much memory predict_dataset takes: that of some rows, whatever there is in all."""
 
-import os
-import subprocess
+import multiprocessing
+import re
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,38 +12,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import GaussianNB, predict_dataset, scan_parquet
+from streamgda import GaussianNB, load, predict_dataset, scan_parquet
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of one program")
 
-MEMORY = """
-import re
-import sys
-from pathlib import Path
-import zarr
-from streamgda import load, predict_dataset
+FORKED = multiprocessing.get_context("forkserver")
 
-def peak():  # of this program; ru_maxrss counts what started it too
-    return int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
-model, start = load(sys.argv[1]), peak()
-predict_dataset(model, sys.argv[2], sys.argv[3], keep=sys.argv[4:], scheduler="synchronous")
-print(peak() - start)
-"""
+def peak():
+    """Of this program, in megabytes; ru_maxrss counts what started it too."""
+    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+
+def taken(folder, out, keep):
+    model, start = load(folder / "model"), peak()
+    predict_dataset(model, folder / "in.parquet", folder / out, keep=keep, scheduler="synchronous")
+    return peak() - start
 
 
 def memory(model, table, folder, out, *keep, **writing):
     """The megabytes that predictions take beyond those of the libraries and the model."""
     model.save(folder / "model")
     pq.write_table(table, folder / "in.parquet", **writing)
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, folder / "model", folder / "in.parquet", folder / out, *keep],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout)
+    with ProcessPoolExecutor(1, mp_context=FORKED) as pool:  # a fork begins a peak of its own
+        return pool.submit(taken, folder, out, keep).result()
 
 
 @pytest.mark.slow
