@@ -3,11 +3,11 @@
 - `base`: what the densities of classes can do.
 - `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`,
   `RegularisedGaussians`) and variances alone (`DiagonalGaussians`).
-- `shared`: the same for one covariance for all (`SharedGaussians`). `updated`: brought up to date as rows are
-  learnt.
+- `shared`: the log density for one covariance of all classes (`SharedGaussians`). `updated`: the same
+  densities, updated as rows are learnt.
 - `parsimonious`: covariances that share volume, shape or orientation among the classes.
-- `students`: the predictive densities, which do not take means and covariances as known.
-- `regularisation`: how far covariances lean on the pooled one.
+- `students`: the predictive densities, which take into account that means and covariances are estimated.
+- `regularisation`: covariances between those of the classes and the pooled one.
 - `posteriors`: posterior probabilities and log-odds from log densities.
 - `boundaries`: the surface between two classes.
 - `axes`: principal axes of a covariance, in any units, and the directions that separate the classes best.

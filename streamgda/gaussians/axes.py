@@ -96,7 +96,7 @@ class Projection:
     def of_means(cls, offsets: Array, shares: Array, within: Spectrum, tol: float) -> Self:
         """The directions between the means of classes, as scikit-learn's solver "svd" orders and signs them.
 
-        Its signs follow from those of the left singular vectors, so the signs of the columns of the whitening
+        The signs follow from those of the left singular vectors. So the signs of the columns of the whitening
         matrix do not matter, but their order does: the largest eigenvalue is first.
 
         Parameters
@@ -146,6 +146,6 @@ def _whitening_matrix(spectrum: Spectrum, n_features: int) -> Array:
 
 
 def _shares_of(values: Array) -> Array:
-    """The share of each value in their sum; zero if all are, as they are where all means are equal."""
+    """The share of each value in their sum; zeros if all values are zero, as with equal means."""
     total = values.sum()
     return values / total if total else np.zeros_like(values)

@@ -1,4 +1,4 @@
-"""What the densities of classes can do: log densities of rows, marginals, conditional means, samples."""
+"""The interface of densities of classes: log densities of rows, marginals, conditional means, samples."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LOG_2PI = float(np.log(2 * np.pi))
 class Densities(ABC):
     """The densities of K classes of d features.
 
-    Scores of rows (n, K) are of either order in memory; of few classes they are Fortran-ordered, since a
-    maximum or sum over the classes of each row is then several times as fast.
+    Scores of rows (n, K) may have either order in memory. With few classes they are Fortran-ordered, since a
+    maximum or sum over the classes is then several times as fast.
 
     Attributes
     ----------
     means : ndarray of shape (K, d)
         The means of the classes.
     low_parts : ndarray of shape (K, d) or None
-        Their low parts: what float64 leaves of the means. None if they are not known.
+        The low parts of the means: what rounding to float64 leaves of them. None if they are not known.
     scores_from_distances : bool
         Whether scores are best computed from squared distances, and not from the rows.
     """
@@ -39,7 +39,7 @@ class Densities(ABC):
 
         @property
         def low_parts(self) -> Array | None:
-            """The low parts of the means, which float64 leaves of them: (K, d)."""
+            """The low parts of the means, which rounding to float64 leaves of them: (K, d)."""
 
     scores_from_distances: ClassVar[bool] = True
 
@@ -115,7 +115,7 @@ class Densities(ABC):
         return np.where(self.ranks > 0, tail, 1.0)
 
     def conditional_factors(self, given: Self, x: Array) -> Array:
-        """By what the conditional covariance of each class exceeds that of a normal density: (K,).
+        """The ratio of the conditional covariance of each class to that of a normal density: (K,).
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Densities(ABC):
 
 
 class Gaussians(Densities):
-    """Normal densities. Their parameters are what a model learns, whatever densities rows are scored by."""
+    """Normal densities. A model learns their parameters, even if it scores rows by other densities."""
 
     @property
     @abstractmethod
@@ -183,7 +183,7 @@ class Gaussians(Densities):
 
     @property
     def singular_common(self) -> Whitening | None:
-        """The whitening of a covariance that all classes share or lean on, if it is singular."""
+        """The whitening of the covariance that all classes share or are pooled with, if it is singular."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The normal densities of classes with covariances, or variances, of their own.
+"""The normal densities of classes that each have their own covariance or variances.
 
 ln p(x | k) = −½ (r ln 2π + ln det Σ + (x − μ)ᵀ Σ⁻¹ (x − μ)), where r is the rank of Σ. Distances are computed
 in whitened coordinates.
@@ -27,7 +27,7 @@ _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 class SeparateGaussians(Gaussians):
     """A covariance for each class, as in quadratic discriminant analysis.
 
-    `regularisation` says how they lean on the pooled covariance, if they do. `low_parts` (K, d) are what
+    `regularisation` says how the covariances are pooled, if they are. `low_parts` (K, d) are what rounding to
     float64 leaves of the means.
     """
 
@@ -114,10 +114,10 @@ class SeparateGaussians(Gaussians):
 
 @dataclass(frozen=True, kw_only=True)
 class RegularisedGaussians(SeparateGaussians):
-    """A covariance for each class, which leans on a common one.
+    """A covariance for each class, between its own and a common one.
 
-    Each covariance is whitened in the coordinates in which the common one is the identity. So all have its
-    rank. If it is singular, the densities are those of its range, as by a pseudo-inverse.
+    Each covariance is whitened in the coordinates in which the common one is the identity. So all have the
+    rank of the common one. If it is singular, the densities are those of its range, as by a pseudo-inverse.
 
     Attributes
     ----------

@@ -18,13 +18,13 @@ _LEAST_SUM = 1e-290  # below this, terms may be subnormal and lose digits
 
 
 def order_of(n_classes: int) -> Literal["C", "F"]:
-    """The order in memory in which scores of rows are fastest: of few classes, class by class."""
+    """The order in memory in which scores of rows are fastest: class by class if there are few classes."""
     return "C" if n_classes >= _MANY_CLASSES else "F"
 
 
 def log_evidence(scores: Array) -> Array:
     """Ln p(x) = ln Σ p(x, k) of each row: (n,)."""
-    with np.errstate(invalid="ignore"):  # every score of a row may be -inf
+    with np.errstate(invalid="ignore"):  # all scores of a row may be -inf
         evidence: Array = np.logaddexp.reduce(scores, axis=1)
     return evidence
 
@@ -57,7 +57,7 @@ def write_posteriors(scores: Array, out: Array) -> None:
 
 
 def _exponentials(logs: Array) -> Array:
-    """Exponentials, as NumPy's. Those that are subnormal come from a product, which takes a tenth as long."""
+    """Exponentials, as of NumPy. Subnormal ones come from a product, which takes a tenth of the time."""
     if logs.min() >= _LEAST_LOG:
         return np.exp(logs)
     are_normal = logs >= _LEAST_LOG
@@ -123,8 +123,8 @@ def _log_sums(logs: Array, values: Array) -> Array:
 def _sums_over_classes(values: Array) -> Array:
     """The sum of each row, with the same bits for any number of rows and either order in memory.
 
-    NumPy sums rows class by class or pairwise, as they lie in memory, and a single row always pairwise. Few
-    classes are added class by class, many pairwise.
+    NumPy adds up a row class by class or pairwise, depending on the order in memory, and a single row always
+    pairwise. Here few classes are added class by class, and many pairwise.
     """
     if values.shape[1] >= _MANY_CLASSES:
         pairwise: Array = np.ascontiguousarray(values).sum(axis=1)

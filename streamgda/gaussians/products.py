@@ -22,21 +22,21 @@ from scipy.linalg.blas import dtrmm
 Array = NDArray[np.float64]
 Positions: TypeAlias = int | slice | NDArray[np.intp]
 
-_LEAST_LOW_PART = 1e-12  # standard deviations; what is less changes no score by more than its own rounding
-TILE_ROWS = 48  # a multiple of 4, 6, 8, 12, 16 and 24, which kernels for different processors work on
+_LEAST_LOW_PART = 1e-12  # standard deviations; a smaller low part changes scores by less than their rounding
+TILE_ROWS = 48  # a multiple of 4, 6, 8, 12, 16 and 24, the heights of the kernels of processors
 _LOW_TILE, _LOWEST_TILE = 24, 8
-_FEW_ROWS = 192  # for which lower tiles, of fewer rows that are only padding, are the faster ones
+_FEW_ROWS = 192  # up to here, lower tiles are faster, since they need less padding
 _MOST_IN_LOW_TILES = 10_000  # elements of a matrix; OpenBLAS shares larger products among threads
 _LEAST_LARGE = 10**6  # multiplications from which on OpenBLAS never takes its kernels for small matrices
-_MOST_AT_ONCE = 1 << 16  # deviations, which fit the second-level cache
-_LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as skipping the half that is zero
+_MOST_AT_ONCE = 1 << 16  # deviations that fit in the second-level cache
+_LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as a product that skips the zeros
 
 
 def large_low_parts(low_parts: Array | None, variances: Array) -> Array | None:
     """The low parts (K, d) of means; None if they change no score beside variances (K, d)."""
     if low_parts is None:
         return None
-    # Mostly the largest of them and the least variance prove it, and no other number has to be looked at.
+    # Mostly the largest low part and the least variance prove it, and nothing else has to be compared.
     largest = max(low_parts.max(initial=0.0), -low_parts.min(initial=0.0))
     if largest <= _LEAST_LOW_PART * np.sqrt(variances.min(initial=np.inf)):
         return None
@@ -59,7 +59,8 @@ def deviations_from(X: Array, mean: Array, low_part: Array | None) -> Array:
 def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: Array | None = None) -> Array:
     """X @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order.
 
-    Whole tiles times a large matrix are written to `out` (n, r), if it is given and stored by row.
+    The product of whole tiles with a large matrix is written to `out` (n, r), if that is given and stored by
+    row.
     """
     if matrix.size <= _MOST_IN_LOW_TILES:
         product = _multiply_tiles(_padded(X), matrix)
@@ -80,7 +81,7 @@ def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
 
 
 def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
-    """Lower triangles (r, d) stored by column as `squared_lengths` takes them, copied if it is of use."""
+    """Lower triangles (r, d), stored by column, for `squared_lengths`; in one array if that is faster."""
     n_features = len(triangles[0])
     if n_features > _LARGE_TRIANGLE or _LOWEST_TILE * n_features * len(triangles) > _MOST_AT_ONCE:
         return triangles
@@ -120,7 +121,7 @@ def _tiles(rows: Array) -> Array:
 
 
 def _padded(X: Array, *, high: bool = False, least: int = 0) -> Array:
-    """Rows stored by row, with zeros below them: in whole tiles, `high` or low, and at least so many."""
+    """Rows stored by row, with rows of zeros added to whole tiles, `high` or low, and to `least` rows."""
     height = TILE_ROWS if high else _LOWEST_TILE if len(X) <= _FEW_ROWS else _LOW_TILE
     n_rows = -(-max(len(X), least) // height) * height
     if n_rows == len(X):

@@ -1,10 +1,10 @@
-"""Covariances of classes that lean on the pooled covariance, by how few rows a class has.
+"""Covariances of classes that lean on the pooled covariance, the more the fewer rows a class has.
 
-How far is given, or follows from the evidence of the classes. The covariance of a class then has an inverse
-Wishart prior. Its mean is Σ, the pooled covariance, and it has ν = c + p + 1 degrees of freedom for p
-features. The posterior mean, (c Σ + W_k) / (c + n_k − 1), counts Σ as c rows. Means have a flat prior, which
-costs each class one row. One number c serves all classes: the one under which the scatters W_k are most
-probable.
+The weight of the pooled covariance is given, or follows from the evidence of the classes. In the second case,
+the covariance of a class then has an inverse Wishart prior. Its mean is Σ, the pooled covariance, and it has
+ν = c + p + 1 degrees of freedom for p features. The posterior mean, (c Σ + W_k) / (c + n_k − 1), counts Σ as
+c rows. Means have a flat prior, which costs each class one row. One number c serves all classes: the one
+under which the scatters W_k are most probable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import betaln, digamma, gammaln
 
 from streamgda.gaussians.whitening import Array
 
-_FEWEST, _MOST = 1e-6, 1e6  # prior rows; the most are in multiples of the rows of the largest class
+_FEWEST, _MOST = 1e-6, 1e6  # prior rows; _MOST is a multiple of the rows of the largest class
 _POINTS_PER_DECADE = 4
 _LEAST_VARIANCE = 1e-8  # in units of the pooled one; below, a class does not vary
 
@@ -42,9 +42,9 @@ class Regularisation:
     divisors : ndarray of shape (n_classes,)
         D_k.
     degrees : ndarray of shape (n_classes,)
-        The degrees of freedom of the predictive density. It cannot be estimated if they are not positive.
+        The degrees of freedom of the predictive density. If they are not positive, it cannot be estimated.
     n_free : float
-        For how many free covariances those of the classes count.
+        The number of free covariances that those of the classes are equivalent to.
     """
 
     prior_rows: float
@@ -91,7 +91,7 @@ class Regularisation:
         weights : ndarray of shape (n_classes,)
             The weights n_k of the classes.
         eigenvalues : ndarray of shape (n_classes, n_scatters, p)
-            Of the scatters of each class; see `most_likely_prior_rows`.
+            The eigenvalues of the scatters of each class; see `most_likely_prior_rows`.
         """
         rows = np.maximum(weights - 1, 0.0)
         _, n_scatters, dimension = eigenvalues.shape
@@ -123,21 +123,22 @@ def relative_eigenvalues(scatter: Array, matrix: Array) -> Array:
 def most_likely_prior_rows(eigenvalues: Array, rows: Array) -> float:
     """The number c of prior rows at which the evidence is largest.
 
-    A grid over all orders of magnitude finds each maximum, and the root of the derivative its place. If the
-    evidence rises to the end, the classes differ no more than by chance: c is then a million times the rows
-    of the largest class. It is that, too, if no class says anything.
+    A grid over all orders of magnitude finds each maximum of the evidence, and a root of the derivative gives
+    its place. If the evidence rises to the end of the grid, the classes differ no more than by chance. Then c
+    is a million times the number of rows of the largest class. It has this value too if no class has
+    information on it.
 
     A class that varies in fewer directions than its rows can span is left out. No normal distribution does
-    this, and its evidence would be the larger the smaller c is, without end. Where most rows are of such
-    classes, the others are no guide to c, and it is again the largest.
+    this, and the evidence of the class would grow without bound as c falls. If most rows are of such classes,
+    the others say too little, and c is again the largest value.
 
     Parameters
     ----------
     eigenvalues : ndarray of shape (n_scatters, p)
-        The eigenvalues of Σ^(−1/2) W_k Σ^(−1/2), of each class; of each class and feature, with p = 1, where
-        features are independent.
+        The eigenvalues of Σ^(−1/2) W_k Σ^(−1/2) for each class. If features are independent, there is one row
+        for each class and feature, with p = 1.
     rows : ndarray of shape (n_scatters,)
-        The rows of each class, less one. A class of zero says nothing.
+        The rows of each class, less one. A class with zero has no information.
 
     References
     ----------
@@ -171,7 +172,7 @@ def most_likely_prior_rows(eigenvalues: Array, rows: Array) -> float:
 
 
 def _are_informative(eigenvalues: Array, rows: Array) -> NDArray[np.bool_]:
-    """Which scatters are of more than one row, and vary in as many directions as normal rows do."""
+    """Which scatters are of more than one row, and vary in as many directions as those of normal rows."""
     ranks = (eigenvalues > _LEAST_VARIANCE * rows[:, None]).sum(axis=1)
     informative: NDArray[np.bool_] = (rows > 0) & (ranks >= np.floor(np.minimum(rows, eigenvalues.shape[1])))
     return informative
@@ -191,7 +192,7 @@ def log_evidence(prior_rows: float, eigenvalues: Array, rows: Array) -> float:
 
 
 def log_gamma_ratio(a: Array, b: Array) -> Array:
-    """Ln Γ(a + b) − ln Γ(a) for b > 0; accurate also where a is by far the larger."""
+    """Ln Γ(a + b) − ln Γ(a) for b > 0; accurate also if a is much larger than b."""
     ratio: Array = gammaln(b) - betaln(a, b)
     return ratio
 

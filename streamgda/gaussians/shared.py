@@ -1,8 +1,8 @@
 """The normal densities of classes that share a covariance.
 
-They are computed as in `streamgda.gaussians.densities`. Where classes are far apart, their discriminants are
-large numbers, whose differences lose digits. Scores are then computed relative to the class that is nearest
-to each row.
+They are computed as in `streamgda.gaussians.densities`. If classes are far apart, their discriminants are
+large numbers, and differences of them lose digits. Scores are then computed relative to the class that is
+nearest to each row.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import Positions, deviations_from, multiply_rows, some_of
 from streamgda.gaussians.whitening import Array, Observed, Whitening
 
-FAR = 100.0  # standard deviations; beyond, squared terms cost differences of scores more than 10⁻¹²
-_MOST_CANCELLED = 8.0  # times that a gap may be shorter than the terms it is the difference of: three bits
-_MANY_CLASSES = 8  # per feature; from here on it takes less time to whiten rows than to compute slopes
+FAR = 100.0  # standard deviations; beyond, squared terms change differences of scores by more than 10⁻¹²
+_MOST_CANCELLED = 8.0  # ratio of the terms of a gap to the gap itself: a loss of three bits
+_MANY_CLASSES = 8  # per feature; with more, it takes less time to whiten rows than to compute slopes
 _CLASSES_AT_ONCE = 1536  # in whole tiles; with fewer, threads that share a product wait for each other
 
 
@@ -62,7 +62,7 @@ class SharedGaussians(Gaussians):
         return self.whitening if self.whitening.rank < self.means.shape[1] else None
 
     def squared_distances(self, X: Array) -> Array:
-        """Computed from differences: ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
+        """They are computed from differences, since ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
         if self._is_compact:
             whitened = self._from_centre(X)
             return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
@@ -82,7 +82,7 @@ class SharedGaussians(Gaussians):
         return self.whitening.whiten(deviations)
 
     def log_density(self, X: Array) -> Array:
-        """Computed from products, which for many classes are several times as fast as differences."""
+        """It is computed from products, which for many classes are several times as fast as differences."""
         if not self._is_compact:
             return super().log_density(X)
         whitened = self._from_centre(X)
@@ -92,7 +92,7 @@ class SharedGaussians(Gaussians):
         return log_density
 
     def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
-        """Linear in x: the quadratic term is the same for all classes."""
+        """They are linear in x, since the quadratic term is the same for all classes."""
         n_classes, n_features = self.means.shape
         if n_classes >= _MANY_CLASSES * n_features:
             linear = self._linear_scores(self._from_centre(X), out)
@@ -102,7 +102,7 @@ class SharedGaussians(Gaussians):
         return linear
 
     def common_scores(self, X: Array) -> Array:
-        """By how much xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ exceeds `discriminants`, the same for all classes: (n, 1)."""
+        """xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ less `discriminants`, which is the same for all classes: (n, 1)."""
         pull = self.whitening.precision @ self.centre
         return multiply_rows(X - self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
 
@@ -124,7 +124,7 @@ class SharedGaussians(Gaussians):
     def _scores_against_nearest(self, X: Array, nearest: NDArray[np.intp], out: Array | None) -> Array:
         """Ln p(x | j) − ln p(x | k) for all classes j, where k is the nearest class of each row: (n, K).
 
-        They come from the gaps between whitened means; a gap that has lost digits is computed anew.
+        They are computed from the gaps between whitened means. A gap that has lost digits is computed anew.
         """
         whitened = self._from_means(X, nearest)
         scores = self._linear_scores(whitened, out)
@@ -152,7 +152,7 @@ class SharedGaussians(Gaussians):
 
     @cached_property
     def _squared_terms(self) -> Array:
-        """The sum of the squares of the terms of each whitened mean, which says how it rounds: (K,)."""
+        """The sum of the squares of the terms of each whitened mean, a measure of its rounding: (K,)."""
         weights = np.vecdot(self.whitening.matrix, self.whitening.matrix)
         return np.concatenate(
             [self._means_less(self.centre, classes=some) ** 2 @ weights for some in self._class_slices()]
@@ -167,7 +167,7 @@ class SharedGaussians(Gaussians):
         return scores
 
     def _class_slices(self) -> Iterator[slice]:
-        """Slices of the classes, so short that their means stay in the cache."""
+        """Yield slices of the classes whose means fit in the cache."""
         for start in range(0, len(self.means), _CLASSES_AT_ONCE):
             yield slice(start, start + _CLASSES_AT_ONCE)
 

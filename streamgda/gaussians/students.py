@@ -1,7 +1,7 @@
-"""The predictive densities of classes: Student t, since means and covariances are not known for certain.
+"""The predictive densities of classes: Student t, since means and covariances are estimated.
 
-A normal density whose parameters are estimated is too sure of itself. Integrated over their posterior it
-becomes a Student t density,
+A normal density with estimated parameters is too narrow. Its mean over their posterior is a Student t
+density,
 
 ln p(x | k) = ln Γ(½ (f + r)) − ln Γ(½ f) − ½ r ln(f π) − ½ ln det S − ½ (f + r) ln(1 + q / f),
 
@@ -37,7 +37,7 @@ G = TypeVar("G", bound=Gaussians)
 
 @dataclass(frozen=True)
 class StudentDensities(Densities, Generic[G]):
-    """Densities with the means and, up to a factor, the shapes of normal ones.
+    """Student t densities with the means of normal ones, and with multiples of their covariances as shapes.
 
     Attributes
     ----------
@@ -48,9 +48,9 @@ class StudentDensities(Densities, Generic[G]):
     degrees : ndarray of shape (K,)
         f, the degrees of freedom.
     scales : ndarray of shape (K,)
-        The factors of the covariances that make them shape matrices.
+        The factors by which covariances become shape matrices.
     too_few : mapping of int to callable
-        The positions of classes of too few rows, without degrees of freedom; and the reason of each.
+        The reason of each class of too few rows, which has no degrees of freedom, by its position.
     """
 
     means: Array
@@ -61,7 +61,7 @@ class StudentDensities(Densities, Generic[G]):
 
     @classmethod
     def of(cls, normals: G, degrees: Array, scales: Array, too_few: Mapping[int, Reason]) -> Self:
-        """The densities with these degrees of freedom and factors; classes `too_few` may have any."""
+        """The densities with these degrees of freedom and factors; those of classes `too_few` are ignored."""
         kept = ~np.isin(np.arange(len(degrees)), list(too_few))
         return cls(normals.means, normals, np.where(kept, degrees, 1.0), np.where(kept, scales, 1.0), too_few)
 
@@ -84,7 +84,7 @@ class StudentDensities(Densities, Generic[G]):
         return type(self)(normals.means, normals, self.degrees, self.scales, self.too_few)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
-        """As of the normal densities: the regression on the observed features is the same."""
+        """That of the normal densities: the regression on the observed features is the same."""
         return self.normals.conditional_mean(observed, marginal.normals, X, posteriors)
 
     def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
@@ -129,7 +129,7 @@ class Students(StudentDensities[Gaussians]):
         return log_density
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
-        """As of normal densities, but q / r is compared with the F distribution of r and f degrees."""
+        """As for normal densities, but q / r is compared with the F distribution of r and f degrees."""
         ranks = np.maximum(self.ranks, 1)
         tail = np.asarray(fdtrc(ranks, self.degrees, squared_distances / ranks), dtype=np.float64)
         return np.where(self.ranks > 0, tail, 1.0)
@@ -141,7 +141,7 @@ class Students(StudentDensities[Gaussians]):
         return factors
 
     def squared_radii(self, probabilities: Array, given: Self) -> Array:
-        """Half of them has the F distribution of 2 and f degrees; f grows by the number of known values."""
+        """Half of a squared radius has the F distribution of 2 and f degrees; known values are added to f."""
         degrees = (self.degrees + given.ranks)[:, None]
         radii: Array = degrees * np.expm1(-2 / degrees * np.log1p(-probabilities))
         return radii
@@ -175,9 +175,10 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         return self.log_density(X) + log_priors
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
-        """The deviation of each feature becomes the normal one of the same p-value; their squares add to χ².
+        """Replace the deviation of each feature by the normal one of the same p-value; the sum of squares is
+        χ².
 
-        The sum of squared t values has no distribution in closed form; that of normal ones has.
+        The sum of squared t values has no distribution in closed form. The sum of squared normal values has.
         """
         tail = np.empty((len(X), len(self.means)), order="F")
         for k, degrees in enumerate(self.degrees):
@@ -187,7 +188,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         return tail
 
     def squared_radii(self, probabilities: Array, given: Self) -> Array:
-        """Of the sum of two squared t values, which is independent of the known ones."""
+        """The quantiles of the sum of two squared t values, which is independent of the known values."""
         return np.array([[_radius_of_two(f, p) ** 2 for p in probabilities] for f in self.degrees])
 
     def _squares(self, X: Array, k: int) -> Array:
@@ -203,7 +204,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
 def _radius_of_two(degrees: float, probability: float) -> float:
     """The radius of the circle about zero that holds a share of two independent t values.
 
-    It lies between those of the circles in and about the square that holds the share.
+    It lies between the radii of the inner and the outer circle of the square that holds the share.
     """
 
     def beyond(radius: float) -> float:

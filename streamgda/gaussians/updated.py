@@ -1,9 +1,9 @@
-"""One covariance for all classes, brought up to date as rows are learnt, without a new factor.
+"""One covariance for all classes, updated as rows are learnt, without a new factor.
 
-Rows that are learnt change the scatter W within the classes by a matrix of low rank. In coordinates in which
-it was the identity before, it is then I + V Vᵀ. The inverse is I − B Bᵀ, and each further batch adds columns
-to B (Sherman & Morrison 1950; Woodbury 1950). So scores cost two narrow products more than those of
-`SharedGaussians`. After some columns, or after a change that would cost digits, a new factor is due.
+Rows that are learnt change the scatter W within the classes by a matrix of low rank. In the coordinates in
+which W was the identity, it becomes I + V Vᵀ. The inverse is I − B Bᵀ, and each further batch adds columns to
+B (Sherman & Morrison 1950; Woodbury 1950). So scores need two narrow products more than those of
+`SharedGaussians`. A new factor is computed if there are too many columns, or if scores would lose digits.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from streamgda.gaussians.whitening import Array, TriangularWhitening, Whitening,
 
 Positions = NDArray[np.intp]
 
-_MOST_GROWTH = 16.0  # of the scatter in any direction; of 16 digits it costs 1.2
+_MOST_GROWTH = 16.0  # of the scatter in any direction; a loss of 1.2 of 16 digits
 _FEWEST_COLUMNS = 16
-_LEAST_WORK = 1_500_000  # multiplications of a new factor; with fewer it takes less time than a change
+_LEAST_WORK = (
+    1_500_000  # multiplications of a new factor; with fewer, a new factor takes less time than a change
+)
 
 
 @dataclass(frozen=True)
 class LearntRows:
-    """Rows that were learnt, and what has become of their classes.
+    """Rows that were learnt, and the means and weights of their classes with them.
 
     Attributes
     ----------
     rows, weights, codes : ndarray of shape (n, d), (n,) and (n,)
         The rows, their weights, and the positions of their classes in `classes`.
     classes, means, low_parts, class_weights : ndarray of shape (c,), (c, d), (c, d) and (c,)
-        The positions of these classes among all, their means, the low parts of these, and their
-        weights, with the rows.
+        The positions of the classes of the rows among all classes; their means, low parts of means and
+        weights, with the rows included.
     total : float
-        The weight of all classes, with the rows.
+        The weight of all classes, with the rows included.
     centre : ndarray of shape (d,)
-        The overall mean, with the rows.
+        The overall mean, with the rows included.
     """
 
     rows: Array
@@ -64,13 +66,15 @@ class LearntRows:
 
     @property
     def n_vectors(self) -> int:
-        """By how many vectors the rows change the scatter: one of each class, and one of each such row."""
+        """The number of vectors that change the scatter: one for each class, and one for each row of
+        `has_others`.
+        """
         return len(self.classes) + int(self.has_others.sum())
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The last factor: the densities that were computed from it, and the weight of their classes."""
+    """The last factor, the densities that were computed from it, and the weight of their classes."""
 
     gaussians: SharedGaussians
     whitening: TriangularWhitening
@@ -119,24 +123,24 @@ class Change:
     centre : ndarray of shape (d,)
         The overall mean.
     classes, means, low_parts : ndarray of shape (c,), (c, d) and (c, d)
-        The classes whose means have moved, and where to.
+        The classes whose means have changed, their new means, and the low parts of these.
     whitened : ndarray of shape (c + 1, d)
         These means and the centre, whitened.
     slopes : ndarray of shape (c + 1, d)
-        The same, times the whitening: a deviation of a row times a slope is the product of the two whitened.
+        The same as slopes: the product of a deviation with a slope is that of the two, whitened.
     vectors : ndarray of shape (m, d)
         The rows of Vᵀ.
     overlaps : ndarray of shape (m,)
-        The sums of the absolute products of each with all of them. The largest is a bound of the
+        The sum of the absolute products of each vector with all vectors. The largest is a bound of the
         eigenvalues of V Vᵀ.
     growth : ndarray of shape (d,)
-        What learning has added to the variance of each feature, in units of its last variance.
+        The growth of the variance of each feature by learning, in units of its variance in the last factor.
     columns, column_slopes : ndarray of shape (m, d)
         The rows of Bᵀ, and their slopes.
     products : ndarray of shape (m, K + 1)
         Bᵀ times all means and the centre, whitened.
     lengths : ndarray of shape (K + 1,)
-        Their squared lengths by I − B Bᵀ.
+        The squared lengths of these means and the centre, by I − B Bᵀ.
     """
 
     total: float
@@ -206,9 +210,9 @@ class Change:
         )
 
     def _products(self, new: Array, places: Positions, columns: Array, moved: Array) -> tuple[Array, Array]:
-        """The products and lengths with columns added, whose products with all means are new.
+        """The products and lengths after columns were added; `new` are the products of these with all means.
 
-        The whitened means at some places, the centre among them, have moved.
+        The whitened means at these places, and the centre, have changed to `moved`.
         """
         products = np.empty((len(columns), len(self.lengths)))
         products[: len(self.columns)] = self.products
@@ -221,7 +225,8 @@ class Change:
     def _vectors(self, learnt: LearntRows, factor: Factor) -> Array:
         """The rows of Vᵀ that learning adds, in the units of the features.
 
-        They are the deviations within the batch, and those of its class means from the earlier ones.
+        They are the deviations within the batch, and those of the class means of the batch from the earlier
+        means.
         """
         weights, codes = learnt.weights, learnt.codes
         means, low_parts = self._means(learnt.classes, factor)
@@ -251,11 +256,11 @@ class Change:
         return np.concatenate([self.overlaps + across.sum(axis=1), across.sum(axis=0) + among.sum(axis=1)])
 
     def keeps_digits(self, factor: Factor) -> bool:
-        """Whether posteriors keep their digits, and a new factor would have full rank too.
+        """Whether posteriors keep their digits, and a new factor would also have full rank.
 
-        The inverse of I + V Vᵀ loses as many digits as its largest eigenvalue has. In the units of the last
-        factor the smallest eigenvalue of the correlation matrix has not fallen by more than the growth of
-        the variances.
+        The inverse of I + V Vᵀ loses as many digits as the largest eigenvalue of I + V Vᵀ has. In the units
+        of the last factor, the smallest eigenvalue of the correlation matrix has fallen by no more than the
+        growth of the variances.
         """
         ratio, whitening = self.total / factor.total, factor.whitening
         largest = np.maximum(factor.largest, np.abs(self.means).max(axis=0, initial=0.0))
@@ -271,9 +276,9 @@ class Change:
 class UpdatedGaussians(SharedGaussians):
     """`SharedGaussians` of a state to which rows were added after its covariance was factorised.
 
-    Scores of rows are computed by the last factor and what has changed since. All else is computed from the
-    covariance, which is factorised when it is first needed. The scores differ from those of new densities by
-    rounding alone.
+    Scores of rows are computed from the last factor and the changes since then. Everything else is computed
+    from the covariance, which is factorised when it is first needed. The scores differ from those of new
+    densities by rounding alone.
     """
 
     def __init__(self, factor: Factor, change: Change) -> None:
@@ -319,7 +324,7 @@ class UpdatedGaussians(SharedGaussians):
         """None: the covariance is regular."""
 
     def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
-        """As those of new densities."""
+        """The discriminants of new densities, up to rounding."""
         factor, change = self.factor, self.change
         deviations = X - factor.gaussians.centre
         moved = multiply_rows(deviations, self._moved_slopes)
@@ -348,7 +353,7 @@ class UpdatedGaussians(SharedGaussians):
 
 
 def most_columns(n_features: int) -> int:
-    """After how many columns a new factor is due: they then cost no more than a fraction of it."""
+    """The most columns before a new factor is computed. They cost only a fraction of its time."""
     return _FEWEST_COLUMNS + n_features // 8
 
 
@@ -365,7 +370,7 @@ def follow(gaussians: SharedGaussians, learnt: LearntRows) -> UpdatedGaussians |
     elif isinstance(gaussians.whitening, TriangularWhitening):
         factor = Factor(gaussians, gaussians.whitening, learnt.total - float(learnt.weights.sum()))
         change = Change.none_since(factor)
-    else:  # scores need a spectrum
+    else:  # scores come from a spectrum
         return None
     if len(change.columns) + learnt.n_vectors > most_columns(len(gaussians.centre)):
         return None
@@ -374,7 +379,7 @@ def follow(gaussians: SharedGaussians, learnt: LearntRows) -> UpdatedGaussians |
 
 
 def _columns(vectors: Array, columns: Array) -> Array:
-    """The rows of Bᵀ that are added with those of Vᵀ."""
+    """The rows that are added to Bᵀ when these vectors are added to Vᵀ."""
     rest = vectors - (vectors @ columns.T) @ columns
     root = np.linalg.cholesky(np.eye(len(vectors)) + vectors @ rest.T)
     added: Array = scipy.linalg.solve_triangular(root, rest, lower=True, check_finite=False)

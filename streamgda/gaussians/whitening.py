@@ -1,8 +1,8 @@
 """The coordinates in which a covariance is the identity on its range.
 
 The rank is that of the correlation matrix, so it does not depend on the units of the features. A Cholesky
-factor of the correlation matrix bounds its smallest eigenvalue. Where the bound proves full rank, the
-coordinates come from that factor; elsewhere from the spectrum, which takes about ten times as long.
+factor of the correlation matrix bounds its smallest eigenvalue. If the bound proves full rank, the
+coordinates come from the factor. Otherwise they come from the spectrum, which takes about ten times as long.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from streamgda.gaussians.products import multiply_rows, multiply_rows_by_triangl
 Array = NDArray[np.float64]
 Observed = NDArray[np.bool_]
 Reason = Callable[[], Exception]
-"""Why a class is singular, which is to say without a density: it returns the error that says so."""
+"""Returns the error that says why a class is singular, that is, without a density."""
 
 _EPS = float(np.finfo(np.float64).eps)
-_SMALL = 64  # rows, up to which LAPACK inverts a triangle as fast as products do
-_LEAST_PART = 1e-3  # norm of a feature's part in the null space, above which it counts as collinear
+_SMALL = 64  # rows; up to here, LAPACK inverts a triangle as fast as products do
+_LEAST_PART = 1e-3  # norm of a feature's part in the null space; above, the feature counts as collinear
 
 
 def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
     """A mask (d,) of the features that do not vary: their standard deviation is at most rounding error.
 
-    The rounding error is that of the values summed: eps times the largest absolute mean. `means` (K, d) holds
-    the means of the classes to which the `variances` (d,) belong.
+    The rounding error is that of the values in the sums: eps times the largest absolute mean. `means` (K, d)
+    holds the means of the classes to which the `variances` (d,) belong.
     """
     largest = np.maximum(means.max(axis=0, initial=0.0), -means.min(axis=0, initial=0.0))
     rounding = _EPS * largest
@@ -44,7 +44,7 @@ def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
 
 
 def largest_zero(n_features: int, least_eigenvalue: float) -> float:
-    """The eigenvalue of a correlation matrix up to which it counts as zero: that given, or rounding error."""
+    """Eigenvalues of a correlation matrix up to this count as zero: the least one given, or rounding."""
     return max(least_eigenvalue, n_features * _EPS)
 
 
@@ -83,7 +83,7 @@ class Spectrum:
 
     @property
     def collinear(self) -> NDArray[np.intp]:
-        """The features that vary, but belong to a linear combination that does not."""
+        """The features that vary, but belong to a linear combination that does not vary."""
         part = np.linalg.norm(self.vectors[:, ~self.kept], axis=1)
         features: NDArray[np.intp] = self.varying[part > _LEAST_PART]
         return features
@@ -158,7 +158,7 @@ class Whitening:
         return multiply_rows(X, np.ascontiguousarray(self.matrix))
 
     def slopes(self, whitened: Array) -> Array:
-        """Σ⁻¹ x of rows that are given as `whiten` returns them, (n, r) to (n, d)."""
+        """Σ⁻¹ x of rows x, from what `whiten` returned for them: (n, r) to (n, d)."""
         if self.rank == len(self.covariance):
             product: Array = dtrmm(1.0, self.triangle, whitened.T, trans_a=True, lower=True).T
             return product
@@ -255,7 +255,7 @@ class Singular(Whitening):
     Attributes
     ----------
     reason : callable
-        Why.
+        Returns the error that says why.
     """
 
     reason: Reason
@@ -271,7 +271,7 @@ class Singular(Whitening):
 
     @property
     def triangle(self) -> Array:
-        """Zeros, of which nothing comes."""
+        """Zeros: what comes of them is replaced by infinity."""
         return np.zeros((len(self.covariance), len(self.covariance)), order="F")
 
     @property
@@ -287,7 +287,9 @@ class Singular(Whitening):
 
 def _log_pdet(factor: Array, scale: Array) -> float:
     """The log pseudo-determinant of D R Rᵀ D, where R is `factor` (d, r) and D = diag(`scale`)."""
-    if factor.shape[0] == factor.shape[1]:  # apart from the scales, the small ones keep their digits
+    if (
+        factor.shape[0] == factor.shape[1]
+    ):  # the determinant is computed without the scales, so that small ones keep their digits
         _, log_determinant = np.linalg.slogdet(factor)
         return float(2 * (log_determinant + np.log(scale).sum()))
     return float(2 * np.log(np.linalg.svd(factor * scale[:, None], compute_uv=False)).sum())
@@ -296,7 +298,7 @@ def _log_pdet(factor: Array, scale: Array) -> float:
 def inverse_of_triangle(triangle: Array) -> Array:
     """The inverse of a lower triangular matrix (d, d), stored by column.
 
-    Blocks are inverted apart, since LAPACK's own inverse is several times slower than such products.
+    Blocks are inverted separately, since LAPACK's own inverse is several times slower than such products.
 
     References
     ----------

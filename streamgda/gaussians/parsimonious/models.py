@@ -104,9 +104,9 @@ class ParsimoniousGaussians(SeparateGaussians):
     fitted : ParsimoniousCovariances
         Its covariances, with their volumes, shapes and orientations.
     bic : dict of str to float
-        The criterion of each model that it was chosen among.
+        The criterion of each model that was compared.
     failures : dict of str to str
-        Why the other models were not among them.
+        Why the other models were not compared.
     """
 
     model: str
@@ -123,7 +123,7 @@ class ParsimoniousGaussians(SeparateGaussians):
         Raises
         ------
         numpy.linalg.LinAlgError
-            If there are none, or a covariance is singular.
+            If the likelihood has no maximum, or a covariance is singular.
         """
         fitted = fit(model, scatter, weights)
         whitenings = [
@@ -142,7 +142,7 @@ class ParsimoniousGaussians(SeparateGaussians):
 
 
 def _of_scatter(model: str, scatter: Array, weights: Array) -> ParsimoniousCovariances:
-    """The covariances that are the scatters, pooled or not, over a number: to the last bit."""
+    """The covariances that are a scatter, pooled or not, divided by a number; so no digit is lost."""
     if model == "EEE":
         return _decomposed(np.tile(scatter.sum(axis=0) / weights.sum(), (len(weights), 1, 1)))
     if model == "VVV":

@@ -1,8 +1,8 @@
 """Axes that all classes share, found by rotations in planes (EVE, VVE).
 
-Given the axes, the most likely volumes and shapes leave a function of f_kj, the scatter of class k along axis
-j, to be made small: Σ_k n_k Σ_j ln f_kj if volumes vary, and Σ_k (Π_j f_kj)^(1/d) if they are equal. A sweep
-rotates in the plane of each pair of axes, half of the axes in disjoint planes at a time.
+Let f_kj be the scatter of class k along axis j. With the most likely volumes and shapes for given axes, this
+function is to be minimised: Σ_k n_k Σ_j ln f_kj if volumes vary, and Σ_k (Π_j f_kj)^(1/d) if they are equal.
+A sweep rotates in the plane of each pair of axes, half of the axes in disjoint planes at a time.
 
 If volumes vary, each plane has terms of its own. If they are equal, let x_kp be the factor by which the
 product of the two scatters in plane p changes. By the inequality of weighted means, with weights 2/d (and 1/d
@@ -27,7 +27,7 @@ from streamgda.gaussians.whitening import Array
 
 _CLASS_STARTS = 4
 _RANDOM_STARTS = 8
-_FIRST_CUT = 8  # sweeps; after as many, and again after twice as many, the better half of the starts goes on
+_FIRST_CUT = 8  # sweeps; after them, and after each doubling, only the better half of the starts goes on
 _MOST_SWEEPS = 512
 _MOST_VALUES = 1 << 24  # of the factors that are rotated for all starts together
 _CONVERGED = 1e-13  # fall of the deviance of a row and feature, by a sweep
@@ -50,7 +50,9 @@ def common_axes(scatter: Array, weights: Array, volume: str) -> Array:
     Computing 7; Browne & McNicholas (2014), "Estimating common principal components in high dimensions",
     Advances in Data Analysis and Classification 8.
     """
-    scatter = np.ldexp(scatter, -np.frexp(scatter.max())[1])  # so that products of scatters are numbers
+    scatter = np.ldexp(
+        scatter, -np.frexp(scatter.max())[1]
+    )  # so that products of scatters do not exceed float64
     factors = np.array([scipy.linalg.cholesky(matrix) for matrix in scatter])
     axes = _best(factors, starts(scatter, weights), weights, volume)
     along = np.einsum("ij,kjl,il->i", axes, scatter, axes)
@@ -97,7 +99,7 @@ def sweeps(
 
 
 def _best(factors: Array, axes: Array, weights: Array, volume: str) -> Array:
-    """The axes (d, d), as rows, that sweeps come to from the best of some starts (S, d, d)."""
+    """The axes (d, d), as rows, that sweeps find from the best of some starts (S, d, d)."""
     n_sweeps = _FIRST_CUT
     while n_sweeps < _MOST_SWEEPS:
         values, axes, is_converged = _swept(factors, axes, weights, volume, n_sweeps)
@@ -159,7 +161,7 @@ def _rotate(
 
 def _rounds(n_axes: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Every pair of axes once, in rounds of disjoint pairs: a round-robin schedule."""
-    places = np.arange(n_axes + n_axes % 2)  # where the number is odd, the last is no axis
+    places = np.arange(n_axes + n_axes % 2)  # if the number is odd, the last is no axis
     for _ in range(len(places) - 1):
         pairs = places[: len(places) // 2], places[len(places) // 2 :][::-1]
         real = (pairs[0] < n_axes) & (pairs[1] < n_axes)
@@ -185,7 +187,7 @@ class Planes:
     moment : ndarray
         c.
     weights : ndarray
-        What the classes count.
+        The weights of the classes.
     volume : {"E", "V"}
         Whether to minimise Σ w (x^(1/2) − 1) ("E") or Σ w ln x ("V"), where x is the product of the scatters
         over that at ψ = 0.
@@ -233,7 +235,7 @@ class Planes:
         return change
 
     def _steps(self, psi: Array) -> tuple[Array, Array]:
-        """Two steps: one that never leads uphill, and one of Newton's, or 0 if that leads uphill or far."""
+        """Two steps: one that never raises the sum, and Newton's, or 0 if that raises the sum or is long."""
         cosine, sine = np.cos(psi)[..., None], np.sin(psi)[..., None]
         moment = self.moment * cosine - self.half * sine
         half = self.half * cosine + self.moment * sine
@@ -247,8 +249,8 @@ class Planes:
 def _safe_step(weights: Array, moment: Array, half: Array) -> Array:
     """The angle at which Σ w (c cos ψ − (a − b)/2 sin ψ)² is least.
 
-    x^(1/2) and ln x are concave, so their sum is never above that of their tangents at ψ = 0, which is this
-    one up to a constant. Where this one falls, the sum falls.
+    x^(1/2) and ln x are concave, so their sum is never above that of their tangents at ψ = 0. The sum of the
+    tangents is this one, up to a constant. So if this one falls, the sum falls.
     """
     square, cross, other = (np.vecdot(weights, part) for part in (half**2, half * moment, moment**2))
     step: Array = np.arctan2(cross, (square - other) / 2) / 2
@@ -256,7 +258,7 @@ def _safe_step(weights: Array, moment: Array, half: Array) -> Array:
 
 
 def _newton_step(weights: Array, product: Array, moment: Array, half: Array, bent: float) -> Array:
-    """−h′/h″, where that leads downhill and no further than to the next angle of the grid; else 0."""
+    """−h′/h″ if that lowers h and is no longer than the spacing of the grid; else 0."""
     slope = -2 * moment * half / product
     bend = 2 * (half**2 - moment**2) / product - bent * slope**2
     first, second = np.vecdot(weights, slope), np.vecdot(weights, bend)

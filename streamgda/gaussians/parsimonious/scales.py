@@ -11,7 +11,7 @@ from streamgda.gaussians.whitening import Array
 _MOST_STEPS = 10_000
 _CONVERGED = 1e-13  # change of the logarithm of a volume
 _CONVERGED_OF_MATRIX = 1e-12
-_ROUNDING = 1e-6  # such a change in half of the steps, if there is a maximum
+_ROUNDING = 1e-6  # a larger change in half of the steps means that there is no maximum
 _NO_MAXIMUM = (
     "the likelihood of the volumes has no maximum, since too many rows are of classes that lack directions. "
     "Bring more rows of these classes, or name a model of equal volume (EEE, EEI, EII)"
@@ -58,10 +58,10 @@ def volumes_and_shapes(parts: Array, weights: Array, volume: str, shape: str) ->
 
 
 def common_shape(parts: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
-    """Volumes (K,) and the shape that the classes share, as (K, d), each step likelier than the one before.
+    """Yield volumes (K,) and the common shape, as (K, d), each step likelier than the one before.
 
-    A step makes volumes and shape likeliest in turn, each given the other. The likelihood has a single
-    maximum.
+    A step maximises the likelihood over the volumes and the shape in turn, each given the other. The
+    likelihood has a single maximum.
     """
     volumes = parts.mean(axis=1) / weights
     while True:
@@ -74,17 +74,17 @@ def common_shape(parts: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
 def proportional_covariances(scatter: Array, weights: Array) -> Array:
     """The most likely covariances (K, d, d) that are multiples of one another, given scatters (K, d, d)."""
     deviations = np.sqrt(np.einsum("kii->i", scatter))
-    units = np.outer(deviations, deviations)  # which the steps do not depend on
+    units = np.outer(deviations, deviations)  # the steps do not depend on them
     volumes, matrix = last(common_matrix(scatter / units, weights), _CONVERGED_OF_MATRIX, _MOST_STEPS)
     covariances: Array = volumes[:, None, None] * matrix * units
     return covariances
 
 
 def common_matrix(scatter: Array, weights: Array) -> Iterator[tuple[Array, Array]]:
-    """Multiples (K,) and a matrix (d, d) of determinant 1, each step likelier than the one before.
+    """Yield multiples (K,) and a matrix (d, d) of determinant 1, each step likelier than the one before.
 
-    A step makes multiples and matrix likeliest in turn, each given the other. The likelihood has a single
-    maximum.
+    A step maximises the likelihood over the multiples and the matrix in turn, each given the other. The
+    likelihood has a single maximum.
     """
     n_features = scatter.shape[-1]
     volumes = np.einsum("kii->k", scatter) / (n_features * weights)
@@ -101,8 +101,8 @@ def last(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> t
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the volumes move on and on: the likelihood has no maximum. Where rounding alone moves them, because
-        the covariances are nearly singular, the last of the steps will do.
+        If the volumes do not stop changing, since the likelihood has no maximum. If only rounding changes
+        them, since the covariances are nearly singular, the last step is returned.
     """
     with np.errstate(all="ignore"):
         try:
