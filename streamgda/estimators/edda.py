@@ -51,23 +51,24 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     Parameters
     ----------
     covariance_model : str, default="bic"
-        One of EII, VII, EEI, VEI, EVI, VVI, EEE, VEE, EVE, VVE, EEV, VEV, EVV and VVV; or "bic", which is the
-        one with the largest `bic_`. Models that the rows do not determine, such as VVV where a class has
-        fewer rows than features, are left out of "bic" and listed in `failures_`; asked for by name, they are
-        an error. EVE and VVE are left out too if they would take minutes, as for 60 features of 10 classes.
+        One of EII, VII, EEI, VEI, EVI, VVI, EEE, VEE, EVE, VVE, EEV, VEV, EVV and VVV; or "bic", the one with
+        the largest `bic_`. "bic" leaves out models that the rows do not determine, such as VVV if a class has
+        fewer rows than features, and lists them in `failures_`. It also leaves out EVE and VVE if they would
+        take minutes, as for 60 features of 10 classes. A model that is asked for by name raises an error if
+        the rows do not determine it.
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
-        appear. If None, the shares of the classes.
+        Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
+        appeared yet. If None, the shares of the classes.
     tol : float, default=1e-4
         A covariance is singular if its correlation matrix has an eigenvalue up to the square of `tol`. This
         does not depend on the units of the features.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
-        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. It also learns from rows with NaN: the models are fitted to the means and scatters that are the
-        likeliest for what is observed, with a covariance for each class. That assumes that features are
-        missing at random: whether a value is missing may depend on what is observed, and not on the value
-        itself. A row of NaN alone counts for the prior.
+        observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
+        is the prior. With "marginal", the model also learns from rows with NaN: the models are fitted to the
+        means and scatters that are likeliest for the observed values, with a covariance for each class. This
+        assumes that features are missing at random: whether a value is missing may depend on observed values,
+        and not on the value itself. A row in which all features are NaN counts only for the prior.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
@@ -75,13 +76,15 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         How many patterns of observed features may be kept, if features are missing in rows to learn from;
         see `IncompleteStatistics`.
     max_reads : int, default=10
-        How often `fit` may read the rows, if they have more patterns than that: once, and once more for each
-        step of EM, which begins at the available cases. With one fifth of the values missing at random, six
-        to nine reads come as close as the data allows. `partial_fit` reads once.
+        How often `fit` may read the rows if they have more than `max_patterns` patterns. The first read gives
+        the means and variances of the available cases. Each further read is a step of EM. With one fifth of
+        the values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
+        once.
     em_tol : float, default=0.005
-        EM that reads the rows ends when no read changes a mean by more than that, in standard deviations, or
-        a covariance, relative to two of them. Nearly collinear features need less, such as 1e-5, and more
-        reads. EM on the patterns themselves reads nothing, and goes on to 1e-8 whatever this is.
+        EM that reads the rows ends when no read changes a mean by more than `em_tol` standard deviations, or
+        a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
+        features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
+        nothing, and always goes on to 1e-8.
 
     Attributes
     ----------
@@ -97,7 +100,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         The model.
     bic_ : dict of str to float
         The criterion 2 L − p ln N of each model that was fitted, with the log-likelihood L, the number of
-        parameters p and the weight N of all rows: larger is better. Of the other estimators it is one number.
+        parameters p and the weight N of all rows: larger is better. In the other estimators, `bic_` is one
+        number.
     failures_ : dict of str to str
         What the rows lack for each model that was left out.
     priors_ : ndarray of shape (n_classes,)
@@ -113,8 +117,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     orientations_ : ndarray of shape (n_classes, n_features, n_features)
         Each D, with the axes as columns, in the order of `shapes_`.
     n_iter_ : int
-        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
-        0 if none was needed.
+        The number of steps of EM that estimated means and covariances from rows with missing features; 0 if
+        none was needed.
     converged_ : bool
         Whether these steps converged.
     n_reads_ : int
@@ -272,7 +276,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
 
 
 def _simplest_of_the_best(bic: Mapping[str, float]) -> str:
-    """The model with the largest criterion; of models that are the same, as for one feature, the first."""
+    """The model with the largest criterion; the first of equal ones, such as for one feature."""
     largest = max(bic.values())
     return next(name for name, value in bic.items() if value >= largest - _SAME * abs(largest))
 
@@ -285,7 +289,7 @@ def _takes_long(model: str, n_classes: int, n_features: int) -> str | None:
 
 
 def _message(names: tuple[str, ...], failures: Mapping[str, str]) -> str:
-    """Why no model could be fitted: that of the one that was asked for, or of the simplest."""
+    """Why no model could be fitted: the reason of the named model, or of the simplest one."""
     name = names[0]
     if len(names) > 1:
         return Message("no model can be fitted: ", failures[name])

@@ -49,25 +49,26 @@ from streamgda.statistics.revisions import Revision
 class LinearDiscriminantAnalysis(DiscriminantProjection):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
-    The covariance is the mean of those of the classes, weighted by their shares of the rows and not by the
-    priors: Σ (N_k / N) S_k. If it is singular, the model works in its range, as by a pseudo-inverse, and
-    warns.
+    The covariance is the mean of the covariances of the classes, weighted by the shares of the classes in the
+    rows, and not by the priors: Σ (N_k / N) S_k. If it is singular, the model works in its range, as by a
+    pseudo-inverse, and warns.
 
     Parameters
     ----------
     solver : {"svd", "lsqr", "eigen"}, default="svd"
-        What `transform` does and which attributes there are, as in scikit-learn: the projection is centred
-        with "svd" and not with "eigen"; "lsqr" has none. All are computed from the statistics, and all take
-        shrinkage.
+        Which attributes there are, and what `transform` does, as in scikit-learn: its projection is centred
+        with "svd" and not with "eigen", and "lsqr" has none. All solvers compute from the statistics, and all
+        take shrinkage.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
         How far to shrink the covariance towards its mean variance times the identity: 0 is not at all, 1
-        completely. "auto" and "oas" shrink the covariance of each class, and pool the results: by the
-        estimate of Ledoit & Wolf (2004) for features at unit variance, or of Chen et al. (2010). The
-        statistics are then "full", with a matrix for each class (for "auto" three). Both use the sum of the
-        weights of a class as its number of rows; see `fit`.
+        completely. "auto" and "oas" shrink the covariance of each class, and pool the results. "auto" is the
+        estimate of Ledoit & Wolf (2004) for features at unit variance, and "oas" that of Chen et al. (2010).
+        The statistics are then "full", with a matrix for each class, or three with "auto". Both use the sum
+        of the weights of a class as its number of rows; see `fit`.
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
-        appear. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a warning.
+        Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
+        appeared yet. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a
+        warning.
     n_components : int, optional
         The number of components of `transform`. None is the largest number, min(n_classes - 1, n_features).
         Classification does not depend on it.
@@ -75,19 +76,20 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         Whether there is an attribute `covariance_` with solver "svd". It is computed from the statistics
         when it is read.
     tol : float, default=1e-4
-        Directions in which standardised rows have a singular value, divided by the root of their number, up
-        to `tol` count as singular. These are the eigenvalues of the correlation matrix up to the square of
-        `tol`, so the units of the features do not matter.
+        The covariance is singular in the directions in which its correlation matrix has an eigenvalue of at
+        most the square of `tol`. So the units of the features do not matter. `tol` itself bounds the singular
+        values of the standardised rows, divided by the root of their number.
     covariance_estimator : object, optional
-        Estimates the covariance of each class with solvers "lsqr" and "eigen", in place of `shrinkage`: it
-        has a method `fit` and then an attribute `covariance_`, as those of `sklearn.covariance`. It needs
-        rows, so it works with `fit` on arrays and data frames alone, without `sample_weight`.
+        Estimates the covariance of each class with solvers "lsqr" and "eigen", in place of `shrinkage`. It
+        has a method `fit`, which sets an attribute `covariance_`, as the estimators of `sklearn.covariance`
+        do. It needs rows, so it works only with `fit` on arrays and data frames, without `sample_weight`.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
-        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
-        features are missing at random: whether a value is missing may depend on what is observed, and not on
-        the value itself. A row of NaN alone counts for the prior.
+        observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
+        is the prior. With "marginal", the model also learns from rows with NaN, by the likelihood of the
+        observed values. This assumes that features are missing at random: whether a value is missing may
+        depend on observed values, and not on the value itself. A row in which all features are NaN counts
+        only for the prior.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
@@ -100,13 +102,15 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         How many patterns of observed features may be kept, if features are missing in rows to learn from;
         see `IncompleteStatistics`.
     max_reads : int, default=10
-        How often `fit` may read the rows, if they have more patterns than that: once, and once more for each
-        step of EM, which begins at the available cases. With one fifth of the values missing at random, six
-        to nine reads come as close as the data allows. `partial_fit` reads once.
+        How often `fit` may read the rows if they have more than `max_patterns` patterns. The first read gives
+        the means and variances of the available cases. Each further read is a step of EM. With one fifth of
+        the values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
+        once.
     em_tol : float, default=0.005
-        EM that reads the rows ends when no read changes a mean by more than that, in standard deviations, or
-        a covariance, relative to two of them. Nearly collinear features need less, such as 1e-5, and more
-        reads. EM on the patterns themselves reads nothing, and goes on to 1e-8 whatever this is.
+        EM that reads the rows ends when no read changes a mean by more than `em_tol` standard deviations, or
+        a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
+        features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
+        nothing, and always goes on to 1e-8.
 
     Attributes
     ----------
@@ -136,8 +140,8 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The share of each component in the variance between the classes; with solvers "svd" and "eigen".
     n_iter_ : int
-        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
-        0 if none was needed.
+        The number of steps of EM that estimated means and covariances from rows with missing features; 0 if
+        none was needed.
     converged_ : bool
         Whether these steps converged.
     n_reads_ : int
@@ -226,7 +230,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     def _refinalise(
         self, before: Finalised[SharedGaussians], statistics: Statistics, later: list[Revision]
     ) -> SharedGaussians | None:
-        """Bring the densities up to date, if the rows are known and the covariance is that of the rows."""
+        """Update the densities, if the new rows are known and the covariance is that of the rows."""
         if self.shrinkage is not None or self.covariance_estimator is not None:
             return None
         learnt = before.learnt_since(statistics, later, before.gaussians.centre)
@@ -254,8 +258,9 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     def decision_function(self, X: ArrayLike) -> Array:
         """``X @ coef_.T + intercept_``: the log posterior, up to a term that is the same for all classes.
 
-        With solver "svd" it is taken relative to `xbar_`. With the others it is not, as in scikit-learn; with
-        more than two classes it then loses digits if means are large. Rows and errors are as for `predict`.
+        With solver "svd", rows are taken relative to `xbar_`. With the other solvers they are not, as in
+        scikit-learn. With more than two classes, the result then loses digits if means are large. Rows and
+        errors are as for `predict`.
 
         Returns
         -------
@@ -307,14 +312,13 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
 
-        It has the solver of this model, and so the same `transform`. Only where scikit-learn's "svd" would
-        not take the shrinkage, the solver is "eigen", whose projection is not centred. scikit-learn
-        multiplies rows that are not centred, so it loses digits if means are much larger than standard
-        deviations.
+        It has the solver of this model, and so the same `transform`. If scikit-learn's "svd" does not take
+        the shrinkage, the solver is "eigen", whose projection is not centred. scikit-learn multiplies rows
+        that are not centred, so it loses digits if means are much larger than standard deviations.
         """
         check_is_fitted(self)
         check_plugin(self)
-        regularised = self.shrinkage is not None  # which the solver "svd" does not take there
+        regularised = self.shrinkage is not None  # scikit-learn's solver "svd" does not take it
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen" if regularised and self.solver == "svd" else self.solver,
             **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),

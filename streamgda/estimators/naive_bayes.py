@@ -31,32 +31,33 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     Parameters
     ----------
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
-        appear. If None, the shares of the classes.
+        Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
+        appeared yet. If None, the shares of the classes.
     var_smoothing : float, default=1e-9
         The portion of the largest variance of a feature over all rows that is added to every variance. It
         is computed from the statistics, so `partial_fit` of any batches gives the same result as `fit`.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
-        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
-        features are missing at random: whether a value is missing may depend on what is observed, and not on
-        the value itself. A row of NaN alone counts for the prior.
+        observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
+        is the prior. With "marginal", the model also learns from rows with NaN, by the likelihood of the
+        observed values. This assumes that features are missing at random: whether a value is missing may
+        depend on observed values, and not on the value itself. A row in which all features are NaN counts
+        only for the prior.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
     pooling : float in [0, 1], "bayes" or None, default=None
-        How far the variances of each class lean on the variances within the classes. A number λ is that of
-        Friedman (1989), ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k are the sums of squares of a
-        class, n_k its weight, and W and N are their sums. "bayes" counts the variances within the classes
-        as c rows beside those of a class, so that classes of few rows lean on them most:
-        (c W / N + W_k) / (c + n_k - 1). The number c is that under which the sums of squares are most
-        probable. A class of weight below 1 counts as one row. Smoothing comes after pooling.
+        How far the variances of each class are moved towards the pooled variances within the classes. A
+        number λ is that of Friedman (1989), ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k are the sums
+        of squares of a class, n_k its weight, and W and N are their sums. "bayes" counts the pooled variances
+        as c rows beside those of a class, so classes of few rows are moved most: (c W / N + W_k) / (c + n_k -
+        1). The number c makes the sums of squares most probable. A class of weight below 1 counts as one row.
+        Smoothing comes after pooling.
     predictive : {"plugin", "student"}, default="plugin"
         The density by which rows are scored. "plugin" is the normal density with the means and variances
-        estimated. "student" takes into account that they are estimated: for each feature a Student t
-        density, of n_k - 1 degrees of freedom without pooling (Jeffreys' prior). A class without any is an
-        error in `fit` and `from_statistics`, and gets no posterior, with one warning, after `partial_fit`.
+        estimated. "student" takes into account that they are estimated: for each feature a Student t density,
+        of n_k - 1 degrees of freedom without pooling (Jeffreys' prior). A class without degrees of freedom is
+        an error in `fit` and `from_statistics`. After `partial_fit` it gets no posterior, with one warning.
 
     Attributes
     ----------
@@ -79,12 +80,12 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     epsilon_ : float
         The value added to each variance.
     pooling_ : ndarray of shape (n_classes,)
-        The share of the variances within the classes in those of each class.
+        The share of the pooled variances in those of each class.
     prior_rows_ : float
-        How many rows they count for: c for "bayes", λ N / (1 - λ) for a number.
+        How many rows the pooled variances count for: c for "bayes", λ N / (1 - λ) for a number.
     n_iter_ : int
-        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
-        0 if none was needed.
+        The number of steps of EM that estimated means and covariances from rows with missing features; 0 if
+        none was needed.
     converged_ : bool
         Whether these steps converged.
     n_reads_ : int
@@ -151,7 +152,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         )
 
     def _regularised(self, statistics: Statistics) -> tuple[Array, Regularisation]:
-        """The variances (K, d) that lean on those within the classes, and how."""
+        """The pooled variances of the classes (K, d), and how they were pooled."""
         weights, scatter = statistics.weights, statistics.scatter
         within = scatter.sum(axis=0) / weights.sum()
         varying = ~constant_features(within, statistics.means)
@@ -222,9 +223,9 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         Parameters
         ----------
         estimator : sklearn.naive_bayes.GaussianNB
-            Fitted by one `fit`: its `partial_fit` smooths by the variance of the last batch, which cannot be
-            undone. Classes that were announced to it but never seen are left out; the priors of the others
-            are scaled to sum to 1.
+            Fitted by one `fit`. After its `partial_fit`, the smoothing is that of the last batch, which
+            cannot be undone. Classes that were announced to it but never seen are left out; the priors of the
+            others are scaled to sum to 1.
         class_count : array-like of shape (n_classes,) or dict, optional
             Rows of each class, in the order of `classes_` or by label. If None, those of the estimator.
 
@@ -233,7 +234,8 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         TypeError
             If the estimator is of another class.
         ValueError
-            If `class_count` has not one entry per class, or differs from the shares of the classes.
+            If `class_count` does not have one entry for each class, or differs from the shares of the
+            classes.
         """
         check_kind(estimator, naive_bayes.GaussianNB)
         counts = class_counts(estimator, estimator.class_count_ if class_count is None else class_count)
@@ -248,7 +250,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
 
 
 def _variances(statistics: Statistics) -> Array:
-    """The variance of each feature in each class; those that rounding left are zero."""
+    """The variance of each feature in each class. A variance that may be rounding alone is set to zero."""
     variances, rounding = statistics.covariance(), statistics.means
     rounding *= np.finfo(np.float64).eps
     rounding *= rounding

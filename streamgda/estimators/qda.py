@@ -49,34 +49,36 @@ class QuadraticDiscriminantAnalysis(
     Parameters
     ----------
     solver : {"svd", "eigen"}, default="svd"
-        As in scikit-learn; but the model is computed from its statistics with either, and both take
-        shrinkage. Only `covariance_estimator` needs "eigen".
+        As in scikit-learn. But both compute the model from its statistics, and both take shrinkage. Only
+        `covariance_estimator` needs "eigen".
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
         How far to shrink the covariance of each class towards its mean variance times the identity: 0 is
         not at all, 1 completely. "auto" is the estimate of Ledoit & Wolf (2004) for the features of each
         class at unit variance; the statistics then hold fourth moments. "oas" is the estimate of Chen et
         al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities, in the order of `classes_`; or by label, which may name classes that have yet to
-        appear. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a warning.
+        Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
+        appeared yet. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a
+        warning.
     reg_param : float in [0, 1], default=0.0
         After shrinkage, each covariance S is replaced by (1 - reg_param) S + reg_param I.
     store_covariance : bool, default=False
         Whether there is an attribute `covariance_`. It is computed from the statistics when it is read.
     tol : float, default=1e-4
-        A regularised covariance is singular if rows standardised by it have a singular value, divided by the
-        root of their number, up to `tol`; its correlation matrix then has an eigenvalue up to the square of
-        `tol`. See the parameter `singular`. This does not depend on the units of the features.
+        A regularised covariance is singular if its correlation matrix has an eigenvalue of at most the square
+        of `tol`; see the parameter `singular`. So the units of the features do not matter. `tol` itself
+        bounds the singular values of the standardised rows, divided by the root of their number.
     covariance_estimator : object, optional
-        Estimates the covariance of each class with solver "eigen", in place of `shrinkage`: it has a method
-        `fit` and then an attribute `covariance_`, as those of `sklearn.covariance`. It needs rows, so it
-        works with `fit` on arrays and data frames alone, without `sample_weight`.
+        Estimates the covariance of each class with solver "eigen", in place of `shrinkage`. It has a method
+        `fit`, which sets an attribute `covariance_`, as the estimators of `sklearn.covariance` do. It needs
+        rows, so it works only with `fit` on arrays and data frames, without `sample_weight`.
     missing : {"raise", "marginal"}, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
-        features that are observed, which is exact for Gaussians; the posterior of a row of NaN alone is the
-        prior. It also learns from rows with NaN, by the likelihood of what is observed. That assumes that
-        features are missing at random: whether a value is missing may depend on what is observed, and not on
-        the value itself. A row of NaN alone counts for the prior.
+        observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
+        is the prior. With "marginal", the model also learns from rows with NaN, by the likelihood of the
+        observed values. This assumes that features are missing at random: whether a value is missing may
+        depend on observed values, and not on the value itself. A row in which all features are NaN counts
+        only for the prior.
     singular : {"raise", "skip"} or None, default=None
         How to treat a class whose covariance is singular, such as one with fewer rows than features.
         "raise" is an error. "skip" gives the class a posterior of 0, and warns once with its name and what
@@ -86,33 +88,34 @@ class QuadraticDiscriminantAnalysis(
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
     pooling : float in [0, 1], "bayes" or None, default=None
-        How far the covariance of each class leans on the pooled covariance within the classes, that of LDA;
-        with "bayes", the farther the fewer rows the class has. A number λ is that of Friedman (1989):
-        ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k is the scatter of a class, n_k its weight, and W
-        and N are their sums. 0 is none, 1 is LDA. "bayes" counts
-        the pooled covariance as c rows beside those of a class, so that classes of few rows lean on it most:
-        (c W / N + W_k) / (c + n_k - 1). The number c is that under which the scatters are most probable;
-        nothing is read again for it. Classes that vary in fewer directions than their rows could span, as no
-        normal class does, have no say in it; where they hold most of the rows, all classes have the pooled
-        covariance. So has a class of one row. One of weight below 1 counts as one row. A singular pooled
-        covariance is treated as LDA does. Pooling comes before `shrinkage`, which is then a number or None:
-        together they are Friedman's regularised discriminant analysis.
+        How far the covariance of each class is moved towards the pooled covariance within the classes, that
+        of LDA. A number λ is that of Friedman (1989): ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k is
+        the scatter of a class, n_k its weight, and W and N are their sums. 0 is no pooling, 1 is LDA. "bayes"
+        counts the pooled covariance as c rows beside those of a class, so classes of few rows are moved most:
+        (c W / N + W_k) / (c + n_k - 1). The number c makes the scatters most probable; it is computed from
+        the statistics. Classes that vary in fewer directions than their rows could span, as no normal class
+        does, are not used for c. If they hold most of the rows, all classes get the pooled covariance. A
+        class of one row always gets it, and a class of weight below 1 counts as one row. A singular pooled
+        covariance is treated as in LDA. Pooling comes before `shrinkage`, which must then be a number or
+        None. Together they are Friedman's regularised discriminant analysis.
     predictive : {"plugin", "student"}, default="plugin"
         The density by which rows are scored. "plugin" is the normal density with the means and covariances
         estimated. "student" takes into account that they are estimated: a Student t density, wider for
         classes of few rows. Without pooling it has n_k - d degrees of freedom for d features (Jeffreys'
-        prior); a class without any is treated as one with a singular covariance.
+        prior). A class without degrees of freedom is treated as one with a singular covariance.
     max_patterns : int, default=256
         How many patterns of observed features may be kept, if features are missing in rows to learn from;
         see `IncompleteStatistics`.
     max_reads : int, default=10
-        How often `fit` may read the rows, if they have more patterns than that: once, and once more for each
-        step of EM, which begins at the available cases. With one fifth of the values missing at random, six
-        to nine reads come as close as the data allows. `partial_fit` reads once.
+        How often `fit` may read the rows if they have more than `max_patterns` patterns. The first read gives
+        the means and variances of the available cases. Each further read is a step of EM. With one fifth of
+        the values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
+        once.
     em_tol : float, default=0.005
-        EM that reads the rows ends when no read changes a mean by more than that, in standard deviations, or
-        a covariance, relative to two of them. Nearly collinear features need less, such as 1e-5, and more
-        reads. EM on the patterns themselves reads nothing, and goes on to 1e-8 whatever this is.
+        EM that reads the rows ends when no read changes a mean by more than `em_tol` standard deviations, or
+        a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
+        features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
+        nothing, and always goes on to 1e-8.
 
     Attributes
     ----------
@@ -141,8 +144,8 @@ class QuadraticDiscriminantAnalysis(
     scalings_ : list of n_classes ndarrays of shape (n_features,)
         The variances along the principal axes.
     n_iter_ : int
-        Steps of EM that it took to estimate means and covariances from rows in which features are missing;
-        0 if none was needed.
+        The number of steps of EM that estimated means and covariances from rows with missing features; 0 if
+        none was needed.
     converged_ : bool
         Whether these steps converged.
     n_reads_ : int
@@ -247,13 +250,13 @@ class QuadraticDiscriminantAnalysis(
     def _refinalise(
         self, before: Finalised[SeparateGaussians], statistics: Statistics, later: list[Revision]
     ) -> SeparateGaussians | None:
-        """Finalise the classes that have changed; with the same bits as all of them."""
+        """Finalise only the classes that have changed. The bits are those of finalising all classes."""
         if self.pooling or self.covariance_estimator is not None:
             return None
         positions = before.unchanged(statistics.classes, later)
         try:
             changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
-        except ValueError:  # of all classes, more may be known
+        except ValueError:  # all classes together may give a fuller message
             return None
         kept = before.gaussians.whitenings
         whitenings = [next(changed) if position < 0 else kept[position] for position in positions.tolist()]
@@ -277,7 +280,7 @@ class QuadraticDiscriminantAnalysis(
         return whitenings
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
-        """Densities that lean on the pooled covariance; singular, if at all, as it is for LDA."""
+        """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
         means, within, least = statistics.means, pooled_covariance(statistics), float(self.tol) ** 2
         common = plain = Whitening.of(within, means, least)
         if self.shrinkage or self.reg_param:
@@ -291,7 +294,7 @@ class QuadraticDiscriminantAnalysis(
         return RegularisedGaussians.of(means, statistics.mean_tails, covariances, common, regularisation)
 
     def _check_determined(self, statistics: Statistics) -> None:
-        """Leave classes that are not determined to `singular`, unless they lean on the pooled covariance."""
+        """Raise for undetermined classes only with pooling. Without it, the parameter `singular` decides."""
         if self.pooling:
             super()._check_determined(statistics)
 

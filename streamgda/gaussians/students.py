@@ -175,8 +175,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         return self.log_density(X) + log_priors
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
-        """Replace the deviation of each feature by the normal one of the same p-value; the sum of squares is
-        χ².
+        """Compare with χ² the sum of squares of the normal deviations that have the features' p-values.
 
         The sum of squared t values has no distribution in closed form. The sum of squared normal values has.
         """

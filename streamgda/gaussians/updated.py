@@ -66,9 +66,7 @@ class LearntRows:
 
     @property
     def n_vectors(self) -> int:
-        """The number of vectors that change the scatter: one for each class, and one for each row of
-        `has_others`.
-        """
+        """The number of vectors that change the scatter: one for each class and each row of `has_others`."""
         return len(self.classes) + int(self.has_others.sum())
 
 
