@@ -93,11 +93,11 @@ def test_any_filesystem(folder, wrap):
 
 def test_a_url_of_pyarrows_or_fsspecs(folder):
     assert accumulate(scan_parquet(f"file://{folder}", "y")).n_rows == N
-    with fsspec.open("memory://rows/1.parquet", "wb") as file:
+    with fsspec.open("memory://urls/1.parquet", "wb") as file:
         pq.write_table(TABLE, file)
-    assert accumulate(scan_parquet("memory://rows", "y")).n_rows == N
+    assert accumulate(scan_parquet("memory://urls", "y")).n_rows == N
     with pytest.raises(ValueError, match="all be on one filesystem"):
-        scan_parquet(["memory://rows/1.parquet", folder / "a.parquet"], "y")
+        scan_parquet(["memory://urls/1.parquet", folder / "a.parquet"], "y")
 
 
 @pytest.mark.parametrize(("target", "features"), [("y", ["u", "v"]), ("part", ["u"]), ("y", ["v", "part"])])
