@@ -1,14 +1,14 @@
 """Diagnostics: what statistics say about the classes and their features, without reading the rows again.
 
-Each is a function of a state, and returns a small frozen object of its own. As a string it is a readable
-table; `to_pandas` gives the table as a data frame.
+Each diagnostic is a function of a state. It returns a small frozen object. As a string, the object is a
+readable table; its `to_pandas` gives the table as a data frame.
 
 - `manova`: whether the means of the classes differ.
 - `box_m`, in `box`: whether the covariances of the classes differ.
 - `little_mcar_test`, in `little`: whether features are missing completely at random.
 - `select_features`, in `forward`: which features tell the classes apart.
 
-`base` has `Table`, the base class of the results, and checks that all tests need.
+`base` has `Table`, the base class of the results, and the checks that all tests share.
 
 To add one, write a module with a function of statistics and its result, a subclass of
 `streamgda.diagnostics.base.Table`, and import both here.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Table(ABC):
-    """A result that is a table: readable as a string, and as a data frame for all else."""
+    """A result that is a table: readable as a string, and as a data frame for further work."""
 
     @abstractmethod
     def to_pandas(self) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whiteni
     Raises
     ------
     numpy.linalg.LinAlgError
-        If it is singular; the message names the features.
+        If the covariance is singular, or there are too few rows. The message names the features.
     """
     covariance, n_features = pooled_covariance(statistics), statistics.n_features
     whitening = Whitening.of(covariance, statistics.means, least_eigenvalue)

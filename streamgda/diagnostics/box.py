@@ -31,7 +31,8 @@ class BoxM(Table):
     pvalue : float
         The probability of such a χ², or a larger one, if all covariances are equal.
     log_determinants : dict of label to float
-        ln |S| of the unbiased covariance of each class, which M compares with that of the pooled one.
+        ln |S| of the unbiased covariance of each class, which M compares with ln |S| of the pooled
+        covariance.
     pooled_log_determinant : float
         ln |S| of the pooled covariance.
     """
@@ -54,7 +55,7 @@ class BoxM(Table):
 def box_m(statistics: Statistics, *, tol: float = 1e-4) -> BoxM:
     """Test whether the covariances of the classes are equal, given that the rows are normal.
 
-    The test finds small differences if rows are many, and it takes heavy tails for differences. Sample
+    With many rows the test finds even small differences. It also rejects if rows have heavy tails. Sample
     weights count repetitions of rows.
 
     Parameters

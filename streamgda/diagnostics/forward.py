@@ -29,15 +29,15 @@ class SelectionStep:
     wilks : float
         Wilks' λ of the features selected so far, with this one.
     partial_wilks : float
-        Their λ over that without this feature.
+        The ratio of this λ to λ without this feature.
     f : float
-        What is compared with the F distribution.
+        The value that is compared with the F distribution.
     df : tuple of float
         The degrees of freedom of its numerator, g − 1, and denominator, n − g − q, with n rows, g classes and
         q features selected before.
     pvalue : float
-        The probability of such an F, or a larger one, if the feature tells nothing that the others do not. It
-        is too small in that the feature is the best of many.
+        The probability of such an F, or a larger one, if the feature adds nothing to the others. It is too
+        small, since the feature was chosen as the best of many.
     """
 
     feature: str | int
@@ -92,10 +92,10 @@ def select_features(
     n_features_to_select : int, optional
         The most features to select. If None, there is no limit.
     alpha : float in [0, 1], default=0.05
-        Selection ends where the p-value of the next feature is larger. With 1, all features are ranked.
+        Selection ends if the p-value of the next feature is larger. With 1, all features are ranked.
     tol : float, default=1e-4
-        A feature is collinear with those selected if what they leave of its variance within the classes is at
-        most the square of `tol`.
+        A feature is collinear with the selected ones if they leave no more of its variance within the classes
+        than the square of `tol`.
 
     Returns
     -------
@@ -164,7 +164,8 @@ def _standardised(statistics: Statistics) -> tuple[Array, Array]:
 def _best(within: Array, offsets: Array, left: NDArray[np.bool_], least: float) -> tuple[int, float] | None:
     """The feature whose variance between the classes is largest beside that within, and their ratio.
 
-    None if no feature is left. The variance of all rows is not used: that within may have no digits there.
+    None if no feature is left. The variance of all rows is not used, since the variance within may be lost in
+    its rounding.
     """
     variances = np.diag(within)
     usable = left & (variances > least)
@@ -174,7 +175,7 @@ def _best(within: Array, offsets: Array, left: NDArray[np.bool_], least: float) 
 
 
 def _left_by(feature: int, within: Array, offsets: Array) -> tuple[Array, Array]:
-    """What a feature that is regressed out leaves of the covariance within the classes, and of offsets.
+    """The covariance within the classes, and the offsets, after a feature is regressed out.
 
     With the covariance W within and offsets M, that of all rows is W + MᵀM. Both are swept by the feature, to
     W' and W' + M'ᵀM'. In the direction of the offsets of the feature, M' is what the regression within leaves
@@ -189,7 +190,7 @@ def _left_by(feature: int, within: Array, offsets: Array) -> tuple[Array, Array]
 
 
 def _turned(offsets: Array, feature: int) -> Array:
-    """Offsets (K, d) reflected so that those of a feature are 0 but for the first."""
+    """Offsets (K, d) reflected so that those of a feature are 0 except for the first."""
     axis = offsets[:, feature]
     length = np.linalg.norm(axis)
     if not length:
@@ -203,7 +204,7 @@ def _turned(offsets: Array, feature: int) -> Array:
 def _step(
     statistics: Statistics, feature: int, ratio: float, before: list[SelectionStep]
 ) -> SelectionStep | None:
-    """The step to a feature, with the ratio of its variances; None if no degree of freedom is left."""
+    """The step that adds a feature with this ratio of variances; None if no degree of freedom is left."""
     first = len(statistics.classes) - 1
     second = float(statistics.weights.sum()) - len(statistics.classes) - len(before)
     if second <= 0:

@@ -26,7 +26,8 @@ class LittleMCAR(Table):
     Attributes
     ----------
     chi2 : float
-        How far the means of the patterns lie from those expected, added up over patterns and classes.
+        The squared distances of the means of the patterns from the expected ones, summed over patterns and
+        classes.
     df : int
         Its degrees of freedom.
     pvalue : float
@@ -55,8 +56,8 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
     The means of the rows of each pattern of observed features are compared with the means of maximum
     likelihood. If features are missing completely at random, and rows are normal or many, Σ n d² is about χ²
     distributed, where d is the Mahalanobis distance of the mean of a pattern, in its features. A small
-    p-value says that whether a value is missing depends on something: on what is observed, which maximum
-    likelihood allows, or on the value itself, which it does not. For all classes as one population, test
+    p-value says that missingness depends on values. Maximum likelihood allows a dependence on observed
+    values, but not on the missing value itself. For all classes as one population, test
     ``statistics.as_one_class()``.
 
     Parameters
@@ -73,7 +74,7 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
     Raises
     ------
     ValueError
-        If the statistics keep no patterns, or do not determine the means and covariances.
+        If the statistics keep no patterns, or do not determine means and covariances.
     numpy.linalg.LinAlgError
         If features that vary are collinear in a class; the message names the class and its features.
 
@@ -132,7 +133,7 @@ def _of_class(
     covariance: Array,
     least_eigenvalue: float,
 ) -> tuple[float, int]:
-    """χ² and degrees of freedom of one class, with this mean (and what rounding left of it)."""
+    """χ² and degrees of freedom of one class, with this mean and its low part."""
     chi2, df = 0.0, -int((np.diag(covariance) > 0).sum())
     for features, rows in patterns:
         for k in np.flatnonzero(rows.classes == label) if len(features) else ():

@@ -26,7 +26,7 @@ class ManovaStatistic:
     statistic : float
         The statistic.
     f : float
-        What is compared with the F distribution.
+        The value that is compared with the F distribution.
     df : tuple of float
         The degrees of freedom of its numerator and denominator.
     pvalue : float
@@ -49,7 +49,7 @@ class Manova(Table):
         Wilks' lambda, Pillai's trace, the trace of Hotelling and Lawley, and Roy's largest root. The p-value
         of Roy's root is a lower bound.
     eigenvalues : tuple of float
-        Of the scatter between the classes by that within them, in falling order.
+        The eigenvalues of W⁻¹ B, in falling order, for the scatter W within the classes and B between them.
     """
 
     wilks: ManovaStatistic
@@ -89,7 +89,7 @@ def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
     -------
     Manova
         The F approximation of Wilks' lambda is that of Rao. That of the trace of Hotelling and Lawley is
-        McKeon's or, where there are too few rows for it, that of Pillai and Samson. With two classes or one
+        McKeon's or, if there are too few rows for it, that of Pillai and Samson. With two classes or one
         feature, all four are exact and the same.
 
     Raises
@@ -134,7 +134,7 @@ def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
 
 @dataclass(frozen=True)
 class _Size:
-    """Features p, degrees of freedom q of the classes and v of the rows within them, and roots s."""
+    """The numbers of features p, of degrees of freedom q of the classes and v within them, and of roots s."""
 
     p: int
     q: int

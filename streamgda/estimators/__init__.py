@@ -1,12 +1,12 @@
 """The scikit-learn estimators. They differ in how statistics become densities, and share all the rest.
 
-To add an estimator, write one file and two lines:
+An estimator is one file and two lines:
 
-1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`. It defines
-   `_covariance_type`, the statistics that it needs; `__init__`, which stores its parameters; `_finalise`,
-   which computes densities (`streamgda.gaussians.base.Gaussians`) from statistics; `to_sklearn` and
-   `from_sklearn`. The values that parameters of its own may have are in `_parameter_constraints`, beside
-   those of the base class, as scikit-learn declares them.
+1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`. It defines:
+   `_covariance_type`, the kind of covariance that it needs; `__init__`, which stores its parameters;
+   `_finalise`, which computes densities (`streamgda.gaussians.base.Gaussians`) from statistics; `to_sklearn`
+   and `from_sklearn`. Its `_parameter_constraints` add to those of the base class the values that its own
+   parameters may have, as scikit-learn declares them.
 2. Its entry in `ESTIMATORS`.
 3. Its name beside ``lda`` in the import contract ``estimators`` of ``pyproject.toml``.
 
@@ -20,11 +20,11 @@ The modules, from the top down:
 
 - `saved`: `load`.
 - `lda`, `qda`, `naive_bayes`, `edda`: the estimators.
-- `discriminant`: what LDA and QDA share. `projection`: the projection of LDA. `pooling`: the parameter of QDA
-  and naive Bayes.
+- `discriminant`: what LDA and QDA share. `projection`: the projection of LDA. `pooling`: the parameter
+  `pooling` of QDA and naive Bayes.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria.
-- `exchange`: models of scikit-learn. `shrinkage`: shrunk covariances.
-- `classifier`: predictions. `scores`: of a block of rows.
+- `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.
+- `classifier`: predictions. `scores`: the scores of a block of rows.
 - `learning`: from rows to statistics. `reading`: how rows are read.
 - `finalised`: densities computed from statistics. `singular`: classes without a density, and why.
 - `lazy`: methods that take Dask collections.

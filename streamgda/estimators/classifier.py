@@ -1,4 +1,4 @@
-"""How classifiers predict: densities are finalised from the statistics when needed, and score the rows."""
+"""How classifiers predict: densities are computed from the statistics when needed, and score the rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from streamgda.statistics.revisions import Revision
 Predictive = Literal["plugin", "student"]
 
 PREDICTIVE: dict[str, list[Any]] = {"predictive": [one_of("plugin", "student")]}
-"""The constraint of the parameter `predictive` of estimators that have it."""
+"""The constraint of the parameter `predictive`, for the estimators that have it."""
 
 
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
@@ -69,7 +69,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Compute the densities of the classes from statistics and the parameters of the estimator."""
 
     def _refinalise(self, before: Finalised[G], statistics: Statistics, later: list[Revision]) -> G | None:
-        """Compute densities from those of an earlier revision; None to compute them all anew."""
+        """Update the densities of an earlier revision; None if all have to be computed anew."""
         return None
 
     def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
@@ -111,7 +111,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return Students.of(gaussians, how.degrees, scales, too_few)
 
     def finalise_anew(self) -> None:
-        """Finalise from the statistics alone, as a copy of the model in another process does."""
+        """Compute the densities from the statistics alone, as a copy of the model in another process does."""
         cached = self.__dict__.pop("_cache", None)
         if cached and cached.revision is self.statistics_.revision and not cached.is_update:
             self._cache = cached
@@ -169,7 +169,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     @property
     def n_iter_(self) -> int:
-        """Steps of EM that learning from incomplete rows took."""
+        """The number of steps of EM in learning from incomplete rows."""
         check_has_learnt(self)
         steps = completion_of(self.statistics_)
         return self.n_reads_ - 1 if steps is None else steps.n_iter
@@ -226,7 +226,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         ------
         ValueError
             If a value is infinite, or NaN without ``missing="marginal"``; if the features are not those of
-            the model; or if a row is too far from all classes to tell them apart.
+            the model; or if a row is so far from all classes that its squared distances exceed float64.
         """
         labels: Labels = self._apply(X, self._labels)
         return labels
@@ -298,21 +298,21 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 
-        A low value marks an outlier; −∞ if a squared distance exceeds float64. Where the covariance of LDA is
-        singular, it is the density in the range of the covariance. Units of collinear features should then
-        be within some 10⁸ of each other, such as grams and tonnes. The rounding error, the same for all
-        rows, is about 10⁻¹⁶ times their ratio. Rows are as for `predict`.
+        A low value marks an outlier. It is −∞ if a squared distance exceeds float64. If the covariance of LDA
+        is singular, it is the density in the range of the covariance. The units of collinear features should
+        then not differ by more than a factor of 10⁸, such as grams and tonnes: the rounding error, which is
+        the same for all rows, is about 10⁻¹⁶ times this factor. Rows are as for `predict`.
         """
         return self._apply(X, lambda scores: scores.log_density)
 
 
 def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
-    """The densities and priors of a fitted model; computed again if statistics or parameters have changed.
+    """The densities and priors of a fitted model, computed again if statistics or parameters have changed.
 
     Raises
     ------
     sklearn.exceptions.NotFittedError
-        If the model has learnt nothing.
+        If the model has learnt no rows.
     ValueError
         If the statistics do not determine the model.
     """
@@ -347,7 +347,7 @@ def score_rows(
 
 
 def _regularisation_of(gaussians: Gaussians, weights: Array) -> Regularisation:
-    """How covariances were made of the scatters of classes of these weights."""
+    """How the covariances follow from the scatters of classes with these weights."""
     if isinstance(gaussians, SharedGaussians):
         return Regularisation.by_share(1.0, weights, int(gaussians.ranks[0]))
     if isinstance(gaussians, SeparateGaussians | DiagonalGaussians) and gaussians.regularisation is not None:

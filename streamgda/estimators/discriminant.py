@@ -50,7 +50,7 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
 
     @property
     def _given_share(self) -> float:
-        """How far `shrinkage` shrinks a covariance; 0 where it is estimated for each class."""
+        """The number given as `shrinkage`; 0 for None, and if it is estimated for each class."""
         return 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
 
     # ------------------------------------------------------------------ covariance_estimator
@@ -77,7 +77,7 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
             raise ValueError(self._svd_without_estimator)
 
     def _estimated(self, statistics: Statistics) -> CovarianceEstimates:
-        """The covariances that `covariance_estimator` made of the rows of these statistics."""
+        """The covariances that `covariance_estimator` estimated from the rows of these statistics."""
         self._check_estimator()
         estimates: CovarianceEstimates | None = self.__dict__.get("_estimates")
         if estimates is None or not estimates.is_of(statistics):
@@ -88,7 +88,7 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
 
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of a saved model; before there were solvers, `tol` bounded eigenvalues."""
+        """The parameters of a saved model. In versions without `solver`, `tol` was a bound of eigenvalues."""
         if "solver" in params:
             return params
         before = {"solver": "eigen", "store_covariance": True}
@@ -97,7 +97,7 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
 
 @dataclass(frozen=True)
 class CovarianceEstimates:
-    """What a covariance estimator has made of some rows.
+    """The covariances that a covariance estimator estimated from some rows.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class CovarianceEstimates:
     total : ndarray of shape (n_features, n_features), or None
         The covariance of the rows of all classes, if it was asked for.
     counts, means : ndarray
-        Rows and means of the classes, which tell whether statistics are of the same rows.
+        The counts and means of the classes, by which the rows are recognised.
     """
 
     within: Array
@@ -116,12 +116,12 @@ class CovarianceEstimates:
 
     @classmethod
     def of(cls, estimator: Any, blocks: Iterable[Block], statistics: Statistics, *, total: bool) -> Self:
-        """Fit clones of the estimator to the rows of each class, and with `total` to those of all.
+        """Fit clones of the estimator to the rows of each class and, if `total` is true, to all rows.
 
         Raises
         ------
         ValueError
-            If it does not estimate a covariance.
+            If the estimator does not estimate a covariance.
         """
         rows, labels = zip(*((b.matrix(0, len(b.codes)), b.classes[b.codes]) for b in blocks), strict=True)
         X, y = np.concatenate(rows), np.concatenate(labels)
@@ -130,7 +130,7 @@ class CovarianceEstimates:
         return cls(np.array(within), of_all, statistics.counts, statistics.means)
 
     def is_of(self, statistics: Statistics) -> bool:
-        """Whether these are the estimates of the rows that the statistics are of."""
+        """Whether these estimates and the statistics are of the same rows."""
         return np.array_equal(self.counts, statistics.counts) and np.array_equal(self.means, statistics.means)
 
 

@@ -1,4 +1,4 @@
-"""The types of the rows and labels that a model was fitted to, in which it answers."""
+"""The types of the rows and labels that a model was fitted to, which its results have too."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _NUMBERS = [np.dtype(code).name for code in np.typecodes["AllInteger"] + np.type
 class FittedTypes:
     """The types of rows and labels, as NumPy names them.
 
-    Statistics are in float64 and labels in int64, whatever they were given in. Answers are in these types.
+    Statistics are in float64 and labels in int64, whatever the types of the data. Results are converted to
+    the types of the data.
 
     Attributes
     ----------
     rows : str
         "float32" if all rows were in float32; else "float64".
     labels : str
-        The type of labels that are numbers; "int64" for other labels, which are as in the statistics.
+        The type of labels that are numbers; "int64" for other labels, which are not converted.
     """
 
     rows: str = "float64"
     labels: str = "int64"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for types that no rows or labels have; a file may name any."""
+        """Raise ValueError for types that no rows or labels have, since a file may name any type."""
         if self.rows not in ("float32", "float64") or self.labels not in _NUMBERS:
             raise ValueError(f"rows of type {self.rows!r} and labels of type {self.labels!r} are unknown")
 
@@ -44,11 +45,11 @@ class FittedTypes:
         return cls("float32" if _dtype_of(X) == np.float32 else "float64", _label_type(_dtype_of(y)))
 
     def with_rows(self, X: Any) -> FittedTypes:
-        """The types after more rows, where those before were in float32."""
+        """The types after more rows, if all rows before were in float32."""
         return self if _dtype_of(X) == np.float32 else FittedTypes("float64", self.labels)
 
     def of_labels(self, classes: Labels) -> Labels:
-        """Classes in the type of the labels, if it holds them all."""
+        """The classes in the type of the labels, if it can hold all of them."""
         if classes.dtype.kind != "i" or self.labels == "int64":
             return classes
         given = classes.astype(self.labels)

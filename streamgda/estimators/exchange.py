@@ -1,4 +1,4 @@
-"""Exchange of fitted models with scikit-learn: checks and parameters. A `peer` is its estimator."""
+"""Exchange of fitted models with scikit-learn: checks and parameters. A `peer` is one of its estimators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ L = TypeVar("L", bound=StatisticsLearner)
 
 
 def describe(peer: Any, model: StatisticsLearner, fitted: Iterable[str] = ()) -> Any:
-    """Give a peer the classes, features and those of these fitted attributes that a model has; return it."""
+    """Copy classes, features and these fitted attributes of a model to a peer, and return the peer."""
     described = ("classes_", "n_features_in_", "feature_names_in_", *fitted)
     for name in described:
         if hasattr(model, name):
@@ -28,7 +28,7 @@ def describe(peer: Any, model: StatisticsLearner, fitted: Iterable[str] = ()) ->
 
 
 def shrinkage_for_peer(shrinkage: Any, covariance_estimator: Any) -> dict[str, Any]:
-    """The parameters with which a peer regularises covariances as these do here."""
+    """The parameters of a peer that regularise covariances as these do here."""
     if shrinkage == "oas":
         from sklearn.covariance import OAS  # which takes a tenth of a second to import
 
@@ -37,7 +37,7 @@ def shrinkage_for_peer(shrinkage: Any, covariance_estimator: Any) -> dict[str, A
 
 
 def check_plugin(model: Any) -> None:
-    """Raise ValueError for a model of Student t densities, which scikit-learn has not."""
+    """Raise ValueError for a model of Student t densities, which scikit-learn does not have."""
     if model.predictive != "plugin":
         raise ValueError(f"scikit-learn has no {model.predictive} densities; set predictive='plugin'")
 
@@ -50,12 +50,13 @@ def check_kind(peer: Any, kind: type) -> None:
 
 
 def class_counts(peer: Any, class_count: ClassCounts) -> Array:
-    """The number of rows of each class that a peer was fitted to; most peers do not keep it.
+    """The number of rows of each class that a peer was fitted to, which most peers do not keep.
 
     Raises
     ------
     ValueError
-        If `class_count` is None, does not name each class once, or differs from the shares that the peer saw.
+        If `class_count` is None, does not name each class once, or does not have the shares that the peer
+        saw.
     """
     if class_count is None:
         raise ValueError(
@@ -84,7 +85,7 @@ def _in_order(by_label: Mapping[Any, Any], classes: list[Any]) -> list[Any]:
 
 
 def _check_shares(peer: Any, counts: Array) -> None:
-    """Raise ValueError for counts whose shares are not the priors of a peer that took them from its rows."""
+    """Raise ValueError if a peer took its priors from its rows, and the counts have other shares."""
     shares = peer.class_prior_ if hasattr(peer, "class_prior_") else peer.priors_
     if peer.priors is None and not np.allclose(counts / counts.sum(), shares):
         raise ValueError(

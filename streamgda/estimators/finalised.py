@@ -1,6 +1,7 @@
-"""Densities finalised from statistics, valid as long as the statistics and the parameters do not change.
+"""The densities of a model, computed from its statistics and its parameters.
 
-Between the batches of a stream they need not be computed anew: they tell what has changed since.
+They are valid until the statistics or the parameters change. After a batch, they say which classes have
+changed, so that not everything has to be computed anew.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Finalised(Generic[G]):
     gaussians : Gaussians
         The normal densities of the classes, with the means and covariances of the model.
     densities : Densities
-        The densities that rows are scored by: these, or those of the parameter `predictive`.
+        The densities that score rows: `gaussians`, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
     """
@@ -73,7 +74,7 @@ class Finalised(Generic[G]):
         return [(self.classes[k].item(), reason) for k, reason in self.densities.singular.items()]
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
-        """The cached value of this name; computed by `derive` the first time."""
+        """The cached value of this name, which `derive` computes at the first call."""
         if name not in self._derived:
             self._derived[name] = derive()
         value: T = self._derived[name]
@@ -81,7 +82,7 @@ class Finalised(Generic[G]):
 
     @property
     def is_update(self) -> bool:
-        """Whether the densities are earlier ones, brought up to date. New ones have other last bits."""
+        """Whether these are earlier densities, updated. Densities computed anew differ in the last bits."""
         return isinstance(self.gaussians, UpdatedGaussians)
 
     def has_params(self, model: Any) -> bool:
@@ -91,24 +92,24 @@ class Finalised(Generic[G]):
     # ------------------------------------------------------------------ what has changed since
 
     def unchanged(self, classes: Labels, later: list[Revision]) -> NDArray[np.intp]:
-        """Where each class is here, or −1 if it is new or has changed in later revisions: (n_classes,).
+        """The position of each class here; −1 if it is new, or has changed in later revisions.
 
-        The reason of a singular class names it by its position. So where classes have come, it counts as
-        changed.
+        The reason of a singular class holds its position. So if there are new classes, a singular class
+        counts as changed.
         """
         positions = np.full(len(classes), -1)
         positions[np.searchsorted(classes, self.classes)] = np.arange(len(self.classes))
         for revision in later:
-            assert revision.classes is not None  # since it is not the first
+            assert revision.classes is not None  # it is not the first of a chain
             positions[np.searchsorted(classes, revision.classes)] = -1
         if len(classes) > len(self.classes):
             positions[np.isin(positions, list(self.gaussians.singular))] = -1
         return positions
 
     def learnt_since(self, statistics: Statistics, later: list[Revision], centre: Array) -> LearntRows | None:
-        """The rows of later revisions; None if they are not known, of a new class, or not worth following.
+        """The rows of later revisions; None if they are not known, or an update does not save time.
 
-        The `centre` is that of the densities.
+        None too if a row is of a new class. `centre` is that of the densities.
         """
         blocks = [revision.rows for revision in later if revision.rows is not None]
         n_classes, n_rows = len(self.classes), sum(len(block.codes) for block in blocks)

@@ -1,4 +1,4 @@
-"""What generative classifiers can do besides: samples, imputation, outliers, boundaries and criteria."""
+"""Methods of generative classifiers: samples, imputation, outliers, boundaries and criteria."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 
 class GenerativeClassifier(GaussianClassifier[G]):
-    """A classifier with the methods that the densities p(x | k) allow besides classifying."""
+    """A classifier with methods that use the densities p(x | k) for more than classification."""
 
     # ------------------------------------------------------------------ sampling and imputation
 
@@ -87,18 +87,19 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features), dask array or DataFrame
-            Rows in which NaN marks a missing value, for either value of the parameter `missing`.
+            Rows. NaN marks a missing value, whatever the parameter `missing` is.
 
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            The rows, with observed values unchanged. A row of NaN alone becomes the mean of the class means,
-            weighted by the priors.
+            The rows, with observed values unchanged. A row in which all features are NaN becomes the mean of
+            the class means, weighted by the priors.
 
         Raises
         ------
         ValueError
-            If a value is infinite, or a row is too far from all classes to tell them apart.
+            If a value is infinite, or a row is so far from all classes that its squared distances exceed
+            float64.
 
         References
         ----------
@@ -157,9 +158,9 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """The probability that a row of a class is at least as far from the class mean as each row of X.
 
         Squared Mahalanobis distances are compared with the χ² distribution. Its degrees of freedom are the
-        rank of the covariance, which is at most the number of observed features. Means and covariances
-        count as known, so p-values are too small if the model has learnt from few rows. They are not with
-        predictive="student": the squared distance, divided by the rank, is then compared with the F
+        rank of the covariance, which is at most the number of observed features. Means and covariances count
+        as known, so p-values are too small if the model has learnt from few rows. With predictive="student"
+        they are not too small: the squared distance, divided by the rank, is compared with the F
         distribution. For naive Bayes, the deviation of each feature is first replaced by the normal one of
         the same p-value. A row is an outlier at level α if it is one for every class:
         ``model.p_values(X).max(axis=1) < α``. Rows are as for `predict`.
@@ -237,8 +238,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
     def log_likelihood_(self) -> float:
         """Σ ln p(x, k) of the rows learnt and their classes k, under the normal densities of the model.
 
-        Rows count by their weights. It does not depend on `predictive`, and is −∞ if rows belong to a class
-        that cannot be estimated.
+        Rows count by their weights. The value does not depend on `predictive`. It is −∞ if rows belong to a
+        class that cannot be estimated.
 
         References
         ----------
@@ -258,8 +259,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
     def n_parameters_(self) -> float:
         """The number of free parameters: means, covariances and, unless `priors` are given, shares.
 
-        A covariance that leans on others counts in part, by the trace of the linear map that makes
-        covariances of those of the rows.
+        Pooled or shrunk covariances count in part: by the trace of the linear map from the covariances of the
+        rows to those of the model.
 
         References
         ----------
@@ -268,7 +269,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         return self._n_parameters(self.statistics_, self._n_covariance_parameters())
 
     def _n_parameters(self, statistics: Statistics, n_of_covariances: float) -> float:
-        """The number of free parameters, of which so many are those of the covariances."""
+        """The number of free parameters, with `n_of_covariances` for the covariances."""
         n_classes = len(statistics.classes)
         n_shares = n_classes - 1 if self.priors is None else 0
         return float(n_classes * statistics.n_features + n_of_covariances + n_shares)
@@ -302,14 +303,14 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
 
 def bayesian_criterion(log_likelihood: float, n_parameters: float, statistics: Statistics) -> float:
-    """2 L − p ln N of a model with p parameters, under which the N rows have log-likelihood L."""
+    """2 L − p ln N, where the model has p parameters, and the N rows have log-likelihood L under it."""
     return 2 * log_likelihood - n_parameters * float(np.log(statistics.weights.sum()))
 
 
 def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
-    """Σ ln p(x, k) of the rows of which these are the statistics: of those learnt, or of others.
+    """Σ ln p(x, k) of the rows that these statistics are of: those learnt, or others.
 
-    It needs Σ w (x − μ)(x − μ)ᵀ of the rows of a class, which is W + w (m − μ)(m − μ)ᵀ of their mean m and
+    It needs Σ w (x − μ)(x − μ)ᵀ of the rows of a class. This is W + w (m − μ)(m − μ)ᵀ, with their mean m and
     scatter W.
 
     Parameters
@@ -317,7 +318,7 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     state : Finalised
         Densities and priors of the classes.
     statistics : ClassStatistics or ExactClassStatistics
-        Of rows of these classes, or of some of them; of the covariance type that the model needs.
+        The statistics of rows of these classes or some of them, of the covariance type that the model needs.
     """
     if isinstance(statistics, IncompleteStatistics) and not statistics.is_complete:
         return _of_patterns(state, statistics)

@@ -1,4 +1,4 @@
-"""Methods on rows that also take Dask collections, and then return lazy Dask collections."""
+"""A decorator for methods on rows, so that they also take and return lazy Dask collections."""
 
 from __future__ import annotations
 

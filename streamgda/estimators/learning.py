@@ -1,4 +1,4 @@
-"""How estimators learn: from batches, sources, statistics and other models. They keep statistics alone."""
+"""How estimators learn: from batches, sources, statistics and other models. They keep only statistics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ROWS_NEEDED = (
     "frames alone; shrinkage=0.1, 'auto' or 'oas' learns from any data"
 )
 
-_replacing = Lock()  # held while a model gets other statistics, so that no thread adds rows to the old ones
+_replacing = Lock()  # held while a model gets new statistics, so that no thread adds rows to the old ones
 
 
 class StatisticsLearner(BaseEstimator, Savable, ABC):
@@ -82,7 +82,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     @classmethod
     @lru_cache(maxsize=64)
     def _get_param_names(cls) -> list[str]:
-        """The names of the parameters, read off the signature once: it takes as long as to learn a row."""
+        """The names of the parameters, cached: reading the signature takes as long as learning a row."""
         names: list[str] = super()._get_param_names()
         return names
 
@@ -107,7 +107,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", READ_TOLERANCE))
 
     def _check_learns_in_parts(self) -> None:
-        """Raise ValueError if a parameter asks for what needs all the rows in memory at once."""
+        """Raise ValueError if a parameter needs all the rows in memory at once."""
         if self.covariance_estimator is not None:
             raise ValueError(ROWS_NEEDED)
 
@@ -126,7 +126,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     def _read(
         self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
     ) -> Reading:
-        """Read rows: once; if `steps` allow, again where they have too many patterns of features."""
+        """Read rows once; if they have too many patterns of observed features, as often as `steps` allow."""
         kind = {"exact": self.exact, **self.required_statistics()}
         if not self.learns_incomplete:
             return Reading(read(empty_statistics(**kind)))
@@ -150,7 +150,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         scheduler: Scheduler = None,
         progress: Progress = False,
     ) -> Self:
-        """Fit the model to the rows of X. What it learnt before is forgotten.
+        """Fit the model to the rows of X. Rows learnt before are forgotten.
 
         Parameters
         ----------
@@ -163,12 +163,12 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, whole or fractional (with ``exact=True`` whole). For a dask DataFrame
             whose labels are named, the name of its column of weights. Not allowed with a source. Means and
-            covariances depend on the ratios of the weights alone. But shrinkage "auto" and "oas" use the
-            sum of the weights of a class as its number of rows. Importance weights w of a class should
+            covariances depend on the ratios of the weights alone. Shrinkage "auto" and "oas", however, use
+            the sum of the weights of a class as its number of rows. Importance weights w of a class should
             therefore sum to its effective number of rows, such as (Σ w)² / Σ w² (Kish 1965).
         missing : {"raise", "drop"}, default="raise"
             With "drop", rows with NaN, infinity, or no label or weight are left out and counted in
-            ``statistics_.n_dropped``. A source says so where it is scanned.
+            ``statistics_.n_dropped``. For a source, give `missing` to the function that scans it.
         scheduler, progress : optional
             For a source or a Dask collection, as for `accumulate`.
 
@@ -181,8 +181,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         ValueError
             If the data holds NaN, infinity, a missing label or fewer than two classes, or does not determine
             the model. The message says where, and what to do. If a source or a Dask collection does not
-            determine the model, its statistics are still kept in `statistics_`; so is what the reads of EM
-            have given so far, if one of them fails.
+            determine the model, its statistics are still kept in `statistics_`. If a read of EM fails, the
+            result of the reads before it is kept there too.
         """
         self._validate_params()
         if isinstance(X, Source) or is_dask(X):
@@ -233,8 +233,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         Raises
         ------
         ValueError
-            If the batch holds NaN, infinity or a missing label, its features are not those seen before, or
-            it is the first and no row has a weight. The model is then unchanged.
+            If the batch holds NaN, infinity or a missing label, if its features are not those seen before, or
+            if it is the first batch and all weights are zero. The model is then unchanged.
         """
         self._check_learns_in_parts()
         if not isinstance(X, np.ndarray) and (isinstance(X, Source) or is_dask(X)):
@@ -261,7 +261,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return self
 
     def _learn_first_batch(self, blocks: Callable[[], Iterator[Block]]) -> bool:
-        """Learn a batch and return True; or return False if another thread has learnt one meanwhile."""
+        """Learn the first batch and return True; return False if another thread has learnt one before."""
         with _replacing:
             if hasattr(self, "statistics_"):
                 return False
@@ -287,7 +287,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         TypeError
             If the other is a model of another class.
         ValueError
-            If the two were fitted to different features or kinds of label, or one of them is exact. This
+            If the two were fitted to different features or kinds of label, or only one of them is exact. This
             model is then unchanged.
         """
         added = self._copied_statistics(other)
@@ -315,7 +315,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         Parameters
         ----------
         statistics : ClassStatistics or ExactClassStatistics
-            Of the covariance type that the model needs, or "full". The model keeps a copy of what it needs.
+            Statistics of the covariance type that the model needs, or "full". The model keeps a copy of what
+            it needs.
         **params
             Parameters of the estimator.
 
@@ -329,8 +330,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         TypeError
             If `statistics` is not an instance of statistics.
         ValueError
-            If they hold less than the model needs or do not determine it, or a parameter is not valid. The
-            message says what to do.
+            If the statistics hold less than the model needs or do not determine it, or a parameter is not
+            valid. The message says what to do.
         """
         check_statistics(statistics)
         missing = {"missing": "marginal"} if statistics.ordinary().keeps_patterns else {}
@@ -374,12 +375,12 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     @classmethod
     @abstractmethod
     def from_sklearn(cls, estimator: Any, class_count: ClassCounts = None) -> Self:
-        """A model with the moments of a fitted scikit-learn estimator; it can go on learning."""
+        """A model with the moments of a fitted scikit-learn estimator. It can learn more rows."""
 
     # ------------------------------------------------------------------ fitted state
 
     def _set_fitted(self, reading: Reading, *, keep: bool = False) -> Self:
-        """Finalise statistics and store both; with `keep`, store statistics that do not suffice too."""
+        """Compute densities and store both; with `keep`, store insufficient statistics too."""
         statistics = reading.statistics
         try:
             finalised = self._compute_finalised(statistics)
@@ -400,13 +401,13 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return self
 
     def _hold_reading(self, reading: Reading) -> None:
-        """Set what some reads of EM have given, after which another one failed."""
+        """Store the result of some reads of EM after which another read failed."""
         self._hold(reading.statistics)
         self._types = FittedTypes()
         self._n_reads, self._converged = reading.n_reads, False
 
     def _hold(self, statistics: Statistics) -> None:
-        """Set the statistics, of which there may be no model."""
+        """Store statistics, which may be insufficient for a model."""
         self._describe_features(statistics)
         self.statistics_ = statistics
 

@@ -1,4 +1,4 @@
-"""Classifiers whose classes may lean on the pooled covariance."""
+"""The parameter `pooling` of classifiers: covariances between those of the classes and the pooled one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class RegularisedClassifier(GenerativeClassifier[P]):
         "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
     }
 
-    pooling: PoolingParameter  # neither 0 nor None lean on the pooled covariance
+    pooling: PoolingParameter  # 0 and None mean no pooling
 
     def _regularisation(self, weights: Array, eigenvalues: Array | None, dimension: int) -> Regularisation:
-        """How far they do; see `Regularisation.by_evidence`. Eigenvalues are given for "bayes" alone."""
+        """How covariances are pooled: by evidence, if eigenvalues are given, else by the number `pooling`."""
         if eigenvalues is not None:
             return Regularisation.by_evidence(weights, eigenvalues)
         return Regularisation.by_share(float(self.pooling or 0.0), weights, dimension)

@@ -24,13 +24,13 @@ _LABELS = (bool, int, float, str)
 def priors_of(model: Any, statistics: Statistics) -> Array:
     """The prior probabilities of the classes of statistics, by the parameter `priors` of a model.
 
-    None stands for the share of each class in the total weight. Priors by label are scaled to sum to 1 for
-    the classes that have been seen; so are all those of models that renormalise them.
+    None stands for the share of each class in the total weight. Priors by label are scaled so that those of
+    the classes seen so far sum to 1. Models that renormalise priors scale all priors to this sum.
 
     Raises
     ------
     ValueError
-        If they are no such probabilities.
+        If the priors are not such probabilities.
     """
     priors, renormalise = model.priors, model._renormalises_priors
     if priors is None:
@@ -51,7 +51,7 @@ def priors_of(model: Any, statistics: Statistics) -> Array:
     if not renormalise and not is_by_label and not sum_to_one(given):
         raise ValueError(f"The sum of the priors should be 1. It is {given.sum():g}; got {given.tolist()}")
     if not (given >= 0).all() or not given.any():
-        subject = "priors" if renormalise else "Priors"  # each word for word as in scikit-learn
+        subject = "priors" if renormalise else "Priors"  # both words as in scikit-learn
         raise ValueError(f"{subject} must be non-negative. One must be above 0; got {given.tolist()}")
     scaled: Array = given / given.sum()
     return scaled
@@ -69,7 +69,7 @@ def by_texts(priors: Mapping[Any, float]) -> dict[str, float]:
 
 
 def in_pairs(priors: Mapping[Any, float]) -> list[list[Any]]:
-    """Pairs of a label and its prior, which JSON holds: labels of NumPy are those of Python."""
+    """Pairs of a label and its prior, for JSON. Labels of NumPy types become labels of Python."""
     plain = [(_plain(label), prior) for label, prior in priors.items()]
     return [[label if isinstance(label, _LABELS) else _text(label), prior] for label, prior in plain]
 
@@ -79,7 +79,7 @@ def _plain(label: Any) -> Any:
 
 
 def _text(label: Any) -> str:
-    """A label as text, whichever library made it: whole numbers are integers, as statistics hold them."""
+    """A label as text, the same for labels of NumPy and Python. Whole numbers are written as integers."""
     plain = _plain(label)
     if isinstance(plain, bool):
         return str(plain).lower()  # as in JSON
@@ -87,12 +87,12 @@ def _text(label: Any) -> str:
 
 
 def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[Any]:
-    """The priors of these classes. In models saved without the types of labels, they are texts.
+    """The priors of these classes. In older saved models, the labels of priors are texts.
 
     Raises
     ------
     ValueError
-        If a class has none.
+        If a class has no prior.
     """
     by_text = by_texts(priors)
     found = [priors.get(label, by_text.get(_text(label))) for label in classes]

@@ -51,14 +51,15 @@ class DiscriminantProjection(
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Rows, without missing values, whatever the parameter `missing` is; `impute` fills them in.
+            Rows without missing values, whatever the parameter `missing` is. `impute` fills in missing
+            values.
 
         Returns
         -------
         ndarray of shape (n_rows, n_components)
             Within the classes, components are uncorrelated and of unit variance. With solver "svd" rows are
-            taken relative to `xbar_`, with "eigen" they are not. In float32 if these rows and those fitted
-            to are.
+            taken relative to `xbar_`, with "eigen" they are not. The type is float32 if these rows and the
+            fitted rows are of float32.
 
         Raises
         ------
@@ -71,7 +72,7 @@ class DiscriminantProjection(
         scalings = self._components
         centre = finalised(self).gaussians.centre
         projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
-        shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd" they stay centred
+        shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd", components stay centred
         for scores in score_rows(self, rows, missing="raise"):
             projected[scores.positions] = multiply_rows(scores.rows - centre, scalings) + shift
         return projected
@@ -116,7 +117,7 @@ class DiscriminantProjection(
 
     @property
     def scalings_(self) -> Floats:
-        """The directions of the components; those that `transform` leaves out are last."""
+        """The directions of the components. Those that `transform` leaves out are last."""
         self._check_attribute("scalings_", "svd", "eigen")
         return self._types.of_rows(self._projection.scalings.copy())
 
@@ -141,7 +142,7 @@ class DiscriminantProjection(
             )
 
     def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
-        """Raise AttributeError for an attribute that there is not with this solver, as in scikit-learn."""
+        """Raise AttributeError for an attribute that this solver does not have, as in scikit-learn."""
         if self.solver not in solvers:
             listed = " or ".join(f"solver={solver!r}" for solver in solvers)
             raise AttributeError(

@@ -1,4 +1,4 @@
-"""How a model reads rows: arrays in blocks, sources in passes, more than once where EM needs it.
+"""How a model reads rows: arrays in blocks, sources in passes, more than once if EM needs it.
 
 A model holds ordinary statistics as long as no row lacks a feature. So complete data gives the same
 statistics, files and speed whether or not a model would learn from incomplete rows.
@@ -47,7 +47,7 @@ EM_CONSTRAINTS: dict[str, list[Any]] = {
     "max_reads": [Interval(Integral, 1, None, closed="left")],
     "em_tol": [Interval(Real, 0, None, closed="left")],
 }
-"""Of the parameters of models that keep patterns of missing features."""
+"""The constraints of the parameters of models that keep patterns of observed features."""
 
 _LEARN_KEPT = Message(
     "set ⟨missing='marginal'⟩ for the model too, as the source keeps rows in which features are missing"
@@ -100,7 +100,7 @@ def source_to_learn(
     progress: Progress,
     names: Sequence[str] = (),
 ) -> Read:
-    """The reading of a source or a Dask collection; of features of these names, in this order."""
+    """A function that reads a source or a Dask collection: the features with these names, in this order."""
     source = as_source(X, y, sample_weight, missing=missing).in_order_of(names).pinned()
     read = partial(read_into, source, scheduler=scheduler, progress=progress)
     refuses = source.keeps_missing and not model.learns_incomplete
@@ -108,12 +108,12 @@ def source_to_learn(
 
 
 def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
-    """Read rows in memory: blocks that are made anew for each read.
+    """A function that reads rows in memory, from blocks that are made anew for each read.
 
     Raises
     ------
     ValueError
-        If no row has a weight.
+        If all weights are zero.
     """
 
     def read(empty: Any) -> Any:
@@ -142,7 +142,7 @@ def kept_on_error(model: Any, names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
-    """Yield what takes the result of each read of EM; `hold` gets the last one if a later read fails."""
+    """Yield a function that takes the result of each read of EM; `hold` gets the last if a read fails."""
     kept: deque[Reading] = deque(maxlen=1)
     try:
         yield kept.append
@@ -167,7 +167,7 @@ def _say_what_is_kept(error: BaseException, n_reads: int) -> None:
 
 
 def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> Statistics:
-    """Statistics with the rows of some blocks: the same object, unless it cannot hold incomplete rows."""
+    """The statistics with the rows of some blocks; a new object if they could not hold incomplete rows."""
     if not statistics.keeps_patterns and any(map(Block.lacks_features, blocks)):
         statistics = _incomplete(statistics, max_patterns)
     statistics.update_blocks(blocks)
@@ -175,14 +175,14 @@ def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> S
 
 
 def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Statistics:
-    """Statistics with the rows of others: the same object, unless it cannot hold incomplete rows."""
+    """The statistics with the rows of others; a new object if they could not hold incomplete rows."""
     if added.keeps_patterns and not statistics.keeps_patterns:
         statistics = _incomplete(statistics, max_patterns)
     return statistics.merge(added)
 
 
 def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks, for statistics that would take missing values; an error for such a value.
+    """Yield the blocks for statistics that could hold missing values, and refuse missing values.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Load what `save` wrote: statistics, or an estimator with its statistics."""
+"""Load the files that `save` wrote: statistics, or an estimator with its statistics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
     """Read statistics or a model that `save` wrote.
 
-    No code in the file is executed. A model can go on learning with `partial_fit`. For type checkers,
+    No code in the file is executed. A loaded model can learn more rows with `partial_fit`. For type checkers,
     `load_model` and `load_statistics` say what they return.
 
     Parameters
@@ -53,7 +53,7 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
 
 
 def load_model(path: Path, *, filesystem: AnyFileSystem | None = None) -> GenerativeClassifier[Any]:
-    """Read a model that `save` wrote, as `load` does; of a file that holds none, raise ValueError."""
+    """Read a model that `save` wrote, as `load` does; raise ValueError if the file holds no model."""
     saved = _load(path, filesystem)
     if not hasattr(saved, "statistics_"):
         raise ValueError(
@@ -64,14 +64,14 @@ def load_model(path: Path, *, filesystem: AnyFileSystem | None = None) -> Genera
 
 
 def load_statistics(path: Path, *, filesystem: AnyFileSystem | None = None) -> Statistics:
-    """Read statistics that `save` wrote, as `load` does; of a model, those that it has learnt."""
+    """Read statistics that `save` wrote, as `load` does; if the file holds a model, its statistics."""
     saved = _load(path, filesystem)
     statistics: Statistics = getattr(saved, "statistics_", saved)
     return statistics
 
 
 def from_bytes(content: bytes) -> Any:
-    """Statistics or a model from what their `to_bytes` returned, or from all the bytes of a saved file.
+    """Statistics or a model from the bytes that `to_bytes` returned, or from the bytes of a saved file.
 
     Raises
     ------
@@ -89,20 +89,22 @@ def from_bytes(content: bytes) -> Any:
 
 
 def load_metadata(path: Path | bytes, *, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
-    """Read where a saved file comes from, and what ``save(metadata=)`` kept in it; the table is not read.
+    """Read the origin of a saved file and its ``save(metadata=)``, without reading the table.
 
     Parameters
     ----------
     path : str, path or bytes
-        A file, or all its bytes: with `from_bytes`, state and metadata are of one moment.
+        A file, or all its bytes. With the same bytes for `from_bytes`, state and metadata are of the same
+        moment.
     filesystem : pyarrow or fsspec filesystem, optional
         The filesystem of `path`. If None, inferred from `path`.
 
     Returns
     -------
     dict
-        "library", the name and version of what saved it; "time" in UTC, of `save`; "fingerprint", the
-        `digest` of the statistics; and "metadata". None stands for what is not there.
+        "library", the name and version of the library that saved it; "time", when `save` was called, in UTC;
+        "fingerprint", the `digest` of the statistics; and "metadata". A value that the file does not hold is
+        None.
 
     Raises
     ------

@@ -26,10 +26,10 @@ from streamgda.statistics.covariances import Array
 Rows = NDArray[np.generic]
 Positions = slice | NDArray[np.intp]
 
-_VALUES_PER_BLOCK = 1 << 15  # a few arrays of so many values fit in the second-level cache
-_SCORES_PER_BLOCK = 1 << 18  # these fit too; larger, since each block costs a Python step per class
-_FEWEST_ROWS = 144  # of many features; with fewer, products of matrices take a quarter longer
-_FEWEST_OF_PRODUCTS = 480  # rows of scores that are one product; with fewer, these take a tenth longer
+_VALUES_PER_BLOCK = 1 << 15  # a few arrays of this size fit in the second-level cache
+_SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
+_FEWEST_ROWS = 144  # if there are many features; with fewer rows, products of matrices take a quarter longer
+_FEWEST_OF_PRODUCTS = 480  # if scores are one product; with fewer rows, it takes a tenth longer
 _SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
 
@@ -72,7 +72,7 @@ class RowScores:
         return self._checked(scores)
 
     def _posterior_scores(self, out: Array | None = None) -> Array:
-        """Scores that nothing else holds; in `out` (n, K), if that saves a copy."""
+        """The scores in a new array; or in `out` (n, K), if that saves a copy."""
         with np.errstate(over="ignore", invalid="ignore"):
             scores = self.gaussians.posterior_scores(self.rows, self.finalised.log_priors, out)
         return self._checked(scores)
@@ -112,7 +112,7 @@ class RowScores:
         return posteriors(self.posterior_scores)
 
     def write_probabilities(self, result: Array) -> None:
-        """Write the posterior probabilities to those of all rows, (n_rows, K)."""
+        """Write the posterior probabilities into `result` (n_rows, K), which holds those of all rows."""
         if isinstance(self.positions, slice):
             out = result[self.positions]
             write_posteriors(self._posterior_scores(out), out)
@@ -148,7 +148,7 @@ class RowScores:
         return np.sqrt(np.maximum(squared_distances, 0.0))
 
     def _checked(self, scores: Array) -> Array:
-        """Return the scores; raise ValueError if a row has no finite one, so that no class is more likely."""
+        """Return the scores; raise ValueError if a row has no finite score."""
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
             row = np.flatnonzero(~np.isfinite(best))[0]
@@ -165,7 +165,7 @@ def score_finalised(
     Parameters
     ----------
     state : Finalised
-        The densities of a model, which other processes get without its statistics.
+        The densities of a model, which can be sent to other processes without the statistics.
     rows : ndarray of shape (n_rows, n_features)
         Numbers in the order of the features, as `check_rows` returns them.
     missing : {"raise", "marginal"}

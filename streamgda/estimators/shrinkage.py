@@ -36,10 +36,10 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     Parameters
     ----------
     statistics : ClassStatistics
-        Of covariance type "full"; for "auto" with fourth moments.
+        Statistics of covariance type "full"; for "auto" with fourth moments.
     shrinkage : float, "auto", "oas" or None
-        See `shrunk`, `ledoit_wolf` and `oas`. For "auto" the features of each class that vary are scaled to
-        unit variance first, and back afterwards.
+        See `shrunk`, `ledoit_wolf` and `oas`. For "auto", the features that vary in a class are first scaled
+        to unit variance, and afterwards scaled back.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     Raises
     ------
     ValueError
-        If the statistics are not such, or fourth powers are too small for float64.
+        If the statistics hold too little, or fourth powers are too small for float64.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def oas(covariance: Array, weight: float) -> float:
     mean_variance = np.trace(covariance) / n_features
     if not mean_variance:
         return 1.0
-    covariance = covariance / mean_variance  # so that no square exceeds float64
+    covariance = covariance / mean_variance  # no square of it exceeds float64
     spread = (weight + 1) * _squared_distance_from_sphere(covariance) / n_features
     return 1.0 if not spread else min(float(((covariance**2).mean() + 1) / spread), 1.0)
 

@@ -1,4 +1,4 @@
-"""Which classes are singular, that is without a density, and why: the features to blame, and what helps."""
+"""Which classes are singular, that is, have no density; the features that cause it, and the remedies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REMEDIES = (
 def whiten_classes(
     statistics: Statistics, covariances: Array, least_eigenvalue: float, *, is_shrunk: bool, solver: str
 ) -> list[Whitening]:
-    """Whiten the covariance of each class; `Singular` stands for that of a class without one.
+    """Whiten the covariance of each class. A class that cannot be whitened gets a `Singular`.
 
     No factor or spectrum is needed to see that a class has too few rows, or a feature that is constant in it.
     """
@@ -63,11 +63,11 @@ def _singular_class(
     is_shrunk: bool,
     solver: str,
 ) -> np.linalg.LinAlgError:
-    """The error for a class (at position k) with a singular covariance: its features, and what helps.
+    """The error for a class (at position k) with a singular covariance: its features and the remedies.
 
-    It begins as scikit-learn's does. If the rank is not given, it is that of the statistics.
+    The message begins as scikit-learn's does. If the rank is not given, it is computed from the statistics.
     """
-    if rank is None:  # n rows span at most n - 1 dimensions
+    if rank is None:  # n rows span no more than n - 1 dimensions
         one = statistics.of_classes(np.array([k]))
         rank = Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank
         rank = min(rank, int(statistics.counts[k]) - 1)
@@ -104,7 +104,7 @@ def too_few_rows(statistics: Statistics, k: int, *, is_shared: bool) -> ValueErr
 
 
 def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
-    """What scikit-learn's QDA says of a class, word for word."""
+    """The message of scikit-learn's QDA for this class, word for word."""
     label, n_rows, n_features = statistics.classes[k], int(statistics.counts[k]), statistics.n_features
     if n_rows == 1:
         return f"y has only 1 sample in class {named(label)}, covariance is ill defined."
@@ -125,14 +125,14 @@ def _remedy(n_rows: int, n_varying: int, is_shrunk: bool) -> str:
         return "Set ⟨reg_param⟩ above 0, or ⟨pooling='bayes'⟩"
     if is_shrunk:
         return "Raise ⟨reg_param⟩, or set ⟨shrinkage⟩ to a higher number"
-    # Of two rows, "auto" estimates no error.
+    # With two rows, "auto" estimates an error of zero, and does not shrink.
     shrinkage = "⟨shrinkage='auto'⟩" if n_rows > 2 else "⟨shrinkage⟩ to a number above 0"
     return f"Set {shrinkage}, or ⟨reg_param⟩ above 0, or ⟨pooling='bayes'⟩"
 
 
 @dataclass(frozen=True)
 class Determined:
-    """What the scatters of the classes determine.
+    """Which covariance models the scatters of the classes determine.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Determined:
     least_eigenvalue: float
 
     def why_not(self, model: str) -> str | None:
-        """What is missing for a model, of a class or of them all, and the remedy; None if nothing is."""
+        """Why the scatters do not determine a model, and the remedy; None if they do."""
         volume, shape, orientation = tuple(model)
         n_features = self.statistics.n_features
         if shape == "V":
@@ -160,7 +160,7 @@ class Determined:
         return self._constant_in_all() if orientation == "I" else self._singular_together()
 
     def _undetermined_axes(self) -> str | None:
-        """The axes of a class are determined up to rank d − 1, and the shape by a class of rank d."""
+        """Why axes or the shape are undetermined: axes need rank d − 1, the shape a class of rank d."""
         n_features = self.statistics.n_features
         has_full = (self._ranks == n_features).any()
         return self._singular_class(n_features - 1 if has_full else n_features)
@@ -219,7 +219,7 @@ class Determined:
 
     @cached_property
     def _ranks(self) -> NDArray[np.int64]:
-        """The rank of the covariance of each class, of which n rows span n − 1 dimensions at most."""
+        """The rank of the covariance of each class: n rows span no more than n − 1 dimensions."""
         covariances, means = self.statistics.covariance(), self.statistics.means
         ranks = [Whitening.of(c, means[[k]], self.least_eigenvalue).rank for k, c in enumerate(covariances)]
         return np.minimum(ranks, self.statistics.counts - 1)

@@ -29,14 +29,14 @@ _OF_PARQUET = "; more rows than fit in memory are predicted from Parquet, by pre
 
 
 def one_of(*names: str) -> StrOptions:
-    """The constraint of a parameter to one of some strings, which its message lists in this order."""
+    """The constraint of a parameter to some strings, which the message lists in this order."""
     return StrOptions(dict.fromkeys(names).keys())  # a set would list them in another order in each process
 
 
 def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
     """Raise TypeError for rows that are not in memory: a Dask collection, a source, a path or a lazy frame.
 
-    What else to do of a lazy frame is said in the terms of the caller.
+    `otherwise` is the second remedy for a lazy frame, in the terms of the caller.
     """
     if isinstance(X, np.ndarray):
         return
@@ -62,9 +62,9 @@ def check_no_name(y: Any) -> None:
 
 
 def valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
-    """X as an array, if scikit-learn's `validate_data` takes it for sure where its values are finite.
+    """X as an array, if scikit-learn's `validate_data` is sure to accept it when its values are finite.
 
-    For a single row, `validate_data` takes longer than all the rest of learning it.
+    None otherwise. For a single row, `validate_data` takes longer than all other steps of learning it.
     """
     names = getattr(model, "feature_names_in_", None)
     if type(X) is np.ndarray:
@@ -76,9 +76,9 @@ def valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
 
 
 def named_as_fitted(model: Any, X: Any) -> Any:
-    """A frame that scikit-learn knows, with the features of a model in their order if it has them in another.
+    """A frame that scikit-learn can read, with its columns in the order of the features of a model.
 
-    A frame of pandas stays in its order, which scikit-learn takes for an error.
+    A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
     """
     names = None if library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
     return in_order_of(as_table(X), names)
@@ -100,9 +100,9 @@ def check_has_learnt(model: Any) -> None:
 
 
 def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
-    """Raise ValueError for statistics that no model is made of.
+    """Raise ValueError for statistics from which no model can be computed.
 
-    They are of fewer than two classes, lack covariances, or have some beyond float64. Only exact ones do.
+    They have fewer than two classes, lack the covariances, or are exact with covariances beyond float64.
     """
     classes = statistics.classes
     if len(classes) < 2:
@@ -119,7 +119,7 @@ def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> N
 def check_holds_products(statistics: Statistics, covariance_type: CovarianceType) -> None:
     """Raise ValueError if a model that needs covariances holds each feature by itself.
 
-    This is so after a `fit` of which the first read of EM was kept, and a later one failed.
+    This happens if the second read of EM in `fit` failed. The result of the first read is then kept.
     """
     if statistics.covariance_type == "diag" != covariance_type:
         raise ValueError(
@@ -146,7 +146,7 @@ def check_rows(
     missing : {"raise", "marginal"}, optional
         Whether NaN may mark a missing value. If None, the parameter of the model.
     other_remedy : str
-        What to do about a missing value but to leave out such rows, in the terms of the caller.
+        The remedy for a missing value besides leaving out such rows, in the terms of the caller.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def check_rows(
 def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
     X = named_as_fitted(model, X)
-    if column_labels(X) is not None:  # names first: a column that is not a feature may have any type
+    if column_labels(X) is not None:  # names first, since a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     check_readable(X)
     finite = "allow-nan" if missing == "marginal" else True
@@ -183,7 +183,7 @@ def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: s
                 rows = validate_data(model, X, reset=False, ensure_all_finite=False)
                 _raise_for_missing(model, real(rows, "X"), other_remedy)
             raise
-    if rows.dtype.kind == "O":  # as of a list with None, or of Arrow's bools with nulls
+    if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
         rows = real(rows, "X")
         if missing == "raise":
             _raise_for_missing(model, rows, other_remedy)
