@@ -1,8 +1,8 @@
-"""What incomplete rows say of each feature by itself, and which means and covariances they leave open.
+"""The moments of each feature by itself, and which means and covariances incomplete rows leave undetermined.
 
-Rows that have both features of a pair lie on a line if they are one or two, and on a line their likelihood
-has no bound, at whatever cost for the other rows. So it has a maximum only if they are three; where classes
-share a covariance, two more than classes among them.
+If only one or two rows have both features of a pair, they lie on a line, and the likelihood has no bound. It
+has a maximum only if three rows have both features. If classes share a covariance, there must be two more
+such rows than classes among them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streamgda.gaussians.whitening import Reason, constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
 
-_LEAST_FREEDOM = 2  # of the rows that have both features: how many more they are than classes
+_LEAST_FREEDOM = 2  # the number of rows that have both features, less that of their classes
 _MOST_NAMES = 5  # of features or pairs in a message
 
 
@@ -35,9 +35,9 @@ class PatternState:
     places : ndarray of int of shape (K_p,)
         The positions of the classes that have such rows.
     counts : ndarray of int of shape (K_p,)
-        How many rows they have.
+        How many rows of each class have the pattern.
     moments : Moments
-        Of the observed features.
+        The moments of the observed features.
     """
 
     features: Indices
@@ -60,7 +60,7 @@ class AvailableCases:
     Attributes
     ----------
     weights, means, low_means : ndarray of shape (n_classes, n_features)
-        The weight of these rows, their mean, and what rounding left of it; zero where there are none.
+        The weight of these rows, their mean, and its low part; zero where there are no rows.
     scatter : ndarray of shape (n_classes, n_features), or (1, n_features) if pooled
         Σ w (x − mean)².
     """
@@ -72,7 +72,7 @@ class AvailableCases:
 
     @classmethod
     def of(cls, states: Sequence[PatternState], n_classes: int, n_features: int, *, pooled: bool) -> Self:
-        """The available cases of some patterns, where each row is in one pattern for each feature."""
+        """The available cases of some patterns. For each feature, a row is in only one pattern."""
         shape = (n_classes, n_features)
         weights, anchors, shifts = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         with_cells = [(state, np.ix_(state.places, state.features)) for state in states]
@@ -97,7 +97,7 @@ class AvailableCases:
 
 
 def total_weights(states: Sequence[PatternState], n_classes: int) -> tuple[Array, Array]:
-    """The weight of each class, and what rounding left of it, over patterns in which each row is once."""
+    """The weight of each class and its low part, over patterns in which each row stands once."""
     weights, low_means = np.zeros(n_classes), np.zeros(n_classes)
     for state in states:
         moments = state.moments
@@ -108,9 +108,9 @@ def total_weights(states: Sequence[PatternState], n_classes: int) -> tuple[Array
 
 @dataclass(frozen=True)
 class Population:
-    """Classes that share a covariance: all of them, or one alone. EM sees their features in units of its own.
+    """The classes that share a covariance: all, or a single one; and the units of their features in EM.
 
-    There values are deviations from the means of the available cases, in units of their standard deviations.
+    In EM, values are deviations from the means of the available cases, in units of their standard deviations.
     Features that do not vary are left out.
 
     Attributes
@@ -118,7 +118,7 @@ class Population:
     places : ndarray of int
         The positions of the classes.
     available : AvailableCases
-        Of all classes.
+        The available cases of all classes.
     scale : ndarray of shape (n_features,)
         The standard deviation of each feature over the rows that have it; 0 where it does not vary.
     varying : ndarray of int
@@ -149,14 +149,14 @@ class Population:
         return matrices if matrices.ndim == 2 else matrices[self.places[0]]
 
     def in_units(self, means: Array, low_means: Array, places: Indices, features: Indices) -> Array:
-        """Means of classes at these places, with what rounding left of them, of features that vary."""
+        """The means of classes at these places, with their low parts, of varying features, in units of EM."""
         cells = np.ix_(places, features)
         deviations = (means - self.available.means[cells]) + (low_means - self.available.low_means[cells])
         in_units: Array = deviations / self.scale[features]
         return in_units
 
 
-# ---------------------------------------------------------------------- what is left open
+# ---------------------------------------------------------------------- what is undetermined
 
 
 def unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
@@ -170,7 +170,7 @@ def unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
 
 
 def apart_in(label: Any, states: Sequence[PatternState], names: Sequence[str]) -> Reason | None:
-    """Why these rows leave the covariance of a class, or the one of all, open; None if they do not."""
+    """Why these rows do not determine the covariance of a class, or of all classes; None if they do."""
     observed, together = np.zeros((len(states), len(names))), np.zeros((len(names), len(names)))
     for row, state in zip(observed, states, strict=True):
         row[state.features] = 1
@@ -183,9 +183,9 @@ def apart_in(label: Any, states: Sequence[PatternState], names: Sequence[str]) -
 
 
 def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[str]) -> Reason | None:
-    """Why a covariance is open, if too few rows have both features of a pair.
+    """Why a covariance is undetermined: too few rows have both features of a pair; None if it is determined.
 
-    Features that are always seen together are as determined as those of complete rows.
+    Features that are always observed together are determined as in complete rows.
 
     Parameters
     ----------
@@ -194,9 +194,9 @@ def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[s
     together : ndarray of shape (n_features, n_features)
         How many rows have both of two features.
     n_classes : ndarray of shape (n_features, n_features), or int
-        Of how many classes they are.
+        The number of classes of these rows.
     names : sequence of str
-        What to call each feature.
+        The name of each feature in an error.
     """
     single = together.diagonal()
     is_apart = (together - n_classes < _LEAST_FREEDOM) & (together < np.maximum.outer(single, single))

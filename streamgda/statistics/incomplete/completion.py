@@ -1,4 +1,4 @@
-"""Complete statistics from incomplete rows: those that the maximum of the likelihood expects."""
+"""Complete statistics from incomplete rows: the expected ones at the maximum of the likelihood."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from streamgda.statistics.incomplete.em import Cases, Fit, Normal, Parameters, c
 
 @dataclass
 class Completion:
-    """What is expected of all values, under the parameters that are likeliest given the observed ones.
+    """The expected moments of all values, under the likeliest parameters given the observed values.
 
     Attributes
     ----------
     moments : Moments
-        With the weights of all rows, the likeliest means, and as scatter the likeliest covariance times the
-        weight. NaN for a class that is not determined.
+        The weights of all rows, the likeliest means, and as scatter the likeliest covariance times the
+        weight. NaN for an undetermined class.
     log_likelihood : float
         Σ w ln p(observed features | class) at these parameters, of the classes that are determined; NaN if
         a covariance is singular.
@@ -38,10 +38,10 @@ class Completion:
     converged : bool
         Whether EM converged in each class.
     undetermined : dict of int to callable
-        By the position of a class, the reason why its mean or a covariance is not determined.
+        The reason why a mean or a covariance of a class is undetermined, by the position of the class.
     log_likelihoods : tuple of float
-        The log-likelihoods that EM passed through, of the last class, in units of the standard deviations of
-        the available cases; they never fall.
+        The log-likelihoods of the steps of EM, which never fall. They are those of the last class, in units
+        of the standard deviations of the available cases.
     """
 
     moments: Moments
@@ -52,7 +52,7 @@ class Completion:
     log_likelihoods: tuple[float, ...] = ()
 
     def of_classes(self, positions: Indices) -> Completion:
-        """That of some of the classes, which do not share a scatter; the likelihood is that of all."""
+        """The completion of some classes that share no scatter. The likelihood stays that of all classes."""
         found = {i: self.undetermined[k] for i, k in enumerate(positions.tolist()) if k in self.undetermined}
         return replace(self, moments=self.moments.take(positions), undetermined=found)
 
@@ -76,9 +76,9 @@ def complete(
     classes : ndarray of shape (n_classes,)
         The labels.
     weights : tuple of ndarray of shape (n_classes,)
-        The weight of each class, and what rounding left of it.
+        The weight of each class and its low part.
     names : sequence of str
-        What to call each feature in an error.
+        The name of each feature in an error.
     """
     available = AvailableCases.of(states, len(classes), len(names), pooled=kind.is_pooled)
     undetermined = {
@@ -121,7 +121,7 @@ def complete(
 def _complete_independent(
     kind: CovarianceKind, weights: tuple[Array, Array], available: AvailableCases
 ) -> Completion:
-    """Complete features that are independent within a class: each by the rows that have it."""
+    """Complete features that are independent within a class: each from the rows that have it."""
     seen = available.weights > 0
     variances = np.divide(available.scatter, available.weights, out=np.zeros(seen.shape), where=seen)
     scatter = weights[0][:, None] * variances

@@ -1,9 +1,9 @@
-"""Maximum likelihood of a normal distribution from what is observed of its rows: in closed form, or by EM.
+"""Maximum likelihood of a normal distribution from incomplete rows: in closed form, or by EM.
 
-Rows come by the features that they have. The expected sums of all features over the rows of a pattern follow
-from their weight, means and scatter, so a step of EM costs O(patterns · d³), whatever the number of rows.
-Features are missing at random: whether one is missing may depend on what is observed, and not on the value
-itself.
+Rows are given by their pattern of observed features. The expected sums of all features over the rows of a
+pattern follow from their weight, means and scatter, so a step of EM costs O(patterns · d³), whatever the
+number of rows. It is assumed that features are missing at random: whether a value is missing may depend on
+observed values, and not on the value itself.
 
 References
 ----------
@@ -89,7 +89,7 @@ class Normal:
         return np.concatenate([self.means.ravel(), self.covariance.ravel()])
 
     def change_since(self, other: Normal) -> float:
-        """The largest change of a mean, in standard deviations, or of a covariance, relative to two such."""
+        """The largest change of a mean or a covariance, relative to one or two standard deviations."""
         deviations = np.sqrt(np.maximum(np.diag(self.covariance), np.diag(other.covariance)))
         deviations = np.where(deviations > 0, deviations, 1.0)
         of_means = np.abs(self.means - other.means) / deviations
@@ -99,7 +99,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Those of all classes.
+    """The parameters of all classes.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Parameters:
         return Moments(self.kind, weights, low_weights, means, low_means, scatter)
 
     def maximised(self, expected: Statistics) -> Parameters:
-        """The next parameters, by what rows are expected to be: the M step."""
+        """The next parameters, from the expected statistics: the M step."""
         means, low_means, covariances = expected.means, expected.mean_tails, expected.covariance()
         normals = []
         for population in self.populations:
@@ -152,14 +152,15 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Conditional:
-    """What a covariance says of all features, given the observed ones.
+    """The distribution of all features, given the observed ones, under a covariance.
 
     Attributes
     ----------
     missing : ndarray of int of shape (d − d_p,)
         The missing features.
     loadings : ndarray of shape (d, d_p)
-        Of the regression of all features on the observed ones, which load on themselves alone.
+        The coefficients of the regression of all features on the observed ones. An observed feature has only
+        itself.
     residual : ndarray of shape (d − d_p, d − d_p)
         The covariance of the missing features, given the observed ones.
     precision : ndarray of shape (d_p, d_p)
@@ -192,7 +193,7 @@ class Conditional:
 def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
     """One step of EM: the next parameters, and the log-likelihood of the present ones.
 
-    That is NaN where the covariance is singular, so that there is no density.
+    The log-likelihood is NaN if the covariance is singular, so that there is no density.
     """
     everything = np.arange(now.means.shape[1])
     log_likelihood, completed = 0.0, list[Cases]()
@@ -250,7 +251,7 @@ def _inverse(covariance: Array) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Fit:
-    """The maximum, or where EM ended.
+    """The maximum of the likelihood, or the point at which EM ended.
 
     Attributes
     ----------
@@ -262,7 +263,7 @@ class Fit:
     n_iter : int
         How many steps of EM were made; 0 for a closed form.
     converged : bool
-        Whether the last step changed parameters and likelihood by no more than was allowed.
+        Whether the last step changed parameters and likelihood by no more than the tolerance.
     """
 
     normal: Normal
@@ -272,21 +273,22 @@ class Fit:
 
 
 def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
-    """Repeat `step`, accelerated, until parameters and likelihood stay.
+    """Repeat `step`, accelerated, until parameters and likelihood no longer change.
 
-    A step may then still change a mean by PATTERN_TOLERANCE standard deviations, a covariance by as much
-    relative to two such, and the log-likelihood relative to itself. There are no more than MOST_STEPS.
+    EM has converged if a step changes no mean by more than PATTERN_TOLERANCE standard deviations, no
+    covariance by more relative to two of them, and the log-likelihood by no more relative to itself. There
+    are about MOST_STEPS steps at most.
 
-    Two steps of EM say how far to go on along the path that they began (SQUAREM). The point so reached is
-    taken only if its covariance is positive definite and its likelihood is not below that of the second
-    step's start, so the likelihood never falls.
+    Two steps of EM are extrapolated along their path (SQUAREM). The new point is taken only if its covariance
+    is positive definite and its likelihood is not below that at the start of the second step. So the
+    likelihood never falls.
 
     Parameters
     ----------
     cases : sequence of Cases
         The rows, of features at about unit variance.
     start : Normal
-        With a positive definite covariance.
+        The parameters to start from, with a positive definite covariance.
     """
     now, n_iter, path, converged = start, 0, list[float](), False
     while n_iter < MOST_STEPS and not converged:
@@ -306,7 +308,7 @@ def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
 
 
 def _extrapolated(now: Normal, first: Normal, second: Normal) -> Normal | None:
-    """The point that two steps of EM point to; None if its covariance is not positive definite."""
+    """The extrapolation of two steps of EM; None if its covariance is not positive definite."""
     start, middle, end = now.vector, first.vector, second.vector
     stride, bend = middle - start, (end - middle) - (middle - start)
     length = np.linalg.norm(stride) / np.linalg.norm(bend) if bend.any() else 0.0

@@ -1,4 +1,4 @@
-"""What rows are expected to be, given what is observed of them: the E step of EM on rows.
+"""The expected sums of rows, given their observed values: the E step of EM that reads the rows.
 
 Values are taken in the units of a population; see `streamgda.statistics.incomplete.available.Population`.
 """
@@ -25,9 +25,9 @@ _ELEMENTS_AT_A_TIME = 1 << 20
 
 
 class ExpectedRows:
-    """The sums that rows are expected to have under some parameters: the state of one read of EM.
+    """The expected sums of rows under some parameters: the state of one read of EM.
 
-    Rows in which all features are missing say nothing of the parameters, and are left out.
+    Rows in which all features are missing have no information on the parameters, and are left out.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class ExpectedRows:
     together : ndarray of shape (n_populations, n_features, n_features)
         How many rows have both of two features.
     log_likelihood : float
-        Of what is observed, under these parameters.
+        The log-likelihood of the observed values under these parameters.
     """
 
     def __init__(self, given: Parameters) -> None:
@@ -79,7 +79,7 @@ class ExpectedRows:
             self._update(block, workspace)
 
     def _update(self, block: Block, workspace: Workspace) -> None:
-        rows = np.array(block.matrix(0, len(block.codes)))  # a copy, which is filled in
+        rows = np.array(block.matrix(0, len(block.codes)))  # a copy, in which missing values are filled in
         observed = ~np.isnan(rows)
         has_any = np.flatnonzero(observed.any(axis=1))
         if len(has_any) < len(rows):
@@ -120,9 +120,9 @@ def _filled(
     population: Population,
     normal: Normal,
 ) -> tuple[Array, Array, float]:
-    """Rows of a population, of classes at these places, with what is expected in place of what is missing.
+    """Rows of a population, of classes at these places, with expected values in place of missing ones.
 
-    Also the sum of the covariances of what was missing, and the log-likelihood of what is observed.
+    Also the sum of the covariances of the missing values, and the log-likelihood of the observed ones.
     """
     varying, available = population.varying, population.available
     units, centres = population.scale[varying], normal.means[places - population.places[0]]
@@ -144,11 +144,11 @@ def _filled(
 def _fill_offsets(
     offsets: Array, missing: NDArray[np.bool_], weights: Array, covariance: Array
 ) -> tuple[Array, float]:
-    """Fill in what is missing in offsets from the means, in place; what `_filled` returns besides, in units.
+    """Fill in missing values of offsets, in place; return the other results of `_filled`, in units of EM.
 
-    With the precision K of all features, those that are missing have the precision K_uu given the others,
-    and the mean μ_u − K_uu⁻¹ K_uo (x_o − μ_o). So only matrices of missing features are inverted. Tiny
-    eigenvalues are raised, so that each of these can be.
+    Let K be the precision of all features. Given the observed features o, the missing ones u have the
+    precision K_uu and the mean μ_u − K_uu⁻¹ K_uo (x_o − μ_o). So only matrices of missing features are
+    inverted. Tiny eigenvalues are raised, so that each of these matrices has an inverse.
     """
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, _LEAST_EIGENVALUE)
@@ -168,12 +168,12 @@ def _fill_offsets(
         residual += np.bincount(cells, (inverses * weights[some, None, None]).ravel(), minlength=d * d)
     n_observed = d - missing.sum(axis=1)
     log_likelihood = -float(weights @ (n_observed * LOG_2PI + log_dets + squares)) / 2
-    matrix = residual.reshape(d, d)  # inverses are not symmetric to the last bit, and states are
+    matrix = residual.reshape(d, d)  # states are symmetric to the last bit, and inverses are not
     return (matrix + matrix.T) / 2, log_likelihood
 
 
 def _alike(missing: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Rows that lack as many features, some at a time: where they are (n,), and what they lack (n, m)."""
+    """Yield rows that lack the same number of features: their positions (n,), and what they lack (n, m)."""
     n_missing = missing.sum(axis=1)
     for m in np.unique(n_missing[n_missing > 0]).tolist():
         alike, size = np.flatnonzero(n_missing == m), max(1, _ELEMENTS_AT_A_TIME // (m * m))

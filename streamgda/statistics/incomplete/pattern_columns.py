@@ -18,13 +18,13 @@ from streamgda.statistics.validation import Columns, check_columns
 
 Part = tuple[Columns, Mapping[str, Any]]
 
-_OF_PATTERN = ("positions", "definite")  # what the metadata of a state says of its columns alone
+_OF_PATTERN = ("positions", "definite")  # metadata that describes the columns of one pattern
 
 
 def to_columns(
     parts: Mapping[Pattern, Part], n_features: int
 ) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
-    """The columns of all patterns, and what is to be said of each pattern."""
+    """The columns of all patterns, and the metadata of each pattern."""
     names = dict.fromkeys(name for columns, _ in parts.values() for name in columns)
     together = {name: _joined([columns for columns, _ in parts.values()], name) for name in names}
     lengths = [len(columns["label"]) for columns, _ in parts.values()]
@@ -45,7 +45,7 @@ def from_columns(columns: Columns, described: Any, n_features: int) -> Iterator[
     Raises
     ------
     ValueError
-        If a pattern is none of so many features, stands twice, or has no rows.
+        If a pattern does not have `n_features` features, stands twice, or has no rows.
     """
     check_columns(["label", "pattern"], columns)
     if not isinstance(described, list) or not all(isinstance(entry, dict) for entry in described):
@@ -65,7 +65,7 @@ def from_columns(columns: Columns, described: Any, n_features: int) -> Iterator[
 
 
 def _joined(parts: list[Columns], name: str) -> NDArray[Any]:
-    """The column of this name of all parts; zeros, or None, where a part leaves it out."""
+    """The column of this name of all parts, with zeros or None for parts that do not have it."""
     if all(part[name].ndim == 1 for part in parts if name in part):
         return np.concatenate([part.get(name, np.zeros(len(part["label"]))) for part in parts])
     n_rows = [len(part["label"]) for part in parts]
@@ -79,7 +79,7 @@ def _joined(parts: list[Columns], name: str) -> NDArray[Any]:
 
 
 def _matrix(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """The vectors of one pattern, which are of one length; None marks a row that has none."""
+    """The vectors of one pattern, all of the same length. None marks a row without a vector."""
     if values.dtype != object or name == "label":
         return values
     vectors = [vector for vector in values if vector is not None]

@@ -27,11 +27,11 @@ S = TypeVar("S", bound=ClassMoments)
 
 
 class PatternStates(Labelled[S]):
-    """Rows by the features that they have; each pattern has the sums of its observed features.
+    """The sums of rows by the features that they have. A pattern has the sums of its observed features.
 
-    Of a kind of covariance without products of two features ("diag"), a row that is not complete is in
-    several patterns: in that of no features, which counts it, and in one for each of its features. So these
-    patterns are never more than there are features, and two.
+    With "diag", the kind without products of two features, an incomplete row is in several patterns: in that
+    of no features, which counts it, and in one for each of its features. So the number of these patterns is
+    at most the number of features plus two.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class PatternStates(Labelled[S]):
 
     @property
     def counting(self) -> dict[Pattern, Labelled[S]]:
-        """The patterns in which each row is once."""
+        """The patterns in which each row stands once."""
         if self.kind.has_products:
             return self.by_pattern
         return {p: part for p, part in self.by_pattern.items() if part.n_features in (0, self.n_features)}
@@ -79,7 +79,7 @@ class PatternStates(Labelled[S]):
     # ------------------------------------------------------------------ by class and by feature
 
     def each(self, function: Callable[[Labelled[S]], Labelled[S]]) -> Self:
-        """The state with what a function makes of each part."""
+        """The state with a function applied to each part."""
         parts = {pattern: function(part) for pattern, part in self.by_pattern.items()}
         return type(self)(self.moments, self.n_features, parts)
 
@@ -115,7 +115,7 @@ class PatternStates(Labelled[S]):
     def separated(self) -> Self:
         """Each feature by itself: the state of kind "diag", which never has too many patterns.
 
-        Of a scatter that classes share, each gets its share by weight, so the sum over the classes stays.
+        A scatter that classes share is divided among them by weight, so its sum stays the same.
         """
         diagonal = kind_named("diag")
         if not self.kind.is_pooled:
@@ -127,8 +127,9 @@ class PatternStates(Labelled[S]):
     def selected(self, features: Indices) -> Self:
         """The state of the same rows with some of their features, in this order.
 
-        Rows whose patterns differ in other features alone come together. Of a kind without products, where
-        each feature of an incomplete row is by itself, a row stays incomplete even if it lacks none of these.
+        Rows whose patterns differ only in other features are merged. In a kind without products, each feature
+        of an incomplete row is kept by itself. There a row stays incomplete even if it lacks none of these
+        features.
         """
         together, counting = Keyed[Pattern, Labelled[S]](), self.counting
         for pattern, part in self.by_pattern.items():
@@ -139,7 +140,7 @@ class PatternStates(Labelled[S]):
                 together.add(pattern_of(observed[features]), chosen, owned=True)
         single = self.by_pattern.get(pattern_with(features, self.n_features))
         if not self.kind.has_products and len(features) == 1 < self.n_features and single is not None:
-            nothing = pattern_with([], 1)  # which counts these rows too, and they are complete now
+            nothing = pattern_with([], 1)  # it counts these rows too, and they are complete now
             together[nothing] = together[nothing].subtract(single.selected(np.arange(0)))
         return type(self)(self.moments, len(features), together)
 
@@ -153,11 +154,11 @@ class PatternStates(Labelled[S]):
     # ------------------------------------------------------------------ states add up
 
     def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
-        """Add the rows of another state, in place: wholly, or, where it raises, not at all."""
+        """Add the rows of another state, in place. If it raises, nothing has changed."""
         assert isinstance(other, PatternStates)
         labels.union(self.classes, other.classes)  # raises if the two are labels of different kinds
         merged = Keyed(self.by_pattern)
-        if len(other.by_pattern) > 1:  # a single part is merged wholly or not at all, and need not be copied
+        if len(other.by_pattern) > 1:  # a merge of one part that raises changes nothing, so needs no copy
             both = self.by_pattern.keys() & other.by_pattern.keys()
             merged.update({pattern: self.by_pattern[pattern].copy() for pattern in both})
         for pattern, theirs in other.by_pattern.items():
@@ -172,8 +173,8 @@ class PatternStates(Labelled[S]):
         Raises
         ------
         ValueError
-            If the other has a class or a pattern that this one has not, more rows or weight of a class, or
-            sums that leave what no rows can have.
+            If the other has a class or a pattern that this one does not have, or more rows or weight of a
+            class, or if no rows can have the sums that are left.
         """
         assert isinstance(other, PatternStates)
         unseen = sorted(other.by_pattern.keys() - self.by_pattern.keys())
@@ -199,7 +200,7 @@ class PatternStates(Labelled[S]):
 
 
 def of_complete_rows(labelled: Labelled[S]) -> PatternStates[S]:
-    """The state of rows that all are complete."""
+    """The state of complete rows."""
     complete = {complete_pattern(labelled.n_features): labelled} if labelled.n_features else {}
     return PatternStates(labelled.moments, labelled.n_features, complete)
 
@@ -207,12 +208,12 @@ def of_complete_rows(labelled: Labelled[S]) -> PatternStates[S]:
 def by_feature(
     rows: Mapping[Pattern, Labelled[Any]], columns: Mapping[Pattern, Labelled[Any]], n_features: int
 ) -> Keyed[Pattern, Labelled[Any]]:
-    """The complete rows, the count of the others, and each feature of those, of patterns with squares alone.
+    """The parts of a "diag" state: the complete rows, the count of the other rows, and each feature of these.
 
     Parameters
     ----------
     rows : dict of Pattern to Labelled
-        Patterns in which each row is once.
+        Patterns in which each row stands once.
     columns : dict of Pattern to Labelled
         Features of rows that the patterns without features count.
     n_features : int
@@ -237,7 +238,7 @@ def by_feature(
 
 
 def _unpooled(part: Labelled[Any], diagonal: CovarianceKind) -> Labelled[Any]:
-    """The squares alone of a part whose classes share them, each with its share by weight."""
+    """A part whose classes share a scatter, as a "diag" part: each class gets its share by weight."""
     shares = part.moments.weights / max(part.moments.weights.sum(), np.finfo(np.float64).tiny)
     scatter = shares[:, None] * part.moments.diagonal
     return replace(part, moments=replace(part.moments, kind=diagonal, scatter=scatter))

@@ -1,7 +1,7 @@
 """Sum up rows by their pattern of observed features, block by block.
 
-Where products of features are kept, the rows of each pattern have sums of their own. Where squares alone are
-kept ("diag"), a feature needs no other one: of many patterns, each feature is summed up by itself.
+If products of features are kept, each pattern has its own sums. If only squares are kept ("diag"), and there
+are many patterns, each feature is summed up by itself.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from streamgda.statistics.incomplete.patterns import (
 )
 from streamgda.statistics.labelled import Labelled
 
-# Where squares alone are kept.
-_FEW = 16  # patterns in a block, up to which it is quicker to sum up each than each feature
-_MOST_KEPT = 64  # patterns, beyond which all sums are taken apart into those of each feature
+# If only squares are kept.
+_FEW = 16  # patterns in a block; up to here, sums of patterns are quicker than sums of features
+_MOST_KEPT = 64  # patterns; beyond, all sums are divided into those of each feature
 
 
 class PatternSums:
-    """The sums of rows by pattern, which grow in place; in the end they are a state.
+    """The sums of rows by pattern, to which blocks are added in place; `states` gives the state.
 
     Parameters
     ----------
     plain : ClassStatistics or ExactClassStatistics
-        Without rows, of the sort that each pattern is summed up in.
+        The state of no rows, of the sort that sums up each pattern.
     most : int
-        How many patterns there may be, where they are kept.
+        The most patterns that are kept.
     separates : bool, default=False
-        Whether each feature is summed up by itself from the pattern on that is too many.
+        Whether each feature is summed up by itself as soon as there are too many patterns.
     """
 
     def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
@@ -56,16 +56,16 @@ class PatternSums:
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block.
 
-        If the block before lacked no value, and the first rows of this one lack none, it is added as complete
-        rows. Where a value is missing after all, that fails and leaves the sums as they were. Only then is
-        the block searched for missing values.
+        If the block before and the first rows of this one have no missing values, the block is added as
+        complete rows. If a value is missing after all, this fails and leaves the sums as they were. Only then
+        is the whole block searched for missing values.
 
         Raises
         ------
         TooManyPatternsError
             If there are too many patterns. The sums are then as they were.
         ValueError
-            If a value is infinite or too large. The sums are then of no use.
+            If a value is infinite or too large. The sums must then not be used.
         """
         if not workspace.lacked_features and not block.lacks_features(FIRST_ROWS):
             try:
@@ -82,7 +82,7 @@ class PatternSums:
             self._add_parts(block, patterns, workspace)
 
     def _add_complete(self, block: Block, workspace: Workspace) -> None:
-        """Add a block as complete rows. If one is not complete: ValueError, and the sums are as before."""
+        """Add a block as complete rows. If one is incomplete, raise ValueError and change no sums."""
         pattern = complete_pattern(block.n_features)
         sums = self._rows.get(pattern) or self._new_sums()
         if isinstance(sums, Accumulation) and sums.is_anchored(block) and block.lacks_features():
@@ -127,7 +127,7 @@ class PatternSums:
         return Accumulation(Labelled.empty(plain._labelled.moments, 0))
 
     def states(self, n_features: int) -> PatternStates[Any]:
-        """The state of all the rows so far, which have so many features; new sums are begun."""
+        """The state of all the rows so far, with `n_features` features. New sums are begun."""
         rows, columns = (
             {pattern: sums.state() for pattern, sums in some.items()} for some in (self._rows, self._columns)
         )
@@ -141,7 +141,7 @@ class PatternSums:
 
 
 class _MergedSums:
-    """Sums that are merged block by block: exact ones, and those with fourth moments."""
+    """Sums that are merged block by block: exact sums, and those with fourth moments."""
 
     def __init__(self, plain: Any) -> None:
         self._plain, self._labelled = plain, Labelled.empty(plain._labelled.moments, 0)

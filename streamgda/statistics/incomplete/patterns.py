@@ -21,7 +21,7 @@ Pattern = bytes
 
 Observed = NDArray[np.bool_]
 
-FIRST_ROWS = slice(512)  # of a block, which are looked at first: mostly they have all of its patterns
+FIRST_ROWS = slice(512)  # of a block; mostly they have all of its patterns, so they are looked at first
 
 
 class TooManyPatternsError(ValueError):
@@ -29,7 +29,7 @@ class TooManyPatternsError(ValueError):
 
     @classmethod
     def of(cls, n_patterns: int, max_patterns: int, n_classes: int, n_features: int) -> Self:
-        """The error of so many patterns, where so many may be kept."""
+        """The error for `n_patterns` patterns, of which `max_patterns` may be kept."""
         nbytes = 8 * n_patterns * n_classes * n_features**2
         size = f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"
         return cls(
@@ -122,7 +122,7 @@ def parts_by_pattern(
 def parts_by_feature(
     block: Block, patterns: RowPatterns, workspace: Workspace
 ) -> Iterator[tuple[Pattern, Block]]:
-    """Cut a block into its complete rows, its other rows without features, and the values of those.
+    """Cut a block into its complete rows, its other rows without features, and the features of the others.
 
     Features that are observed in the same rows are in one part. The workspace is used as by
     `parts_by_pattern`.
@@ -147,7 +147,7 @@ def _order_of(codes: Indices, n_codes: int) -> Indices:
 
 
 def _observed_together(observed: Observed) -> Iterator[tuple[Indices, Indices]]:
-    """The features that are observed in the same rows, with these; features that no row has are left out."""
+    """Yield features that are observed in the same rows, and these rows; not features that no row has."""
     masks = np.ascontiguousarray(observed.T)
     together: dict[bytes, list[int]] = {}
     for j, packed in enumerate(np.packbits(masks, axis=1)):
@@ -197,7 +197,8 @@ def _codes_of(words: NDArray[np.uint64]) -> Indices:
 def _ranks(values: NDArray[Any]) -> Indices:
     """The position of each value among the distinct ones, sorted.
 
-    Mostly the first rows have them all, and a search for the others is quicker than to sort them.
+    Mostly the first rows have all distinct values, and a search among these is quicker than sorting all
+    values.
     """
     few = np.unique(values[FIRST_ROWS])
     places = np.minimum(np.searchsorted(few, values), len(few) - 1)
@@ -223,7 +224,7 @@ def _part(
 ) -> tuple[Pattern, Block]:
     """Some rows of columns in order, with the features that are kept: their pattern and a block.
 
-    Without features, a block has one that is zero, for a kernel that needs one.
+    A block without features gets one of zeros, since kernels need a feature.
     """
     chosen = order[rows]
     classes, codes = labels.drop_unused(block.classes, block.codes[chosen])

@@ -38,8 +38,8 @@ class Steps:
     max_reads : int
         The largest number of reads.
     tol : float
-        EM ends when a read changes no mean by more, in standard deviations, and no covariance by more,
-        relative to the standard deviations of its two features.
+        EM ends when a read changes no mean by more than `tol` standard deviations, and no covariance by more
+        than `tol`, relative to the standard deviations of its two features.
     """
 
     max_reads: int = MAX_READS
@@ -59,16 +59,16 @@ class Reading:
     Attributes
     ----------
     statistics : IncompleteStatistics, ClassStatistics or ExactClassStatistics
-        Where no row lacks a feature, ordinary ones. Those by pattern where there are few patterns. Else the
-        complete statistics that are expected at the maximum of the likelihood.
+        Ordinary statistics if no row lacks a feature, and statistics by pattern if there are few patterns.
+        Otherwise the expected complete statistics at the maximum of the likelihood.
     n_reads : int
         How often the rows were read.
     change : float
         The largest change of a parameter in the last step, in standard deviations; 0 after a single read.
     converged : bool
-        Whether that is small enough.
+        Whether `change` is at most `tol`.
     tol : float
-        Up to which change it is.
+        The tolerance.
     """
 
     statistics: Statistics
@@ -85,27 +85,27 @@ def read_incomplete(
     note: Note | None = None,
     keep: Keep | None = None,
 ) -> Reading:
-    """Read rows in which features may be missing: once, or, where there are too many patterns, a few times.
+    """Read rows in which features may be missing: once, or several times if there are too many patterns.
 
     Parameters
     ----------
     read : callable
         Reads all rows into a state.
     empty : IncompleteStatistics
-        Without rows.
+        The state of no rows.
     steps : Steps
         How often to read.
     note : callable, optional
         Called with a line on each read after the first.
     keep : callable, optional
-        Called after each read, if there are several, with what the reads so far have given: after the first
-        one the means and variances of the available cases, of covariance type "diag".
+        Called after each read, if there are several, with the result so far. After the first read, this is
+        the means and variances of the available cases, of covariance type "diag".
 
     Raises
     ------
     ValueError
-        If there are too many patterns, and the sums are exact or a single read is allowed; if the rows do
-        not determine the model; or if a row lacks a feature and fourth moments are asked for.
+        If there are too many patterns, and sums are exact or only one read is allowed; if the rows do not
+        determine the model; or if a row lacks a feature and fourth moments are asked for.
     """
     kind, names = empty.covariance_type, empty.feature_names
     if empty.has_fourth_moments:
@@ -136,7 +136,7 @@ def read_incomplete(
 
 
 def separating(empty: IncompleteStatistics) -> IncompleteStatistics:
-    """What the first read adds rows to, which keeps each feature by itself where there are too many patterns.
+    """The state for the first read, which keeps each feature by itself if there are too many patterns.
 
     So a read of rows with too many patterns still gives the means and variances of the available cases.
     """
@@ -156,7 +156,7 @@ def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) 
 
 
 def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None:
-    """Raise ValueError for a pair of features that too few rows have both of."""
+    """Raise ValueError if too few rows have both features of a pair."""
     given = expected.given
     for population, together in zip(given.populations, expected.together, strict=True):
         label = None if given.kind.is_pooled else given.classes[population.places[0]].item()

@@ -40,16 +40,16 @@ Plain = ClassStatistics | ExactClassStatistics
 class IncompleteStatistics(Statistics):
     """Sufficient statistics of labelled rows in which features may be missing.
 
-    Rows are kept apart by their class and by the pattern of the features that they have. Of each class and
-    pattern count, weight, mean and scatter of the observed features are kept: all that the likelihood depends
-    on if features are missing at random. Then whether a value is missing may depend on what is observed, and
-    not on the value itself. NaN marks a missing value.
+    Rows are grouped by their class and by their pattern of observed features. For each class and pattern, the
+    state keeps the count, weight, mean and scatter of the observed features. The likelihood depends only on
+    these if features are missing at random: whether a value is missing may depend on observed values, and not
+    on the value itself. NaN marks a missing value.
 
-    States merge, subtract and are saved as those of `ClassStatistics`, which merge into them too. `means`,
-    `scatter` and `covariance` are of maximum likelihood, given what is observed, under the model of the
-    covariance type: a normal distribution for each class ("full"), with a covariance that the classes share
-    ("tied"), or with independent features ("diag"). They are found by EM, when they are first needed. Where
-    no row lacks a feature, they are those of `ClassStatistics`. `weights` and `counts` also count rows in
+    States are merged, subtracted and saved as those of `ClassStatistics`, which can be merged into them.
+    `means`, `scatter` and `covariance` are of maximum likelihood, given the observed values, under the model
+    of the covariance type: a normal distribution for each class ("full"), with a covariance that the classes
+    share ("tied"), or with independent features ("diag"). They are found by EM, when they are first needed.
+    If no row lacks a feature, they are those of `ClassStatistics`. `weights` and `counts` also count rows in
     which all features are missing.
 
     Parameters
@@ -60,9 +60,10 @@ class IncompleteStatistics(Statistics):
     exact : bool, default=False
         Whether sums are exact, as those of `ExactClassStatistics`.
     max_patterns : int, default=256
-        How many patterns of observed features may be kept; each takes as much as a `ClassStatistics` of its
-        features. Tables that are joined leave few patterns: eight tables, of which any may lack a row, leave
-        2⁸. Values that are missing here and there leave about as many patterns as rows. No limit for "diag".
+        How many patterns of observed features may be kept; each takes the memory of a `ClassStatistics` of
+        its features. A join of tables gives few patterns: eight tables, each of which may lack a row, give
+        2⁸. Values that are missing at random places give about as many patterns as rows. There is no limit
+        for "diag".
     feature_names : sequence of str, optional
         The names of the features. Later batches that carry names must carry these, in this order.
     fourth_moments : bool, default=False
@@ -85,10 +86,10 @@ class IncompleteStatistics(Statistics):
     """
 
     keeps_patterns = True
-    _separates = False  # whether each feature is kept by itself from the pattern on that is too many
+    _separates = False  # whether each feature is kept by itself as soon as there are too many patterns
 
     _labelled: PatternStates[Any]
-    _completed: Plain | None  # what was worked out of the state
+    _completed: Plain | None  # computed from the state
     _completion: Completion | None
 
     def __init__(
@@ -128,7 +129,7 @@ class IncompleteStatistics(Statistics):
         return state
 
     def _set_labelled(self, labelled: Labelled[Any]) -> None:
-        """Replace the state, and forget what was worked out of the last one."""
+        """Replace the state, and forget what was computed from the last one."""
         is_by_pattern = isinstance(labelled, PatternStates)
         super()._set_labelled(labelled if is_by_pattern else of_complete_rows(labelled))
         self._completed, self._completion = None, None
@@ -156,7 +157,7 @@ class IncompleteStatistics(Statistics):
             if len(block.codes):
                 sums.add(block, workspace)
             is_empty = False
-            del block  # or it would be held while the next one is fetched
+            del block  # else it stays in memory while the next one is fetched
         if is_empty:
             return None
         together._set_labelled(sums.states(together.n_features))
@@ -170,7 +171,7 @@ class IncompleteStatistics(Statistics):
 
     @property
     def n_patterns(self) -> int:
-        """How many patterns of observed features there are; for "diag", not more than features, and two."""
+        """How many patterns of observed features there are; for "diag", at most the features plus two."""
         return len(self._labelled.by_pattern)
 
     def patterns(self) -> PatternTable:
@@ -201,8 +202,8 @@ class IncompleteStatistics(Statistics):
         features : ndarray of int
             The positions of the features that are observed; sorted.
         statistics : ClassStatistics or ExactClassStatistics
-            Of these features, of the rows that have them and no other. For covariance type "diag", of the
-            complete rows, of the others without features, and of each feature of those.
+            The statistics of these features, of the rows that have them and no others. For covariance type
+            "diag": of the complete rows, of the other rows without features, and of each feature of these.
         """
         for pattern, part in self._labelled.by_pattern.items():
             features = features_in(pattern, self.n_features)
@@ -212,7 +213,7 @@ class IncompleteStatistics(Statistics):
             yield features, statistics
 
     def _states(self, *, counting: bool = False) -> list[PatternState]:
-        """The rows by pattern, in floating point; with `counting`, in patterns in which each row is once."""
+        """The rows by pattern, in floating point; with `counting`, each row in one pattern."""
         states = []
         for pattern, part in (self._labelled.counting if counting else self._labelled.by_pattern).items():
             plain = self._plain(part)
@@ -241,19 +242,19 @@ class IncompleteStatistics(Statistics):
 
     @property
     def undetermined(self) -> dict[int, Exception]:
-        """By the position of a class, why its parameters are not determined; empty if all are."""
+        """The errors of undetermined classes, by position; empty if all classes are determined."""
         reasons = {} if self.completion is None else self.completion.undetermined
         return {k: reason() for k, reason in reasons.items()}
 
     def completed(self) -> Plain:
-        """The statistics of complete rows that are expected, given what is observed.
+        """The expected statistics of the completed rows, given the observed values.
 
         Returns
         -------
         ClassStatistics
             With the weights and counts of all rows, the means of maximum likelihood, and as scatter the
             covariances of maximum likelihood times the weights; without fourth moments. If no row lacks a
-            feature, the statistics of the rows themselves, exact ones if this is exact.
+            feature, these are the statistics of the rows themselves, and exact if this state is exact.
 
         Raises
         ------
@@ -266,9 +267,9 @@ class IncompleteStatistics(Statistics):
         return self._likeliest().copy()
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
-        """The state of the classes at these positions; its arrays may be those of this one."""
+        """The state of the classes at these positions, which may share arrays with this one."""
         some = super().of_classes(positions, classes)
-        if not self._labelled.kind.is_pooled and self._completed is not None:  # classes by themselves
+        if not self._labelled.kind.is_pooled and self._completed is not None:  # each class by itself
             some._completed = self._completed.of_classes(positions)
             some._completion = self._completion and self._completion.of_classes(positions)
         return some
@@ -294,18 +295,18 @@ class IncompleteStatistics(Statistics):
 
     @property
     def _moments(self) -> Moments | ExactMoments:
-        """The moments of the completed statistics; an error, unless each class has parameters of its own."""
+        """The moments of the completed statistics. Only with "full" may a class be undetermined."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
             for error in self.undetermined.values():
                 raise error
         return self._likeliest()._moments
 
     def _shown_names(self) -> list[str]:
-        """What to call each feature in an error."""
+        """The name of each feature in an error."""
         return list(map(repr, self._names or range(self.n_features)))
 
     def _total_weights(self) -> tuple[Array, Array]:
-        """The weight of each class, and what rounding left of it."""
+        """The weight of each class and its low part."""
         return total_weights(self._states(counting=True), len(self._labelled.classes))
 
     @property
@@ -315,12 +316,12 @@ class IncompleteStatistics(Statistics):
 
     @property
     def fourth_moments(self) -> Array | None:
-        """Those of the rows, where they are kept and no row lacks a feature.
+        """The fourth moments of the rows; None if they are not kept.
 
         Raises
         ------
         ValueError
-            If a row lacks a feature: there is no estimate of fourth moments then.
+            If a row lacks a feature, since there is no estimate of fourth moments then.
         """
         if self.has_fourth_moments and not self.is_complete:
             raise ValueError(
@@ -334,7 +335,7 @@ class IncompleteStatistics(Statistics):
     # ------------------------------------------------------------------ states add up
 
     def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
-        """Merge another state, or an ordinary one, unless there would be too many patterns."""
+        """Merge another state, incomplete or ordinary, unless there would be too many patterns."""
         theirs = self._as_incomplete(other)
         with self._lock:
             n_patterns = len(self._labelled.by_pattern.keys() | theirs._labelled.by_pattern.keys())
@@ -365,7 +366,7 @@ class IncompleteStatistics(Statistics):
         Raises
         ------
         ValueError
-            As for `ClassStatistics`, of the rows of each pattern.
+            As for `ClassStatistics`, for the rows of each pattern.
         """
         rest = super().__sub__(self._as_incomplete(other) if isinstance(other, Statistics) else other)
         if rest is not NotImplemented and not self.exact:
@@ -391,14 +392,14 @@ class IncompleteStatistics(Statistics):
     # ------------------------------------------------------------------ states compare
 
     def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
-        """Whether two states agree in what they count and, up to rounding, in the rest.
+        """Whether two states have the same classes and counts, and the same moments up to rounding.
 
         Parameters
         ----------
         other : IncompleteStatistics, ClassStatistics or ExactClassStatistics
             The state to compare with.
         rtol : float, default=1e-10
-            As for `ClassStatistics.allclose`, of each pattern.
+            As for `ClassStatistics.allclose`, for each pattern.
         """
         if not isinstance(other, Statistics):
             raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
@@ -432,12 +433,12 @@ class IncompleteStatistics(Statistics):
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
-        """The state whose `to_columns` these are.
+        """The state from the columns and metadata that `to_columns` returned.
 
         Raises
         ------
         ValueError
-            If they cannot be those of any rows; the message says why.
+            If no rows can have such a state. The message says why.
         """
         state = super().from_columns(columns, metadata)
         state.exact, state._separates = metadata["exact"] is True, metadata.get("separates") is True

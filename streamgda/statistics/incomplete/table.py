@@ -1,4 +1,4 @@
-"""Which features are missing together, in how many rows of which class."""
+"""A table of the patterns of observed features, with the number of rows of each class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PatternTable:
     counts : ndarray of int of shape (n_patterns, n_classes)
         How many rows of each class have the pattern.
     weights : ndarray of shape (n_patterns, n_classes)
-        Their weight.
+        The weight of these rows.
     classes : ndarray of shape (n_classes,)
         The labels.
     feature_names : tuple of str
