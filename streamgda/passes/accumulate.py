@@ -73,36 +73,38 @@ def accumulate(
         How many patterns of observed features may be kept of a source with ``missing="keep"``; see
         `IncompleteStatistics`.
     max_reads : int, default=1
-        How often such a source may be read. Where it has more patterns, it is read once more for each step of
-        EM, which begins at the available cases. The statistics are then those that complete rows are
-        expected to have, at the maximum of the likelihood. If more than one read is allowed and no row lacks
-        a feature, they are ordinary statistics.
+        How often a source with ``missing="keep"`` may be read. If it has more than `max_patterns` patterns,
+        EM reads it once more for each step, starting from the available cases. The statistics are then those
+        that complete rows are expected to have, at the maximum of the likelihood. If more than one read is
+        allowed and no row lacks a feature, they are ordinary statistics.
     em_tol : float, default=0.005
-        EM ends when no read changes a mean by more than that, in standard deviations, or a covariance,
-        relative to two of them.
+        EM ends when one read changes no mean by more than `em_tol` standard deviations of its feature, and no
+        covariance by more than `em_tol` times the standard deviations of its two features.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
-        cluster, or of its address).
-        None follows Dask's own rule: an active client, else the configured scheduler, else threads. A
-        stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read in this process only:
-        None then means threads even if a client is active.
-        In a script, "processes" needs the guard ``if __name__ == "__main__":``, as all spawning does.
+        cluster, or of its address). None follows Dask's own rule: an active client, else the configured
+        scheduler, else threads. A stream (a Polars, DuckDB or pandas frame, a RecordBatchReader) can be read
+        in this process only: None then means threads even if a client is active. In a script, "processes"
+        needs the guard ``if __name__ == "__main__":``, since new processes import the script.
     progress : bool or callable, default=False
-        True shows rows done, rows per second and the time left, in a terminal or a notebook; and of each step
-        of EM how much it changed. A function is called with a `PassProgress` after each task.
+        True shows rows done, rows per second and the time left, in a terminal or a notebook. It also shows
+        how much each step of EM changed the parameters. A function is called with a `PassProgress` after each
+        task.
     rows_per_task : int, optional
-        How many rows are read into one state at least, if that is more than a part of the source has. Where
-        not given, 262,144, and fewer of more than 256 features. More make fewer and longer tasks, and send
-        fewer states; the last bits of sums may be others.
+        The most rows that are read into one state. A state holds at least one part of the source, even if
+        that part has more rows. The default is 262,144, or fewer if there are more than 256 features. A
+        larger number makes fewer and longer tasks, which send fewer states. Another number may change the
+        last bits of sums.
     retries : int, default=3
-        How often a task reads its rows again, after a pause, where storage fails for a moment. A warning
-        tells how often that was needed. Errors that come again, such as a damaged file, are raised at once,
-        and a stream is never read twice.
+        How often a task reads its rows again, after a pause, if the storage fails for a moment. A warning
+        says how often this was needed. Errors that would come again, such as that of a damaged file, are
+        raised at once. A stream is never read twice.
     checkpoint : str or path, optional
-        A folder, or a URL such as "s3://bucket/folder", in which states of finished parts of the source are
-        kept. The same call takes them up if the pass was ended before, and reads only what is missing. States
-        are found by the versions of their files, so those of changed files are read anew. The workers write
-        it. For Parquet and Zarr; of EM, the first read is kept.
+        A folder, or a URL such as "s3://bucket/folder", in which the pass keeps the states of finished parts
+        of the source. If the pass is interrupted, the same call loads these states and reads only the other
+        parts. States are found by the versions of their files, so changed files are read anew. The workers
+        write the states, so all of them must reach the folder. The source must be of Parquet or Zarr. If EM
+        reads the source several times, states of the first read are kept.
 
     Returns
     -------
@@ -111,11 +113,12 @@ def accumulate(
     Raises
     ------
     ValueError
-        If the source has no rows, or values that cannot be learnt from; the message says where. Or if a
-        number of reads, rows or retries is no whole number, or too small.
+        If the source has no rows, or has values that cannot be learnt from; the message says where. If
+        `max_reads`, `rows_per_task` or `retries` is not a whole number, or is too small.
     TypeError
-        If `source` is no source, or a stream that `scheduler` would read in another process; or not one of
-        files where a checkpoint is given.
+        If `source` is not a source, or is a stream that `scheduler` would read in another process. If a
+        checkpoint is given and the source is not of Parquet or Zarr. If `progress` is neither a bool nor a
+        function.
 
     Warns
     -----
@@ -144,7 +147,8 @@ def accumulate(
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
     )
-    many = empty if isinstance(empty, IncompleteStatistics) and max_reads > 1 else None  # reads
+    # Where it may be read again.
+    many = empty if isinstance(empty, IncompleteStatistics) and max_reads > 1 else None
     kept = None
     if checkpoint is not None:
         from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
@@ -182,9 +186,9 @@ def accumulate_folds(
     Parameters
     ----------
     source : Source
-        With the groups that the rule asks for.
+        What to read. Its blocks must hold the groups that the rule needs.
     rule : FoldRule
-        Which fold a row is of.
+        Which fold each row belongs to.
     incomplete : bool, default=False
         Whether rows may lack features; as they may in a source with ``missing="keep"``.
     covariance_type, **kept
@@ -222,9 +226,9 @@ def read_into(
     source, scheduler, progress, rows_per_task, retries
         As for `accumulate`.
     checkpoint : Checkpoint, optional
-        Where states of this kind are kept.
+        Where states are kept. It is used only if `empty` is of the kind of statistics that it keeps.
     empty : state
-        Without rows; it is left as it is.
+        A state without rows. It is not changed.
 
     Raises
     ------
@@ -254,11 +258,11 @@ def _check_source(source: object) -> None:
         return
     from streamgda.sources.conversion import is_dask
 
-    remedy = "rows in memory are added by ClassStatistics().update(X, y), or become one by scan_arrow"
+    remedy = "rows in memory are added by ClassStatistics().update(X, y), or become a source by scan_arrow"
     if isinstance(source, str | PathLike):
-        remedy = "scan_parquet makes one of a path"
+        remedy = "scan_parquet makes a source of a path"
     elif is_dask(source):
-        remedy = "scan_dask makes one of a Dask collection"
+        remedy = "scan_dask makes a source of a Dask collection"
     raise TypeError(f"only a source can be accumulated, got {type(source).__name__}; {remedy}")
 
 
@@ -274,14 +278,14 @@ def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
 
 
 def note_read(line: str) -> None:
-    """Show a line on a read, above or below a progress bar."""
+    """Show a line about one read, above or below a progress bar."""
     from tqdm.auto import tqdm
 
     tqdm.write(line)
 
 
 def warn_unless_enough_reads(reading: Reading) -> None:
-    """Warn if EM that reads the rows for each step stopped early."""
+    """Warn if EM, which reads the rows once for each step, stopped before it converged."""
     if not reading.converged:
         from sklearn.exceptions import ConvergenceWarning
 

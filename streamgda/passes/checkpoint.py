@@ -1,4 +1,4 @@
-"""States of a pass that are kept, so that the pass need not begin from nothing if it is started again."""
+"""The checkpoint of a pass: a folder that keeps the states of finished parts for the next start."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from streamgda.storage.versions import children
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder of states, each named by a hash of what it is of.
+    """A folder of states. The name of each is a hash of what was read into it.
 
-    The hash is of the files and their versions, the rows, the columns, the kind of statistics and the format.
-    So the states of another pass are other files, and one folder may serve several passes.
+    The hash covers the files and their versions, the rows, the columns, the kind of statistics and the
+    format. States of different passes have different names, so one folder may serve several passes.
     """
 
     filesystem: pafs.FileSystem
@@ -33,19 +33,19 @@ class Checkpoint:
 
     @classmethod
     def at(cls, path: Path, source: Source, empty: Statistics) -> Self:
-        """The checkpoint of a pass, in a folder that is made if need be.
+        """The checkpoint of a pass, in a folder that is made if it is not there.
 
         Raises
         ------
         TypeError
-            If the rows have no versions by which a state of them could be found again.
+            If the source has no versions, by which the states of its rows are found.
         ValueError
-            If the folder is one of the dataset.
+            If files written to the folder would be read as data of the source.
         """
         if not isinstance(source, ScorableSource):
             raise TypeError(
-                f"checkpoint= needs files that have versions, of Parquet or Zarr; got {source!r}, of which a "
-                "pass that begins again cannot tell whether the rows are the same"
+                "checkpoint= needs files that have versions, of Parquet or Zarr, to tell whether the rows "
+                f"are still the same; got {source!r}"
             )
         _, metadata = empty.to_columns()
         kept = [empty.has_fourth_moments, getattr(empty, "max_patterns", None)]
@@ -60,7 +60,7 @@ class Checkpoint:
         return cls(filesystem, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *kept]))
 
     def kept(self) -> set[str]:
-        """The names of the states that are there."""
+        """The names of the states in the folder."""
         return set(children(self.filesystem, self.folder))
 
     def name_of(self, groups: Sequence[Sequence[Any]]) -> str:
@@ -73,12 +73,12 @@ class Checkpoint:
         tables.save(f"{self.folder}/{name}", *state.to_columns(), self.filesystem, overwrite=True)
 
     def read(self, name: str) -> Statistics:
-        """The state of a name.
+        """Read the state with this name.
 
         Raises
         ------
         ValueError
-            If it is damaged.
+            If its file is damaged.
         """
         path = f"{self.folder}/{name}"
         try:

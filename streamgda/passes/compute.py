@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 SECONDS_WITHOUT_WORKERS = 10
 
-_LISTS_FOR_WORKERS, _LISTS_AT_A_TIME = 2, 256  # of files to plan
+_LISTS_FOR_WORKERS = 2  # as many lists of files are planned by the workers, and fewer are planned here
 
-_BYTES_OF_GROUP = 1 << 14  # in a graph, at most
+_LISTS_AT_A_TIME = 256
+
+_BYTES_OF_GROUP = 1 << 14  # the most that a group of splits takes in a graph
 
 _log = logging.getLogger("streamgda")
 
@@ -46,18 +48,21 @@ def compute_plan(plan: Plan, scheduler: Scheduler, progress: Progress) -> Any:
     scheduler : Scheduler
         What `dask.compute` takes.
     progress : bool or callable
-        Whether to show rows done, rows per second and the time left; or a function that is told.
+        Whether to show rows done, rows per second and the time left; or a function that is called after each
+        task.
 
     Warns
     -----
     UserWarning
-        If storage failed and was asked again, with how often.
+        If the storage failed and rows were read again; the warning says how often.
     """
     return compute_plans([plan], scheduler, progress)[0]
 
 
 def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progress) -> list[Any]:
-    """Run several plans as one, as `compute_plan` does; their states."""
+    """Run several plans in one graph, as `compute_plan` runs one, and return their states."""
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise TypeError(f"progress must be True, False or a function; got {progress!r}")
     client, begun = client_of(scheduler), time.monotonic()
     with _fetching_ahead(scheduler) as upcoming:
         graph = Graph(client is not None, upcoming)
@@ -87,7 +92,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
 
 @contextmanager
 def _fetching_ahead(scheduler: Scheduler) -> Iterator[Upcoming | None]:
-    """What fetches for the next tasks, where tasks run in threads of this process; else None."""
+    """Yield what fetches data for the next tasks if tasks run in threads of this process, else None."""
     n_threads = threads_of(scheduler)
     if n_threads is None:
         yield None
@@ -101,7 +106,8 @@ def _fetching_ahead(scheduler: Scheduler) -> Iterator[Upcoming | None]:
 def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener) -> Outcome:
     """Run a graph on a scheduler of this machine, which calls back after each task.
 
-    Dask sends six tasks at a time to a process and fuses them, which suits tasks much smaller than these.
+    By default, Dask fuses tasks, and sends six at a time to a process. This suits much smaller tasks than
+    these, so both are turned off.
     """
     import dask
     from dask.base import compute_as_if_collection
@@ -130,7 +136,7 @@ def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: 
 def _compute_there(
     plans: Sequence[Plan], graph: Graph, root: Hashable, client: Client, listener: Listener
 ) -> Outcome:
-    """Run a graph on a cluster; each task that is followed is released as soon as it is counted."""
+    """Run a graph on a cluster. The result of each followed task is released as soon as it is counted."""
     from distributed import as_completed
 
     _check_versions(client)
@@ -185,7 +191,7 @@ def opening_on(scheduler: Scheduler) -> Map:
 
 
 def _map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[Any]) -> Iterator[Any]:
-    """Apply a function to lists on the workers of a cluster; only some of the results wait here."""
+    """Apply a function to lists on the workers of a cluster, some at a time, so few results wait here."""
     if len(lists) < _LISTS_FOR_WORKERS:
         yield from map(function, lists)
         return
@@ -203,7 +209,7 @@ def _map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[A
 
 @contextmanager
 def _warning_without_workers(client: Client) -> Iterator[None]:
-    """Warn if the cluster has no workers after a while, in which an adaptive one starts some."""
+    """Warn if the cluster has no workers after a while. An adaptive cluster starts some in that time."""
 
     def check() -> None:
         if client.status == "running" and not client.nthreads():
@@ -222,7 +228,7 @@ def _warning_without_workers(client: Client) -> Iterator[None]:
 
 @contextmanager
 def _saying_what_was_lost() -> Iterator[None]:
-    """Raise RuntimeError for a pass whose cluster lost workers or its scheduler."""
+    """Raise RuntimeError if the cluster loses workers or its scheduler during the pass."""
     from distributed import KilledWorker
 
     try:
@@ -241,10 +247,10 @@ def _saying_what_was_lost() -> Iterator[None]:
 
 @contextmanager
 def _sending(plans: Sequence[Plan], graph: Graph) -> Iterator[None]:
-    """Let a graph be larger than those that Dask warns of by what its tasks share, and by its length.
+    """Raise the size at which Dask warns of a large graph, by the size of what tasks share and of the groups.
 
-    What they share is sent once, as a task of its own. Scattered data would be sent once too, but be lost
-    with its worker.
+    What tasks share is sent once, as a task of its own. Scattered data would also be sent once, but would be
+    lost if its worker ended.
     """
     import dask
     from dask.utils import parse_bytes

@@ -37,13 +37,13 @@ FOLLOWED = 1 << 9  # tasks that read; where there are more, merges of their stat
 
 @dataclass
 class Outcome:
-    """A state as it travels between tasks, and the errors after which its rows were read again."""
+    """What a task returns: a state, and the errors after which its rows were read again."""
 
     state: Any
     noted: list[str] = field(default_factory=list)
 
     def __sizeof__(self) -> int:
-        """What Dask takes for its size."""
+        """The size in bytes that Dask sees: that of the state too."""
         return object.__sizeof__(self) + int(getattr(self.state, "nbytes", 0))
 
 
@@ -60,9 +60,9 @@ class Graph:
     tasks : dict
         The graph.
     reading : dict
-        By its key, how much each task that reads or loads does.
+        How much is read by each task that reads rows or loads a state, by the key of the task.
     merging : dict
-        The same of tasks that merge the states of these.
+        How much is read for each task that merges their states, by the key of the task.
     delayed : list of Delayed
         What tasks take from Dask collections.
     """
@@ -76,7 +76,7 @@ class Graph:
     _token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def add_plans(self, plans: Sequence[Plan]) -> Hashable:
-        """Add the tasks of some plans; the key of the `Outcome` of all."""
+        """Add the tasks of some plans, and return the key of the `Outcome` of all of them."""
         shared: dict[int, Hashable] = {}
         roots = []
         for plan in plans:
@@ -89,7 +89,7 @@ class Graph:
         return roots[0] if len(roots) == 1 else self._add("collect", _listed, *roots)
 
     def whole(self) -> Mapping[Any, Any]:
-        """The graph with those of the Dask collections that it reads."""
+        """The graph, joined with the graphs of the Dask collections that it reads."""
         if not self.delayed:
             return self.tasks
         from dask.highlevelgraph import HighLevelGraph
@@ -97,7 +97,7 @@ class Graph:
         return HighLevelGraph.from_collections(self._token, self.tasks, self.delayed)
 
     def followed(self) -> dict[Hashable, Amount]:
-        """The tasks that tell how far a pass is: those that read, or, where these are many, merge."""
+        """The tasks by which progress is counted: those that read, or, if they are many, those that merge."""
         return self.merging if len(self.reading) > FOLLOWED else self.reading
 
     @property
@@ -138,7 +138,7 @@ class Graph:
             self.delayed.extend(delayed)
             call = partial(_fold_computed, plan.fold)
             key = self._add(_name_of(plan.fold), call, shared, *(split.key for split in delayed))
-        else:  # a partial, which Dask need not search for keys
+        else:  # in a partial, since Dask would search other arguments for keys
             name = _name_of(plan.fold)
             here = self.upcoming
             take = here.add(self._next_key(name), groups) if here else partial(_itself, groups)
@@ -155,7 +155,7 @@ class Graph:
     def _merged(self, merge: Merge, run: Sequence[Hashable]) -> Hashable:
         if len(run) == 1:
             return run[0]
-        if self.on_cluster:  # where a state may be asked for again
+        if self.on_cluster:  # a merge may run again there, and needs its states unchanged
             return self._add("merge", partial(_merge_in_order, merge), *run)
         return reduce(partial(self._add, "merge", partial(_merge_in_order, _in_place(merge))), run)
 
@@ -185,7 +185,7 @@ def _delayed_in(group: Sequence[Any]) -> list[Any]:
 
 
 def _in_place(merge: Merge) -> Merge:
-    """The merge of states of which the first is needed no more."""
+    """The merge that may change its first state, since nothing else needs that state."""
     return iadd if merge is add else merge
 
 
@@ -193,7 +193,7 @@ def _in_place(merge: Merge) -> Merge:
 
 
 def _noting(call: Callable[..., Any], *parts: Any) -> Outcome:
-    """Any task: call a function with the states of others, and note how often storage was asked again."""
+    """Run any task: call a function with the states of other tasks, and note what storage failed with."""
     outcomes = [part if isinstance(part, Outcome) else Outcome(part) for part in parts]
     with noting_retries() as noted:
         state = call(*(outcome.state for outcome in outcomes))
@@ -209,10 +209,11 @@ def _listed(*states: Any) -> list[Any]:
 
 
 def _fold_groups(take: Callable[[], Groups], fold: Fold, merge: Merge, retries: int, shared: Any) -> Any:
-    """Read groups of splits one after the other, each again if its storage fails, and merge their states."""
+    """Read groups of splits in order, and merge their states. A group is read again if its storage fails."""
 
     def read(group: Sequence[Any]) -> Any:
-        once = any(getattr(split, "is_read_once", False) for split in group)  # and has no rows thereafter
+        # It has no rows left to read again.
+        once = any(getattr(split, "is_read_once", False) for split in group)
         return retried(partial(fold, group, shared), 0 if once else retries)
 
     return reduce(merge, map(read, take()))

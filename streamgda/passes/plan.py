@@ -1,7 +1,7 @@
 """What a pass does: splits folded into states, and states merged in a fixed tree.
 
 A state can be statistics, an evaluation or a summary of what was written. The tree depends on the groups of
-splits alone, and not on the scheduler; how much of it one task does is decided in `graph`.
+splits alone, and not on the scheduler. `graph` decides how much of the tree one task does.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ class Plan:
     groups : sequence of sequences of Split
         The splits that are read into one state; at least one group.
     fold : callable
-        Reads: from a group, in order, and `shared` to a state. It may be called again for the same group.
+        Reads the splits of a group in order, and returns a state. It is called with the group and `shared`,
+        and may be called again for the same group.
     shared : object
         What every reading task needs, such as a model.
     merge : callable
-        Makes one state of two, in order. `operator.add` leaves both as they are.
+        Makes one state of two, in order.
     finish : callable, optional
-        Makes the result of the state of all rows, in a task of its own.
+        Makes the result from the state of all rows, in a task of its own.
     retries : int
         How often a group is read again where storage fails.
     checkpoint : Checkpoint, optional
@@ -53,7 +54,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much a task reads: rows and bytes, where they are known, in so many groups of splits."""
+    """How much one or more tasks read: rows, bytes and groups of splits. None is a number not yet known."""
 
     rows: int | None = 0
     bytes: int | None = 0

@@ -1,4 +1,4 @@
-"""How far a pass is: told to a function, or shown in a bar."""
+"""The progress of a pass, given to a function or shown in a bar."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from streamgda.passes.plan import Amount
 
 @dataclass(frozen=True)
 class PassProgress:
-    """How far a pass is, as a function that is given as ``progress=`` is told after each task.
+    """How far a pass is. A function given as ``progress=`` is called with it after each task.
 
     Attributes
     ----------
     rows : int
         Rows read so far, or loaded from a checkpoint.
     total_rows : int or None
-        Rows in all; None where only reading them tells.
+        All rows of the pass; None if they can be counted only by reading them.
     tasks, total_tasks : int
-        The groups of rows that are done, and all of them.
+        How many groups of rows are done, and how many there are.
     bytes : int or None
         The bytes of the row groups of Parquet read so far, in all columns and before compression, as the
         footers say; None of other sources.
@@ -48,17 +48,17 @@ class PassProgress:
     seconds: float
 
 
-# Whether to show a bar; or a function that is told.
+# Whether to show a bar; or a function to call with a `PassProgress`.
 Progress: TypeAlias = bool | Callable[[PassProgress], object]
 
 
 class Listener:
-    """Counts the tasks that are done, and tells how far the pass is.
+    """Counts the tasks that are done, and calls a function with the progress.
 
     Parameters
     ----------
     tell : callable
-        What is told.
+        The function to call.
     amount : Amount
         What the whole pass reads.
     followed : mapping
@@ -76,13 +76,13 @@ class Listener:
         self._done, self._begun = Amount(), time.monotonic()
 
     def advance(self, key: Hashable) -> None:
-        """A task is done."""
+        """Count a task that is done."""
         if key in self.followed:
             self._done += self.followed[key]
             self._say(self._done.rows or 0, self._amount.rows)
 
     def finish(self, n_rows: int) -> None:
-        """The pass is done, and has read so many rows, which were not known before."""
+        """Report the end of a pass whose number of rows was not known before it was read."""
         self._say(n_rows, n_rows)
 
     def _say(self, rows: int, total_rows: int | None) -> None:
@@ -93,7 +93,7 @@ class Listener:
 
 @contextmanager
 def telling(progress: Progress, amount: Amount, followed: Mapping[Hashable, Amount]) -> Iterator[Listener]:
-    """Yield the listener of a pass: it shows a bar if `progress` is True, and follows no task if False."""
+    """Yield the listener of a pass: it shows a bar if `progress` is True, and counts no task if False."""
     if progress is True:
         from tqdm.auto import tqdm
 

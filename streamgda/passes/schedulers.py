@@ -1,4 +1,4 @@
-"""The Dask scheduler of a pass, and one BLAS thread in each of its tasks, which run in parallel already."""
+"""The Dask scheduler of a pass, and the limit of one BLAS thread, since tasks run in parallel already."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
     Raises
     ------
     TypeError
-        If the source can be read in this process only, and the scheduler would read it in another; or if it
-        is no scheduler.
+        If the source can be read in this process only, and the scheduler would read it in another. If
+        `scheduler` is not a scheduler.
     ValueError
-        If the scheduler is a name that Dask does not know, or a cluster or its address, where a client is
-        needed.
+        If the scheduler is a name that Dask does not know, or is a cluster or its address: Dask needs a
+        client.
     """
     from dask.base import get_scheduler, named_schedulers
 
@@ -63,14 +63,14 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
 
 
 def client_of(scheduler: Scheduler) -> Client | None:
-    """The client that runs what this scheduler is given; None if it runs on this machine."""
+    """The client behind this scheduler; None if the scheduler runs tasks on this machine."""
     from dask.base import get_scheduler
 
     return getattr(get_scheduler(scheduler=scheduler), "__self__", None)
 
 
 def threads_of(scheduler: Scheduler) -> int | None:
-    """How many threads of this process run tasks; None if tasks run elsewhere, or who knows where."""
+    """How many threads of this process run tasks; None if tasks run, or may run, in other processes."""
     import dask
     from dask.base import get_scheduler, named_schedulers
     from dask.system import CPU_COUNT

@@ -5,7 +5,7 @@ metadata until a pass is made. Then it is cut into splits, and each split yields
 sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr groups (`scan_zarr`) and Dask
 collections (`scan_dask`).
 
-- `parquet`: a Parquet dataset. `discovery` finds its files, `partitions` has the keys in the names of their
+- `parquet`: a Parquet dataset. `discovery` finds its files, `partitions` reads the keys in the names of their
   folders, `planning` reads their footers, and each task reads `row_groups`. `stored_columns` says how Arrow
   decodes their columns in bounded memory.
 - `arrow`: Arrow data. `arrow_sources`: tables, datasets and streams.
@@ -29,12 +29,12 @@ function that scans it public.
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.
 
-A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`.
-A source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a
-`StatisticsLedger` can follow is a `FileSource`. `streamgda.sources.base` describes what they have besides.
+A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`. A
+source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a `StatisticsLedger`
+can follow is a `FileSource`. `streamgda.sources.base` describes what each of these must have as well.
 
-`SourceContract` in ``tests/sources/test_sources.py`` is what every source must do. A subclass of it that
-makes rows into the new source runs all of its tests.
+`SourceContract` in ``tests/sources/test_sources.py`` tests what every source must do. A subclass of it that
+makes the new source from given rows runs all of these tests.
 
 Examples
 --------

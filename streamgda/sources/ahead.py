@@ -1,4 +1,4 @@
-"""Read the next parts of a source while the one before is worked on."""
+"""Fetch the next parts of a source from remote storage while the present part is processed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Begins(Protocol):
     """A split, or a part of one."""
 
     def begun(self, ahead: Ahead) -> Self:
-        """The same part, of which what `ahead` allows is being fetched."""
+        """Start to fetch as much of the part as `ahead` allows, and return the part with what is fetched."""
 
 
 B = TypeVar("B", bound=Begins)
 
-_MOST_BEGUN = 16  # splits, whose footers are read; their data take no more than `Ahead` allows
+_MOST_BEGUN = 16  # splits whose footers are fetched at a time; `Ahead` limits how much of their data is
 
 
 def begun(splits: Iterable[B]) -> Iterator[B]:
-    """Yield splits in order; what the next ones need of a remote storage is fetched meanwhile."""
+    """Yield splits in order. Data of the next ones are fetched from remote storage meanwhile."""
     from streamgda.storage.fetching import Ahead  # and with it pyarrow, where it is used
 
     remaining, waiting = iter(splits), deque[B]()
@@ -42,12 +42,12 @@ Groups: TypeAlias = Sequence[Sequence[Any]]
 
 
 class Upcoming:
-    """What the tasks of a pass in this process read; those that come next are begun.
+    """What the tasks of a pass in this process read. Data of the next tasks are fetched meanwhile.
 
     Parameters
     ----------
     ahead : Ahead
-        What fetches it.
+        What fetches the data.
     n_at_once : int
         How many tasks run at once.
     """
@@ -59,12 +59,12 @@ class Upcoming:
         self._lock = Lock()
 
     def add(self, key: Hashable, groups: Groups) -> Callable[[], Groups]:
-        """Add what a task reads; what the task calls for it when it starts."""
+        """Add what a task reads. Return the function that the task calls to get it."""
         self._tasks[key] = groups
         return partial(self._take, key)
 
     def arrange(self, priorities: Mapping[Any, int]) -> None:
-        """Say in which order the tasks run, before the first does."""
+        """Set the order in which the tasks run, before the first one runs."""
         self._waiting.extend(sorted(self._tasks, key=priorities.__getitem__))
         for _ in range(self._n_at_once):
             self._begin_next()

@@ -35,9 +35,9 @@ def scan_arrow(
 ) -> Source:
     """Describe Arrow data, for `accumulate` and the estimators' `fit` to read.
 
-    A table or a dataset is read in parallel. A stream is read in order by one task, in bounded
-    memory, and in this process alone: by Dask's threads where no scheduler is asked for, even if a client
-    of a cluster is active.
+    A table or a dataset is read in parallel. A stream is read in order by one task, in bounded memory, and in
+    this process alone. If no scheduler is given, Dask's threads read it, even if a client of a cluster is
+    active.
 
     Parameters
     ----------
@@ -48,17 +48,17 @@ def scan_arrow(
     target : str
         The column of labels: integers, strings (plain or dictionary-encoded) or bools.
     features : sequence of str, optional
-        Columns of numbers, in the order wanted, or patterns such as "x*"; all but the target, the weight and
-        the index of a pandas frame, where not given.
+        Columns of numbers, in the order wanted, or patterns such as "x*". By default all columns but the
+        target, the weight and the index of a pandas frame.
     exclude : sequence of str, optional
-        Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
-        identifier is a column of numbers as others are, so name it here.
+        Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
+        identifiers here, since they are columns of numbers too.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     missing : {"raise", "drop", "keep"}, default="raise"
-        What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
-        weight: an error that names it, or left out and counted in the statistics' `n_dropped`. With
-        "keep", rows in which features are null or NaN are kept, and `accumulate` returns
+        What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
+        "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
+        `n_dropped`. With "keep", rows in which features are null or NaN are kept, and `accumulate` returns
         `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
 
     Returns
@@ -72,7 +72,8 @@ def scan_arrow(
     FileNotFoundError
         If a dataset has no files.
     ValueError
-        If a column is missing, has a type that cannot serve, or has two roles, or a dataset is filtered.
+        If a column is missing, has two roles, or has a type that its role cannot have. If a dataset is
+        filtered.
 
     Examples
     --------
@@ -113,15 +114,15 @@ def _check_dataset(data: ds.Dataset) -> None:
         data.get_fragments()
     except ValueError as error:
         raise ValueError(
-            "a filtered dataset cannot be cut into parts: scan dataset.scanner(filter=...).to_reader(), read "
-            "in one go, or the files with scan_parquet(..., filters=...)"
+            "a filtered dataset cannot be cut into parts. Scan dataset.scanner(filter=...).to_reader(), "
+            "which is read in one go; or scan the files with scan_parquet(..., filters=...)"
         ) from error
 
 
 def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
-    """Whether this is Parquet of which each file is read once, with the columns and types that it has.
+    """Whether a dataset lists each of its Parquet files once, and reads the stored columns and types.
 
-    A dataset may be given a schema of its own; then Arrow casts, fills in and leaves out columns.
+    A dataset may be given another schema. Then Arrow casts, fills in and leaves out columns.
     """
     if not isinstance(data, ds.FileSystemDataset) or not isinstance(data.format, ds.ParquetFileFormat):
         return False
@@ -135,7 +136,7 @@ def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
 
 
 def _described(data: Any) -> tuple[type[ArrowSource], Any]:
-    """The kind of source that reads some data, and the data as it takes it."""
+    """The kind of source that reads some data, and the data in the form that this kind takes."""
     if isinstance(data, pa.RecordBatch):
         return TableSource, pa.Table.from_batches([data])
     if isinstance(data, pa.Table):

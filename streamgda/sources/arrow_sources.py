@@ -102,15 +102,15 @@ _UNREADABLE = (
 
 
 class DatasetSource(ArrowSource):
-    """A dataset of files that are not Parquet or not read as they are stored, or of tables."""
+    """A dataset of tables, of files that are not Parquet, or of Parquet that is not read as it is stored."""
 
     @property
     def is_local(self) -> bool:
-        """Whether some of it is in memory, which Arrow does not send."""
+        """Whether some of it is in memory: Arrow cannot send that to another process."""
         return _is_in_memory(self._data)
 
     def splits(self) -> list[Fragment]:
-        """The fragments, a split each."""
+        """A split for each fragment."""
         fragments = []
         for position, fragment in enumerate(self._data.get_fragments()):
             filesystem = getattr(fragment, "filesystem", None)
@@ -126,9 +126,9 @@ def _is_in_memory(dataset: ds.Dataset) -> bool:
 
 @dataclass(frozen=True)
 class Fragment(Split):
-    """A fragment of a dataset; one that is a file is in the version that was there when it was planned.
+    """A fragment of a dataset. Of a file, `version` is the one that the pass was planned for.
 
-    How many rows it has is unknown: to count those of a text file is to read it.
+    The number of rows is unknown, since the rows of a text file can be counted only by reading it.
     """
 
     schema: pa.Schema
@@ -168,7 +168,7 @@ class Fragment(Split):
 
 _ORIGIN = "the stream"
 
-_BROKEN = "its maker has failed or it is damaged"
+_BROKEN = "what makes it has failed, or it is damaged"
 
 Open = Callable[[list[str]], pa.RecordBatchReader]
 
@@ -182,7 +182,7 @@ class Stream:
     schema : pyarrow.Schema
         Of all its columns.
     open : callable
-        Begins to read the columns that are named, and perhaps others.
+        Returns a new reader of the columns that are named, and perhaps of others.
     """
 
     schema: pa.Schema
@@ -190,7 +190,7 @@ class Stream:
 
     @classmethod
     def of(cls, data: Any) -> Self | None:
-        """The stream that data of another library makes; None, if it makes none."""
+        """The stream of data of another library; None if the data cannot be read as a stream."""
         if hasattr(data, "collect_batches"):
             return cls(_schema_of_lazy_frame(data), partial(_read_lazy_frame, data))
         if hasattr(data, "to_reader") and hasattr(data, "projected_schema"):
@@ -223,7 +223,7 @@ class StreamSource(ArrowSource):
     is_local = True
 
     def splits(self) -> list[StreamSplit]:
-        """One: a stream has an order and no parts."""
+        """One split: a stream has an order and no parts."""
         return [StreamSplit(self._data.open, self._roles)]
 
 
@@ -235,15 +235,15 @@ class ReaderSource(ArrowSource):
 
     def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
         super().__init__(data, roles)
-        self._unread = iter([data])  # shared by all that are made of this source
+        self._unread = iter([data])  # shared by all sources that are made from this one
 
     def splits(self) -> list[StreamSplit]:
-        """One, once.
+        """One split, at the first call only.
 
         Raises
         ------
         ValueError
-            The second time.
+            At every later call.
         """
         reader = next(self._unread, None)
         if reader is None:
@@ -276,7 +276,7 @@ class StreamSplit(Split):
                 yield chosen
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be sent to another process, where the stream is not."""
+        """Refuse to be sent to another process, which cannot read the stream."""
         raise TypeError(
             "a stream can be read in this process only: use scheduler='threads' or scheduler='synchronous'"
         )

@@ -1,4 +1,4 @@
-"""What every source of rows is: a lazy, re-iterable description that can be cut into splits."""
+"""The base classes of sources and of their splits. A source describes rows; a split is a part of them."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ if TYPE_CHECKING:
     from streamgda.storage.versions import Version
 
 ROWS_PER_TASK = 1 << 18
-_ELEMENTS_PER_TASK = 1 << 26  # of wide rows, in float64 512 MB: shorter tasks are shared better by threads
+# 512 MB in float64: tasks of wide rows are shorter, so that threads share them better.
+_ELEMENTS_PER_TASK = 1 << 26
 
 T = TypeVar("T")
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-"""Applies a function to each element, in order, as `map` does; maybe in other processes."""
+"""Applies a function to each element, in order, as `map` does, and perhaps in other processes."""
 
 
 class Split(ABC):
     """A part of a source that one task reads, once in a pass.
 
-    One that is read again, where storage failed, must give the same rows. One that says that it is read once
-    is not.
+    If the storage fails, the split is read again, and must give the same rows. A split whose `is_read_once`
+    is true is not read again.
     """
 
     is_read_once = False
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows there are to read; None where only reading them would tell."""
+        """How many rows there are to read; None if they can be counted only by reading them."""
         return None
 
     @property
@@ -55,7 +56,7 @@ class Split(ABC):
         return False
 
     def begun(self, ahead: Ahead) -> Self:
-        """The same part, of which what `ahead` allows is being fetched; itself where nothing is to be."""
+        """Start to fetch as much as `ahead` allows, and return the split with what is fetched."""
         return self
 
 
@@ -70,14 +71,14 @@ class ScorableSplit(Split):
     @property
     @abstractmethod
     def keeps_all_rows(self) -> bool:
-        """Whether all the `n_rows` come out, since neither a filter nor ``missing="drop"`` takes any away."""
+        """Whether all `n_rows` rows are read: neither a filter nor ``missing="drop"`` leaves any out."""
 
     @abstractmethod
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
-        """Read the rows, in order: all as if of one class, and the other columns by name."""
+        """Read the rows, in order, as blocks of one class, each with the columns that are kept, by name."""
 
     def enclosing(self, start: int, stop: int) -> tuple[ScorableSplit, int]:
-        """The smallest part to read that holds rows `start` to `stop`, and how many rows come before it."""
+        """The smallest part to read that holds rows `start` to `stop`, and how many rows are before it."""
         return self, 0
 
 
@@ -107,14 +108,14 @@ class Source(ABC):
         return False
 
     def pinned(self) -> Source:
-        """The same source for all reads of one fit: each of them reads the parts that the first one found.
+        """The same source, whose later reads read the parts that the first one found, as one fit needs.
 
-        A part that has changed since is an error when it is read.
+        A part that has changed since then raises an error when it is read.
         """
         return self if self.is_one_shot else PinnedSource(self)
 
     def has_changed(self, parts: Sequence[Any]) -> bool:
-        """Whether the source is no longer of these parts, where reading them would not tell."""
+        """Whether the parts of the source are no longer these, in ways that reading them would not show."""
         return False
 
     def with_groups(self, column: str) -> Self:
@@ -137,23 +138,25 @@ class Source(ABC):
         ValueError
             If the source cannot choose among its features.
         """
-        raise ValueError(f"{self!r} has other features, or another order; give it those of {list(names[:5])}")
+        raise ValueError(
+            f"{self!r} has other features, or another order; scan it with the features {list(names[:5])}"
+        )
 
     def in_order_of(self, names: Sequence[str]) -> Self:
-        """The same source with its features in this order, if they are these; else as it is."""
+        """The same source with its features in this order, if it has just these features; else unchanged."""
         ours = list(self.feature_names or ())
         return self.with_features(names) if ours != list(names) and sorted(ours) == sorted(names) else self
 
     @abstractmethod
     def splits(self) -> Sequence[Split | Delayed]:
-        """The parts of the source, in order: a pure function of the data, whoever reads them.
+        """The parts of the source, in order. For the same data they are always the same.
 
         Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows. What Dask has yet
         to compute is a Delayed that becomes a split.
         """
 
     def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
-        """The same parts; where many files have to be opened for them, `each` does so."""
+        """The same parts as `splits`. If many files must be opened for that, `each` opens them."""
         return self.splits()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Never:
@@ -256,7 +259,7 @@ class FileSource(Source):
 
     @abstractmethod
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
-        """Whether a Parquet file written to a path would be one of the files from then on."""
+        """Whether a Parquet file written to a path would then be one of the files."""
 
     @abstractmethod
     def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
@@ -267,7 +270,7 @@ class FileSource(Source):
 
     @abstractmethod
     def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
-        """What is to be read of some of the files; of each the version that was listed, or an error."""
+        """What is to be read of some of the files. A file that is not in the version listed is an error."""
 
 
 class ScorableSource(Source):
@@ -277,8 +280,8 @@ class ScorableSource(Source):
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ScorableSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep beside the features.
 
-        The types hold the values of the whole source, whichever part they are of. Where many files have to be
-        opened, `each` does so.
+        Each type holds the values of the column in all the parts. If many files must be opened, `each` opens
+        them.
 
         Raises
         ------
@@ -297,10 +300,10 @@ def group_into_tasks(
     n_features: int | None = None,
     rows_per_task: int | None = None,
 ) -> Iterator[Sequence[T]]:
-    """Consecutive parts that together are worth a task: up to `rows_per_task` rows, but at least one part.
+    """Yield runs of consecutive parts, one for each task: at most `rows_per_task` rows, or a single part.
 
-    A part of unknown size is a task of its own. By default, the most are `ROWS_PER_TASK` rows, or fewer
-    where these would take over 512 MB.
+    A part of unknown size is a task of its own. By default a task has at most `ROWS_PER_TASK` rows, or fewer
+    if these would take more than 512 MB.
     """
     most = rows_per_task or min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))
     start = rows = 0

@@ -1,4 +1,4 @@
-"""Arrow record batches, cut into blocks."""
+"""Arrow record batches, cut into blocks; and Arrow columns as numbers and labels."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from streamgda.sources.roles import Roles
 
 
 def numbers(column: pa.Array) -> NDArray[Any]:
-    """A column as numbers; nulls become NaN. Without a copy where Arrow holds it as NumPy would."""
+    """A column as numbers, with NaN for nulls. It is not copied if Arrow holds it as NumPy does."""
     try:
         values: NDArray[Any] = column.to_numpy()
-    except pa.ArrowInvalid:  # nulls, bools and decimals have no like in NumPy
+    except pa.ArrowInvalid:  # NumPy has no equivalent of nulls, packed bools and decimals
         if pa.types.is_integer(column.type) and column.type.bit_width == 64:
             return _integers_with_nulls(column)
         if pa.types.is_decimal(column.type):
@@ -39,7 +39,7 @@ def numbers(column: pa.Array) -> NDArray[Any]:
 
 
 def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:
-    """As floats that hold them all, where this platform has such: a source rounds nothing unasked."""
+    """As float64 if that holds them exactly, else as long double, so that a source does not round."""
     try:
         values: NDArray[Any] = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
@@ -49,20 +49,20 @@ def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:
 
 
 def _decimals(column: pa.Array) -> NDArray[Any]:
-    """As floats; those beyond 2^53 as integers, or as longer floats, so that a source rounds none unasked."""
+    """As float64; if some are beyond 2^53, as integers or as long double, so that a source does not round."""
     values: NDArray[Any] = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     if not (np.abs(values) >= INTEGERS_OF_FLOATS).any():
         return values
     try:
         return numbers(pc.cast(column, pa.int64()))
     except pa.ArrowInvalid:
-        if np.dtype(np.longdouble).itemsize == values.itemsize:  # there are no longer floats here
+        if np.dtype(np.longdouble).itemsize == values.itemsize:  # this platform has no longer floats
             return values
         return np.array([_longer(v) for v in column.to_pylist()], dtype=np.longdouble)
 
 
 def _longer(value: Decimal | None) -> np.longdouble:
-    """A longer float, which differs from every float64 if the decimal does."""
+    """The decimal as a long double, which is no float64 value unless the decimal is one."""
     nearest = np.longdouble("nan" if value is None else str(value))
     is_exact = value is None or Decimal(float(value)) == value or nearest != float(value)
     return nearest if is_exact else nearest * (1 + np.finfo(np.longdouble).eps)
@@ -80,7 +80,8 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     null = encoded.indices.is_null().to_numpy(zero_copy_only=False)
     positions = pc.fill_null(encoded.indices, 0).to_numpy()
-    used = np.bincount(positions[~null], minlength=len(encoded.dictionary)) > 0  # others may be no labels
+    # Unused values may be no labels.
+    used = np.bincount(positions[~null], minlength=len(encoded.dictionary)) > 0
     values = np.empty(len(used), dtype=object)
     values[:] = encoded.dictionary.to_pylist()
     classes, seen, no_label = labels.encode(values[used])
@@ -139,7 +140,7 @@ def blocks_of_batches(
     start : int
         The position of the first row, for errors and folds.
     dataset : str
-        What tells the data from other files of its dataset.
+        A name that tells the data from the other files of its dataset.
     """
     for batch in _rebatched(batches, roles):
         yield from blocks_of_batch(batch, roles, Places(origin, start, dataset=dataset))
@@ -170,7 +171,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 def unlabelled_block(
     batch: pa.RecordBatch, roles: Roles, kept: Sequence[str], row_name: Places
 ) -> tuple[Block, dict[str, pa.Array]]:
-    """The features of a batch as one block in which all rows are of one class, and the columns kept."""
+    """The features of a batch as a block of one class, and the columns that are kept."""
     columns = _columns_of(batch)
     features = [_numbers(columns, name, row_name.origin) for name in roles.features]
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
@@ -198,7 +199,7 @@ def _labels(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bo
 
 
 def _groups(column: pa.Array, name: str, origin: str) -> tuple[Labels, Codes]:
-    """The labels of the column that groups rows, or names their folds."""
+    """The values of the column that groups the rows or names their folds, and their codes."""
     values, codes, missing = _labels(column, f"{origin}: groups or folds {name!r}")
     if missing is not None:
         raise ValueError(

@@ -18,11 +18,11 @@ def is_dask(data: Any) -> bool:
         return False
     from dask.base import is_dask_collection
 
-    return bool(is_dask_collection(data))  # arrays of xarray's are, or are in memory
+    return bool(is_dask_collection(data))  # an xarray object has the attribute even if it is in memory
 
 
 def as_table(data: Any) -> Any:
-    """A record batch of Arrow's as a table, which other libraries know; anything else as it is."""
+    """An Arrow record batch as a table, which other libraries accept; anything else as it is."""
     if type(data).__module__.startswith("pyarrow") and hasattr(data, "to_struct_array"):
         import pyarrow as pa
 

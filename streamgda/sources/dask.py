@@ -38,21 +38,21 @@ def scan_dask(
     collection : dask DataFrame or dask array of shape (n_rows, n_features)
         Rows. The chunks of an array may cut columns and may be of unknown length.
     target : str, dask Series or dask array of shape (n_rows,)
-        The column of labels of a data frame, by name; or labels beside the rows, with as many
+        The column of labels of a data frame, by name; or labels beside the rows, with the same number of
         partitions. Where the chunks of arrays differ, the labels are rechunked like the rows. In each
         partition, a series is put into the order of the data frame's index.
     features : sequence of str, optional
         Columns of a data frame whose target is named, or patterns such as "x*"; all but the target and the
         weight by default.
     exclude : sequence of str, optional
-        Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
-        identifier is a column of numbers as others are, so name it here.
+        Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
+        identifiers here, since they are columns of numbers too.
     weight : str, dask Series or dask array, optional
         Sample weights, given as the target is.
     missing : {"raise", "drop", "keep"}, default="raise"
-        What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
-        weight: an error that names it, or left out and counted in the statistics' `n_dropped`. With
-        "keep", rows in which features are null or NaN are kept, and `accumulate` returns
+        What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
+        "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
+        `n_dropped`. With "keep", rows in which features are null or NaN are kept, and `accumulate` returns
         `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
 
     Returns
@@ -64,8 +64,8 @@ def scan_dask(
     TypeError
         If the collection is not one of Dask's.
     ValueError
-        If a column is missing or cannot serve, or rows and labels are not as many, or their chunks
-        are of unknown length and not as many.
+        If a column is missing, or has a type that its role cannot have. If rows and labels differ in number;
+        or in the number of chunks, where the lengths of chunks are unknown.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def scan_dask(
     if isinstance(target, str):
         return _named_columns(collection, target, features, exclude, weight, missing)
     if features is not None or exclude:
-        raise ValueError("features name the columns of a data frame whose target is named too")
+        raise ValueError("features and exclude name columns of a data frame; then name its target too")
     return _rows_and_labels(collection, target, weight, missing)
 
 
@@ -235,9 +235,11 @@ def _named_columns(
         groups=groups,
     )
     kept = frame[list(roles.columns)]
-    roles = replace(roles, features=tuple(map(str, roles.features)))  # as they are called in Arrow
+    roles = replace(roles, features=tuple(map(str, roles.features)))  # as Arrow names them
     some = kept._meta_nonempty
-    known = some.loc[:, [dtype.name != "object" for dtype in some.dtypes]]  # only partitions tell of objects
+    known = some.loc[
+        :, [dtype.name != "object" for dtype in some.dtypes]
+    ]  # the type of objects shows only in partitions
     try:
         types = pa.Schema.from_pandas(known, preserve_index=False)
     except (pa.ArrowException, TypeError) as error:
@@ -298,7 +300,7 @@ def _chunked_like(rows: Any, other: Any, role: str) -> Any:
     if other.ndim != 1:
         raise ValueError(f"{role} must have one dimension, an entry for each row; it has {other.ndim}")
     if not hasattr(other, "chunks"):
-        return other  # a series, whose partitions are as they are
+        return other  # a series, which is not rechunked
     if other.chunks[0] == rows.chunks[0] or _is_unknown(rows) or _is_unknown(other):
         return other
     if other.shape[0] != rows.shape[0]:

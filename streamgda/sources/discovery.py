@@ -1,8 +1,8 @@
 """Find the files that a path, a folder, a pattern, a list or a URL stands for, on any filesystem.
 
 - A path of a file stands for that file, whatever its name.
-- A folder stands for the Parquet files in it, at any depth, except hidden ones. Files and folders are hidden
-  whose names begin with "." or "_": writers use them for their own ends.
+- A folder stands for the Parquet files in it, at any depth, except hidden ones. A file or
+  folder is hidden if its name begins with "." or "_": writers use such names for their own files.
 - A pattern stands for the files that match it, and for the Parquet files in folders that match it, except
   hidden ones. A pattern in which a name begins with "." or "_", such as "_old*.parquet", finds these too.
 - A list stands for the files of its entries.
@@ -46,7 +46,7 @@ class FoundFiles:
 
     @property
     def folder(self) -> str:
-        """The folder that was given, whose partitions the files are in; "" for anything else."""
+        """The folder that was given, below which folders may have keys; "" if anything else was given."""
         location, *others = self.locations
         return location.path if isinstance(location, Folder) and not others else ""
 
@@ -93,7 +93,7 @@ def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
     filesystem, name = resolve(path, filesystem)
     if is_object_store(filesystem) and not (name.endswith(_SUFFIXES) or _WILDCARD.search(name)):
         folder = Folder(name)
-        with suppress(OSError):  # the answer that lists a folder tells that it is there
+        with suppress(OSError):  # listing a folder also shows that it is there
             return FoundFiles(filesystem, folder.files(filesystem), (folder,))
     kind = filesystem.get_file_info(name).type
     if kind not in _LOCATIONS and not _WILDCARD.search(name):
@@ -229,17 +229,18 @@ class Pattern(Location):
 
     @cached_property
     def _spelled_out(self) -> str:
-        """The first characters of the names in the pattern: where one is of hidden names, these are found."""
+        """The first characters of the names in the pattern. With "." or "_" there, such names are found."""
         return "".join(part[:1] for part in moved(self.pattern, self.root, "").split("/"))
 
     def _listed(self, filesystem: pafs.FileSystem) -> dict[str, bool]:
-        """All that is as deep as the pattern goes or in folders that match, and whether it is a file."""
+        """All paths as deep as the pattern, and those in folders that match; and whether each is a file."""
         if "**" in self.pattern:
             return dict.fromkeys(listing(filesystem, self.root), True)
         from fsspec.implementations.arrow import ArrowFSWrapper
 
         depth = moved(self.pattern.rstrip("/"), self.root, "").count("/") + 1
-        place = local_path(filesystem, self.root)  # where fsspec does not tell what a link leads to
+        # On a local disk, fsspec does not show what a link leads to.
+        place = local_path(filesystem, self.root)
         there, root = (filesystem, self.root) if place is None else (pafs.LocalFileSystem(), place)
         found = ArrowFSWrapper(there).find(root, maxdepth=depth, withdirs=True, detail=True)
         types = {moved(path, root, self.root): info["type"] for path, info in found.items()}
@@ -254,7 +255,7 @@ class Pattern(Location):
         return listed
 
     def _each_once(self, filesystem: pafs.FileSystem, files: Iterable[str]) -> list[str]:
-        """Of the paths that lead to one file, the one without a link in it, or else the first."""
+        """One path for each file: the one without a link in it, or else the first."""
         root = Place.of(filesystem, self.root)
         chosen: dict[Place, str] = {}
         for file in files:
@@ -271,7 +272,7 @@ _LOCATIONS: dict[pafs.FileType, Callable[[str], Location]] = {
 
 
 def _check_links(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
-    """Raise FileNotFoundError where a link leads to nothing that may have been a folder of Parquet files."""
+    """Raise FileNotFoundError for a link to nothing, which may have led to a folder of Parquet files."""
     for path in paths:
         place = None if path.endswith(_SUFFIXES) else local_path(filesystem, path)  # files fail when read
         if place is not None and not pathlib.Path(place).exists():
@@ -281,6 +282,6 @@ def _check_links(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
 
 
 def _is_hidden(path: str, spelled_out: str = "") -> bool:
-    """Whether a part of a path is the name of a hidden file or folder; names with hive keys are not."""
+    """Whether a part of a path is the name of a hidden file or folder. A name with a hive key is not."""
     hidden = tuple(set(_HIDDEN) - set(spelled_out))
     return any(part.startswith(hidden) and "=" not in part for part in path.split("/"))

@@ -1,4 +1,4 @@
-"""Why a read failed: what is stored makes no sense, or the storage did not give it."""
+"""The errors of reading files: they name the file, and tell a damaged file from a storage that failed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _ENCRYPTED = (
 
 @contextmanager
 def opening(path: str) -> Iterator[None]:
-    """Say which file it was that the storage did not give.
+    """Name the file in an error of the storage.
 
     Raises
     ------
     OSError
-        Of the kind that it was: FileNotFoundError, PermissionError and so on.
+        Of the same type as before: FileNotFoundError, PermissionError and so on.
     """
     try:
         yield
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} is gone, or what it links to") from error
+        raise FileNotFoundError(f"{path} is gone, or what it links to is") from error
     except OSError as error:
         add_place(error, path)
         raise
@@ -35,16 +35,16 @@ def opening(path: str) -> Iterator[None]:
 
 @contextmanager
 def decoding(
-    path: str, written_as: str = "Parquet", reasons: str = "it is damaged or something else"
+    path: str, written_as: str = "Parquet", reasons: str = "it is damaged or of another format"
 ) -> Iterator[None]:
-    """Say which file it was that could not be read, or was read and is not what it should be.
+    """Name the file in an error of reading or decoding it.
 
     Raises
     ------
     ValueError
         For a file that is damaged, of another format, or too large for the memory.
     OSError
-        For a file that the storage did not give, as `opening` does.
+        For an error of the storage, as `opening` does.
     """
     with opening(path):
         try:
@@ -65,7 +65,7 @@ def decoding(
 
 
 def add_place(error: OSError, place: str) -> None:
-    """Put a place into the message of an error, which stays of its kind."""
+    """Put a place into the message of an error, whose type stays the same."""
     if place in str(error):
         return
     if error.errno is None:

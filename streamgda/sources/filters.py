@@ -1,4 +1,4 @@
-"""Filters: which rows to read, by an expression over columns, and what is wrong with one."""
+"""Filters: an expression over columns that says which rows to read, and the errors of a wrong one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamgda.sources.roles import check_known
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
-_SHORTENED = re.compile(r"\n *\.\.\.|\(\.\.\. ")  # what Arrow prints for the middle of a long list or string
+_SHORTENED = re.compile(r"\n *\.\.\.|\(\.\.\. ")  # printed by Arrow for the middle of a long list or string
 
 _UNTOLD = re.compile(r"\b(nan|0\.0)\b")
 
@@ -54,12 +54,12 @@ class Filter:
         except NO_FILTER as error:
             raise_for_filter(filters, schema, error)
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
-            raise no_filter(f"columns go by name, not by position, as they do in {expression}")
+            raise no_filter(f"columns go by name, not by position as in {expression}")
         return cls(expression, _referenced(expression, schema))
 
     @property
     def identity(self) -> str:
-        """Its text, which ledgers keep, with a digest of its values where the text leaves some out."""
+        """The text of the expression, which ledgers keep; and a digest of the values if it is ambiguous."""
         text, values = str(self.expression), _values(self.expression)
         if not _SHORTENED.search(text) and not any(map(_is_ambiguous, values)):
             return text
@@ -67,10 +67,11 @@ class Filter:
 
     @property
     def may_keep_untold(self) -> bool:
-        """Whether rows may pass that are not within the statistics of their row group.
+        """Whether rows may pass whose values lie outside the statistics of their row group.
 
-        Statistics leave out NaN. A comparison with NaN is false, so a row with it passes only by a "not", a
-        function, or NaN among the values of an "in". There, a zero is also not found within −0.0 to 0.0.
+        Statistics leave out NaN. A comparison with NaN is false, so a row with NaN passes only by a "not", a
+        function, or NaN among the values of an "in". Arrow also does not find a zero among the values of an
+        "in" within statistics from −0.0 to 0.0.
         """
         if not any(map(pa.types.is_floating, self.columns.types)):
             return False
@@ -154,7 +155,7 @@ def raise_for_filter(filters: Any, schema: pa.Schema, error: Exception) -> NoRet
     schema : pyarrow.Schema
         The columns.
     error : Exception
-        What Arrow said, for what is not known to be wrong here.
+        Arrow's error, whose message is used if no fault is found here.
 
     Raises
     ------
@@ -171,12 +172,12 @@ def raise_for_filter(filters: Any, schema: pa.Schema, error: Exception) -> NoRet
 
 
 def no_filter(why: str, path: str = "") -> ValueError:
-    """The error for filters that cannot be evaluated, on the file at a path or on any."""
+    """The error for filters that cannot be evaluated; `path` is the file, if it is due to one."""
     return ValueError(Message(path and f"{path}: ", _FILTERS, f": {why}"))
 
 
 def in_words(error: Exception) -> str:
-    """What Arrow says of values that cannot be compared, without its kernels."""
+    """Arrow's message on values that cannot be compared, without the names of its kernels."""
     return _NO_KERNEL.sub(r"the types \1 do not go together", str(error))
 
 

@@ -26,7 +26,7 @@ _COMPRESSED = r"(?:\.(?:gz|bz2|zst|lz4))?"
 
 
 def other_format(path: str) -> str:
-    """Say what a file is if it is no Parquet, by its name, and how to read it; "" for other names."""
+    """The other format that the name of a file shows, and how to read it; "" if it shows none."""
     for suffixes, name, reader in _READERS:
         if re.search(rf"\.(?:{suffixes}){_COMPRESSED}$", path, re.IGNORECASE):
             return (
@@ -53,7 +53,7 @@ _TABLES = (
         "pyarrow.Table.from_batches(HudiTableBuilder.from_base_uri({root!r}).build().read_snapshot())",
     ),
 )
-"""Formats of tables: what lies in the folder of one, and what reads it."""
+"""The name of each table format, what marks the folder of such a table, and what reads it."""
 
 
 def check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None:
@@ -62,7 +62,7 @@ def check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None
     Parameters
     ----------
     listed : iterable of str
-        All that is known to be there, as paths from one folder.
+        All paths that are known to be there, from one folder on.
     files : collection of str
         What would be read as rows.
     """
@@ -82,9 +82,9 @@ def check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None
 
 
 def marks_above(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
-    """Yield what marks a table format, if a folder is one of its folders of files.
+    """Yield the paths that mark a table format in the folders above a folder of its data files.
 
-    These have hive keys in their names, or, in Iceberg, are in a folder named data.
+    The names of folders of data files have hive keys or, in Iceberg, one of them is "data".
     """
     parent, _, name = folder.rpartition("/")
     while "=" in name:

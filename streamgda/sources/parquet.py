@@ -48,30 +48,30 @@ def scan_parquet(
     ----------
     path : str, path, or sequence of them
         A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
-        "s3://bucket/folder". Folders named ``key=value`` are hive partitions, and their keys columns
-        where the files have none of that name.
+        "s3://bucket/folder". Folders named ``key=value`` are hive partitions. Their keys become columns,
+        unless the files have a column of that name.
     target : str, optional
-        The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a
-        partition key. Rows without one are for `predict_dataset` alone.
+        The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a partition
+        key. A source without a target serves `predict_dataset` only.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal; or patterns such as "x*".
-        May be partition keys. Where not given, all the columns of the first file but the target, the weight
-        and the index of a pandas frame. Then a column that another file lacks is an error, and one that only
-        others have is not read.
+        May be partition keys. By default all columns of the first file but the target, the weight and the
+        index of a pandas frame. A column that another file lacks is then an error. A column that the first
+        file lacks is not read.
     exclude : sequence of str, optional
-        Columns that are no features, where `features` is not given: names, or patterns such as "id*". An
-        identifier is a column of numbers as others are, so name it here.
+        Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
+        identifiers here, since they are columns of numbers too.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
         Rows to read, as `pyarrow.parquet.read_table` takes them. Partitions and row groups whose
         statistics rule them out are not read.
     filesystem : pyarrow or fsspec filesystem, optional
-        Where `path` is; found from `path` where not given.
+        Where `path` is. If None, inferred from `path`.
     missing : {"raise", "drop", "keep"}, default="raise"
-        What becomes of a row with a null, NaN or infinity in a feature, or without a label or a
-        weight: an error that names it, or left out and counted in the statistics' `n_dropped`. With
-        "keep", rows in which features are null or NaN are kept, and `accumulate` returns
+        What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
+        "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
+        `n_dropped`. With "keep", rows in which features are null or NaN are kept, and `accumulate` returns
         `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
 
     Returns
@@ -83,7 +83,7 @@ def scan_parquet(
     FileNotFoundError
         If there is no such file or folder, or a folder or glob holds no Parquet file.
     ValueError
-        If a column is missing, has a type that cannot serve, or has two roles.
+        If a column is missing, has two roles, or has a type that its role cannot have.
 
     Examples
     --------
@@ -254,11 +254,11 @@ class ParquetSource(FileSource, ScorableSource):
         ]
 
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
-        """Whether a Parquet file written to a path would be one of the files from then on."""
+        """Whether a Parquet file written to a path would then be one of the files."""
         return self._files.found is not None and self._files.found.includes(filesystem, path)
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
-        """Whether one of the files lies in a folder, or one written there would be one from then on."""
+        """Whether one of the files lies in a folder, or a file written there would become one of them."""
         place = Place.of(filesystem, folder)
         folders = {file.rpartition("/")[0] for file in self._files.paths}
         return self.includes(filesystem, f"{folder.rstrip('/')}/part-00000.parquet") or any(

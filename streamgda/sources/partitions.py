@@ -26,7 +26,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class FirstFile(NamedTuple):
-    """The first file that can be read, the columns that it stores, its footer, and the version of that."""
+    """The first file that can be read: its path, the columns that it stores, its footer and its version."""
 
     path: str
     schema: pa.Schema
@@ -37,8 +37,8 @@ class FirstFile(NamedTuple):
 class ListedFile(NamedTuple):
     """A file to plan.
 
-    `expression` says what the partition keys are. `version` is the one to read, None for the present one.
-    `wanted` are the row groups of the dataset, and how many there are in the file; None if it is all of them.
+    `expression` holds the partition keys and their values. `version` is the version to read; None is the
+    present one. `wanted` holds the row groups to read, and how many the file has; None is all of them.
     """
 
     path: str
@@ -60,13 +60,13 @@ class DatasetFiles:
     first : FirstFile
         The first one that can be read.
     schema : pyarrow.Schema
-        The columns of the first file, and the keys that are no columns.
+        The columns of the first file, and the keys that are not columns of it.
     expressions : mapping of str to pyarrow.dataset.Expression
-        The keys, by folder; of a dataset that others have made, by path.
+        The keys, by folder; by path if the user gave a pyarrow dataset.
     fragments : mapping of str to pyarrow.dataset.ParquetFileFragment
-        The files of such a dataset, by path.
+        The files of a pyarrow dataset, by path; empty for found files.
     found : FoundFiles or None
-        Where the files of other datasets were found.
+        Where the files were found; None for a pyarrow dataset.
     """
 
     filesystem: pafs.FileSystem
@@ -81,7 +81,7 @@ class DatasetFiles:
     def of_found(cls, found: FoundFiles) -> DatasetFiles:
         """Found files, with the hive keys of their paths, except keys that are columns of the files too.
 
-        What a row says of itself counts for more than the name of a folder that the file happens to be in.
+        The value in a row is used, and not the one in the name of its folder.
         """
         first = _first_readable(found.filesystem, found.paths)
         folders = dict.fromkeys(map(_folder, found.paths))
@@ -94,7 +94,7 @@ class DatasetFiles:
 
     @classmethod
     def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
-        """The files of a dataset that others have made."""
+        """The files of a pyarrow dataset."""
         fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
         expressions = {path: fragment.partition_expression for path, fragment in fragments.items()}
         first = _first_readable(dataset.filesystem, fragments)
@@ -127,7 +127,7 @@ class DatasetFiles:
     def listed(
         self, paths: Iterable[str], versions: Mapping[str, Version] | None = None
     ) -> Iterator[ListedFile]:
-        """Some of the files to plan, in the versions to read; the present ones by default."""
+        """Yield some of the files to plan, in the versions to read; the present ones by default."""
         known = versions or {}
         for path in paths:
             fragment, wanted = self.fragments.get(path), None
@@ -139,7 +139,7 @@ class DatasetFiles:
             yield ListedFile(path, self.expressions[self._place(path)], known.get(path), wanted)
 
     def _place(self, path: str) -> str:
-        """What `expressions` calls the keys of a file by."""
+        """The key of a file in `expressions`."""
         return path if self.fragments else _folder(path)
 
 
@@ -148,7 +148,7 @@ def _folder(path: str) -> str:
 
 
 def _types_of_keys(paths: Iterable[str], stored: Sequence[str]) -> pa.Schema:
-    """The hive keys that are no columns of the files: whole numbers where all values are, else text."""
+    """The types of hive keys that are not columns of the files: int32 if all values fit, else string."""
     values: dict[str, list[str]] = {}
     for path in paths:
         for part in path.split("/")[:-1]:
@@ -172,7 +172,7 @@ def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstF
     Raises
     ------
     ValueError
-        If none can be read; of the first one.
+        If none can be read. It is the error of the first one.
     """
     damaged: ValueError | None = None
     for path in paths:
@@ -188,6 +188,6 @@ def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstF
 
 
 def open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
-    """The end of a file, and its version; asked for again if the storage fails for a moment."""
+    """Read the end of a file, and its version. They are read again if the storage fails for a moment."""
     with opening(path):
         return retried(lambda: read_footer(filesystem, path), place=path)

@@ -50,7 +50,7 @@ class PlannedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class ParquetSplits(Sequence[RowGroups]):
-    """Runs of row groups of many files, in little memory: each is made a split when it is asked for.
+    """Runs of row groups of many files, in little memory: a run becomes a split when it is indexed.
 
     Attributes
     ----------
@@ -95,13 +95,13 @@ class FilePlanner:
     schema : pyarrow.Schema
         Of the dataset, partition keys included.
     stored : pyarrow.Schema
-        Of the first file that can be read.
+        The columns that the first readable file stores.
     first : FirstFile or None
         That file; its footer is not read again while it is unchanged.
     read_options : ReadOptions
         What is read of each file.
     whole : bool
-        Whether all row groups of each file are of the dataset, and its files were found by us.
+        Whether the dataset holds all row groups of its files. A pyarrow dataset may hold some of them.
     """
 
     schema: pa.Schema
@@ -118,7 +118,8 @@ class FilePlanner:
         files : iterable of ListedFile
             The files.
         each : callable, default=map
-            Applies a function to lists of files, in order; on the workers of a cluster, if it does so.
+            Applies a function to lists of files, in order: `map`, or one that does so on the workers of a
+            cluster.
         """
         batches = _batches(list(files))
         planner = self if each is map else replace(self, first=None)
@@ -126,13 +127,13 @@ class FilePlanner:
         retries: list[str] = []
         for batch, (planned, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
             retries += noted
-            for file, plan in zip(batch, planned, strict=True):  # the path is in memory once
+            for file, plan in zip(batch, planned, strict=True):  # so that each path is in memory once
                 yield plan._replace(path=file.path, schema=_shared(plan.schema, schemas))
         with warning_of_retries() as warned_of:
             warned_of.extend(retries)
 
     def plan_batch(self, files: Sequence[ListedFile]) -> tuple[list[PlannedFile], list[str]]:
-        """One task: plan some files. Also the errors after which the storage was asked again."""
+        """One task: plan some files. Return the plans, and the errors after which storage was asked again."""
         schemas: list[pa.Schema] = []
         with noting_retries() as noted:
             planned = self._each(self._plan, files)
@@ -148,7 +149,7 @@ class FilePlanner:
         return list(self._each(self._digest, paths))
 
     def _each(self, function: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
-        """Apply a function to each file: in threads, unless files are local; then these would only wait."""
+        """Apply a function to each file: in threads if files are remote; local files gain nothing by them."""
         if is_local(self.read_options.filesystem):
             return map(function, files)
         contexts = [copy_context() for _ in files]  # in which retries are noted
@@ -162,7 +163,7 @@ class FilePlanner:
             return ""
 
     def fingerprint(self, schema: pa.Schema) -> str:
-        """A hash of the names and types of the columns that are read of a file with this schema."""
+        """A hash of the names and types of the columns that are read from a file with this schema."""
         read = [f"{field.name}: {field.type}" for field in schema if field.name in self.read_options.columns]
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
@@ -192,7 +193,7 @@ class FilePlanner:
     def _row_groups(self, file: ListedFile, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups in which rows may pass the filter, by their statistics.
 
-        Of a dataset that others have made, they are those that it has of the file.
+        A pyarrow dataset may hold only some row groups of a file. Then these are read.
         """
         chosen = self.read_options.filter
         if file.wanted is not None:
@@ -227,7 +228,8 @@ class FilePlanner:
                     f"{path}: {name!r} is a column of this file, and elsewhere a key in folders' names; scan "
                     "the two kinds of files apart"
                 )
-        if not schema.equals(self.stored):  # in most files it does, and the first one has been checked
+        # Most files have the schema of the first one, which has been checked.
+        if not schema.equals(self.stored):
             self.read_options.roles.check_types(schema, path)
             self._check_label_kind(path, schema)
 

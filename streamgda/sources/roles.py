@@ -1,6 +1,6 @@
-"""Which columns of a table are features, target and weight, and whether they can be.
+"""The roles of columns: which are features, target and weight, and whether their types allow it.
 
-Columns that are named like identifiers, and become features only because none are named, give a warning.
+A warning is given if no features are named and a column named like an identifier becomes one.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
 
 
 def besides_index(schema: pa.Schema) -> list[str]:
-    """The names of the columns, but for those in which pandas keeps the index of a frame."""
+    """The names of the columns, except those in which pandas keeps the index of a frame."""
     index = (schema.pandas_metadata or {}).get("index_columns", [])
     return [name for name in schema.names if name not in index]
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns to read, and what becomes of rows in which one is missing."""
+    """The columns to read, and what becomes of rows in which a value is missing."""
 
     features: tuple[str, ...]
     target: str | None
@@ -93,7 +93,7 @@ class Roles:
             if isinstance(names, str):
                 raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
         if features is not None and exclude:
-            raise ValueError("exclude is for all columns but some; give it or features, not both")
+            raise ValueError("give features or exclude, not both: exclude takes all columns but some")
         candidates = [name for name in default if name not in {target, weight}]
         if features is None:
             left_out = _matching(exclude, known, origin)
@@ -174,9 +174,9 @@ class Roles:
         )
 
     def check_types(self, schema: pa.Schema, origin: str) -> None:
-        """Raise ValueError where a column of the schema has a type that cannot serve.
+        """Raise ValueError if a column of the schema has a type that its role cannot have.
 
-        Columns that the schema lacks, or in which all is null, are passed over.
+        Columns that the schema lacks, or whose type is null, are not checked.
         """
         times = Counter(schema.names)
         for name in self.columns:
@@ -201,7 +201,7 @@ class Roles:
 def _chosen(
     wanted: Sequence[str], known: Collection[str], candidates: Sequence[str], origin: str
 ) -> list[str]:
-    """The features that are named, and in place of each pattern the other candidates that match it."""
+    """The features, with the candidates that match a pattern, and are not named, in place of it."""
     names, taken = set(known), set(wanted)
     chosen: list[str] = []
     for part in wanted:
@@ -256,7 +256,7 @@ def is_identifier(name: str) -> bool:
 def warn_of_identifiers(
     roles: Roles, schema: pa.Schema, origin: str, named: Sequence[str] | None, stacklevel: int
 ) -> None:
-    """Warn of whole numbers that are named like identifiers and are features, though no user named them.
+    """Warn if columns of integers that are named like identifiers are features by default.
 
     Parameters
     ----------

@@ -58,14 +58,14 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class RowGroups(ScorableSplit):
-    """Consecutive row groups of a file, with the partition keys that the file stands for."""
+    """Consecutive row groups of a file, with the partition keys of the file."""
 
     read_options: ReadOptions
     path: str
     version: Version
     rows_of_group: Mapping[int, int]
     partition: Mapping[str, Any]
-    remote: RemoteParquet | None = field(default=None, compare=False, repr=False)  # where it is begun
+    remote: RemoteParquet | None = field(default=None, compare=False, repr=False)  # if it is being fetched
     n_bytes: int | None = field(default=None, compare=False, repr=False)  # as the footer says
 
     @property
@@ -90,7 +90,7 @@ class RowGroups(ScorableSplit):
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether all rows come out; a filter of partition keys alone lets through all or none of a file."""
+        """Whether all rows are read. A filter of partition keys alone keeps all or no rows of a file."""
         by_partition = all(name in self.partition for name in self.read_options.filter_columns.names)
         return self.read_options.roles.missing != "drop" and by_partition
 
@@ -113,7 +113,7 @@ class RowGroups(ScorableSplit):
         return not is_local(self.read_options.filesystem)
 
     def begun(self, ahead: Ahead) -> RowGroups:
-        """The same row groups, which are being fetched if they are remote."""
+        """The same row groups; if they are remote, as much as `ahead` allows is being fetched."""
         return replace(self, remote=self._fetched(ahead)) if self.is_remote else self
 
     def _fetched(self, ahead: Ahead) -> RemoteParquet:
@@ -122,7 +122,7 @@ class RowGroups(ScorableSplit):
         return ahead.begin(self.read_options.filesystem, self.path, self.version, self._needs)
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
-        """Read the row groups, each once: the rows that the filter lets through, and what to call them."""
+        """Read the row groups, each once: the rows that pass the filter, and their places."""
         name = self.path.removeprefix(self.read_options.root).lstrip("/")
         with self._opened() as parquet:
             groups = map(parquet.metadata.row_group, range(max(self.rows_of_group)))
@@ -155,7 +155,7 @@ class RowGroups(ScorableSplit):
         if self.is_remote:
             with self._fetched(Ahead()) as remote:
                 with decoding(self.path):
-                    metadata = remote.metadata  # when it is there, the file can be read
+                    metadata = remote.metadata  # waits until the file can be read
                     parquet = self._parquet(remote.file, metadata, is_whole=remote.is_read_whole)
                 yield parquet
                 remote.check_unchanged()
@@ -204,7 +204,7 @@ class RowGroups(ScorableSplit):
         return [name for name in self.read_options.columns if name not in self.partition]
 
     def _runs(self) -> Iterator[dict[int, int]]:
-        """Runs of row groups that are neighbours in the file, and so small that they are read together."""
+        """Runs of row groups that are neighbours in the file and small enough to be read together."""
         run: dict[int, int] = {}
         most = min(_ROWS_TOGETHER, most_rows(len(self.read_options.columns)) or _ROWS_TOGETHER)
         for index, n_rows in self.rows_of_group.items():

@@ -1,8 +1,8 @@
 """Decode the columns of a Parquet file in bounded memory.
 
-- Strings may be stored as a dictionary of the distinct ones, and an index for each row: a megabyte of these
-  can stand for gigabytes of strings. Such a column is decoded as a dictionary too. Of the others, few rows
-  are decoded at a time where strings are long.
+- Strings may be stored as a dictionary: the distinct strings, and an index for each row. A megabyte of
+  these can stand for gigabytes of strings, so such a column is decoded as a dictionary too. Of other columns
+  of strings, fewer rows are decoded at a time if the strings are long.
 - Wide row groups are decoded some columns at a time. Arrow decodes all columns side by side, and holds a page
   of each beside the decoded rows. Where a column has a single page, that is twice the bytes of the row group.
 - Views of strings, which most of Arrow's functions do not take, become plain strings.
@@ -33,12 +33,12 @@ _BYTES_OF_DICTIONARY = 1 << 21
 _BYTES_OF_INDEX = 5
 
 _MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160 MB
-_COLUMNS_AT_A_TIME = 8  # whose pages are then in memory
+_COLUMNS_AT_A_TIME = 8  # decoded together, so that only their pages are in memory
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
 
 
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-"""The types of views, and the plain ones."""
+"""The types of views, and the plain types that take their place."""
 
 
 def read_buffer(n_columns: int) -> int:
@@ -52,7 +52,7 @@ def rows_per_read(n_features: int) -> int:
 
 
 def most_rows(n_columns: int) -> int:
-    """The most rows of a row group of so many columns that is decoded as a whole; 0 unless it is wide."""
+    """The most rows of a row group of `n_columns` columns that is decoded as a whole; 0 unless it is wide."""
     return _MOST_VALUES // n_columns if n_columns >= WIDE else 0
 
 
@@ -125,11 +125,12 @@ def _by_columns(
 ) -> pa.Table:
     """The rows of some row groups as a whole, each column in one piece of memory.
 
-    The values are copied there. It goes back to the system as a whole; memory that many small arrays took
-    would stay with Arrow.
+    The values are copied into one piece of memory, which is given back to the system as a whole. The memory
+    of many small arrays would stay with Arrow.
     """
     columns, fields = [], []
-    room = np.empty(len(names) * (8 * n_rows + _ALIGNMENT), np.uint8)  # what is not written takes no memory
+    # Pages that are not written take no memory.
+    room = np.empty(len(names) * (8 * n_rows + _ALIGNMENT), np.uint8)
     for start in range(0, len(names), _COLUMNS_AT_A_TIME):
         few = names[start : start + _COLUMNS_AT_A_TIME]
         decoded = parquet.read_row_groups(groups, columns=few, use_threads=False)
@@ -143,7 +144,7 @@ def _by_columns(
 
 
 def _copied(column: pa.Array, room: NDArray[np.uint8]) -> pa.Array:
-    """A copy of a column at the beginning of this memory; or the column itself if it has strings or nulls."""
+    """A copy of a column of numbers at the beginning of `room`; itself if it has other values or nulls."""
     kind = column.type
     is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
     if column.null_count or not is_number or column.nbytes + _ALIGNMENT > len(room):

@@ -1,4 +1,4 @@
-"""Zarr: a group with a matrix of rows and an array of labels, in any store and either format."""
+"""Zarr groups with a matrix of rows and an array of labels, in any store, of format 2 or 3."""
 
 from __future__ import annotations
 
@@ -61,32 +61,33 @@ def scan_zarr(
 ) -> ZarrSource:
     """Describe a Zarr group, for `accumulate` and the estimators' `fit` to read.
 
-    Formats 2 and 3, sharded or not, with chunks along rows, columns or both. A pass reads each chunk
-    once; where the chunks of the arrays end at different rows, tasks begin at the rows where they meet.
-    Chunks that seldom meet (1000 rows of X beside 999 labels), or labels in one chunk, make few and long
-    tasks, so less runs in parallel; memory stays bounded by some chunks all the same. Chunk lengths of
-    which one divides the other are best.
+    Arrays may be of format 2 or 3, sharded or not, with chunks along rows, columns or both. A pass reads each
+    chunk once. Tasks begin at rows where chunks of all the arrays begin. Such rows are few if the chunk
+    lengths differ a little (1000 rows of X beside 999 labels), or if all labels are in one chunk. Then tasks
+    are few and long, and less runs in parallel; memory is still bounded by some chunks. It is best if one
+    chunk length divides the other.
 
     Parameters
     ----------
     store : path, URL, Zarr store or group
         Where the group is. A URL is opened through fsspec; a local path is made absolute now.
     target : str or None, default="y"
-        The array of labels, of shape (n_rows,): integers, strings or bools. Rows without one, None, are
-        for `predict_dataset` alone.
+        The array of labels, of shape (n_rows,): integers, strings or bools. With None, the source serves
+        `predict_dataset` only.
     features : str, default="X"
         The array of rows, of shape (n_rows, n_features), of any real type.
     weight : str, optional
         An array of sample weights, of shape (n_rows,): repetitions of the row, whole or not.
     missing : {"raise", "drop", "keep"}, default="raise"
-        What becomes of a row with a NaN or infinity in a feature, or without a label or a weight: an
-        error that names it, or left out and counted in the statistics' `n_dropped`. With "keep", rows in
-        which features are NaN are kept, and `accumulate` returns `IncompleteStatistics`. A model with
-        ``missing="marginal"`` learns from such rows in any case.
+        What becomes of a row that has a NaN or infinity in a feature, or has no label or weight. With
+        "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
+        `n_dropped`. With "keep", rows in which features are NaN are kept, and `accumulate` returns
+        `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
     unwritten_labels : {"raise", "fill"}, default="raise"
-        What becomes of a chunk of labels that is not in the store: an error that names it, or all its rows
-        have the fill value of the array, as Zarr reads them. Where labels are sorted, "fill" may be right:
-        Zarr does not write chunks of just the fill value, unless it was told to by ``write_empty_chunks``.
+        What becomes of a chunk of labels that is not in the store. With "raise", an error names the chunk.
+        With "fill", all its rows have the fill value of the array, as Zarr reads them. "fill" may be right if
+        labels are sorted: Zarr does not write a chunk that holds only the fill value, unless
+        ``write_empty_chunks`` is set.
 
     Returns
     -------
@@ -97,10 +98,10 @@ def scan_zarr(
     FileNotFoundError
         If there is no group.
     TypeError
-        If an array is given, or is there, where the group that holds the arrays is needed.
+        If `store` is an array, or a path of one. The group that holds the arrays is needed.
     ValueError
-        If an array is missing or has a shape or type that cannot serve. When rows are read, if a chunk of
-        labels was never written.
+        If an array is missing, or has a shape or type that its role cannot have. When rows are read, if a
+        chunk of labels was never written.
 
     Examples
     --------
@@ -256,8 +257,8 @@ class ZarrSource(ScorableSource):
         for key in keys_of_rows([labels], 0, labels.shape[0]):
             if key not in stored:
                 raise ValueError(
-                    f"{self.origin}: chunk {key} of the labels was never written, so its rows would all be "
-                    f"{labels.fill_value}, the fill value; write it, or if they are, give "
+                    f"{self.origin}: chunk {key} of the labels was never written, so its labels would all be "
+                    f"{labels.fill_value}, the fill value; write it or, if these are the labels, give "
                     "scan_zarr(unwritten_labels='fill')"
                 )
 
@@ -275,12 +276,12 @@ class ZarrSource(ScorableSource):
         return unlabelled.splits(), pa.schema(types)
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
-        """Whether the group is a folder, or one of the two lies in the other."""
+        """Whether the group and a folder are the same, or one of them lies in the other."""
         place = place_of(self.store, self.path)
         return place is not None and place.overlaps(Place.of(filesystem, folder))
 
     def has_changed(self, parts: Sequence[ZarrRows]) -> bool:
-        """Whether shapes or chunks are others: not all stores tell the version of a chunk that is read."""
+        """Whether shapes or stored chunks have changed: some stores give no version of a chunk on reading."""
         return self.splits() != parts
 
     def splits(self) -> list[ZarrRows]:
@@ -316,10 +317,10 @@ class ZarrSource(ScorableSource):
 class ZarrRows(ScorableSplit):
     """A range of rows, and the stored chunks as they were when the pass was planned.
 
-    Zarr reads a chunk that is not there as the fill value, so one that has vanished must be told from
-    one that was never written. On a local disk, one that was written anew is told by size and time, in
-    other stores by its size. The documents that describe the arrays are kept beside the chunks; there are
-    none where the store cannot list what it holds.
+    Zarr reads a chunk that is not there as the fill value. So a chunk that has vanished must be told from one
+    that was never written. A chunk that was written anew is recognised by size and time on a local disk, and
+    by size in other stores. `documents` has the documents that describe the arrays; it is empty if the store
+    cannot list what it holds.
     """
 
     source: ZarrSource
@@ -365,7 +366,7 @@ class ZarrRows(ScorableSplit):
     def identity(self) -> list[Any]:
         """The group, the rows, the versions of their chunks, and what is read of them, as plain values.
 
-        In a store that lists no versions, it is different each time.
+        If the store lists no versions, the identity is different each time.
         """
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
         rows = [self.source.origin, self.start, self.stop, versions]
@@ -413,7 +414,7 @@ def _arrow_type(dtype: np.dtype[Any]) -> pa.DataType:
 
 
 def _known_to_arrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """In the byte order of this machine; times in a unit of Arrow's."""
+    """The type in the byte order of this machine; for times, with a unit that Arrow has."""
     if dtype.kind in _TIMES and dtype.name.partition("[")[2] not in {"s]", "ms]", "us]", "ns]"}:
         return np.dtype("M8[D]") if dtype == "M8[D]" else np.dtype(f"{dtype.kind}8[s]")
     return dtype.newbyteorder("=")

@@ -1,4 +1,4 @@
-"""The stored chunks of Zarr arrays: which there are, in which version, and whether they change in a pass."""
+"""The stored chunks of Zarr arrays: which ones exist, their versions, and whether they change in a pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.api.asynchronous import open_array
 from zarr.core.common import ZarrFormat
-from zarr.core.sync import collect_aiterator, sync  # private: the only way into the loop of a store
+
+# Private, but nothing else runs code in the event loop of a store.
+from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.blocks.wording import counted
@@ -46,7 +48,7 @@ def keys_of_metadata(array: zarr.Array[Any]) -> tuple[str, ...]:
 
 
 def opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list[zarr.Array[Any]]:
-    """The arrays at some paths, whose metadata is asked for at once."""
+    """The arrays at some paths. The metadata of all of them is requested at the same time."""
 
     async def open_all() -> list[zarr.AsyncArray[Any]]:
         return await asyncio.gather(
@@ -71,18 +73,18 @@ def stored_versions(store: Store, path: str) -> dict[str, Version | None]:
 
 
 class ChangedChunkError(ValueError):
-    """A chunk is not the one that was planned for."""
+    """A chunk is not in the version that the pass was planned for."""
 
 
 class WatchedStore(WrapperStore[Store]):
-    """A store in which none of the objects that were seen may have vanished or changed.
+    """A store that raises an error if an object that was listed for the plan has vanished or changed.
 
-    An object is one request: its size is known, so a filesystem need not ask for it first. The end of a
-    shard, which is its index, is asked for once. If the documents that describe the arrays were seen, all
-    objects were, and others are not asked for.
+    Reading an object takes one request: its size is known, so a filesystem need not ask for it first. The end
+    of a shard, which is its index, is requested once. If the documents that describe the arrays were listed,
+    so were all objects, and no request is made for any other.
 
-    Blosc reads on behind the end of a chunk that lost some bytes, so their number is compared with the one
-    in the chunk's header, in the arrays whose paths are given.
+    Blosc reads past the end of a truncated chunk. So in the arrays whose paths are in `blosc`, the length of
+    a chunk is compared with the length in its header.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class WatchedStore(WrapperStore[Store]):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Read an object, and check that it is there and the one that was planned for."""
+        """Read an object, and check that it is there in the version that was planned for."""
         if self._documents and key not in self._seen:
             return None
         if isinstance(byte_range, SuffixByteRequest):
@@ -142,7 +144,7 @@ class WatchedStore(WrapperStore[Store]):
 
 
 def _with_known_size(asked: ByteRequest | None, size: int | None) -> ByteRequest | None:
-    """The same bytes, and one more where all are asked for, as a range, which is one request everywhere."""
+    """The same bytes as a range, which is one request in every store; one byte more if all are asked for."""
     if size and asked is None:
         return RangeByteRequest(0, size + 1)
     if size and isinstance(asked, SuffixByteRequest):
@@ -156,14 +158,14 @@ def is_near(store: Store) -> bool:
 
 
 def with_absolute_path(store: Store) -> Store:
-    """The store, where the working directory does not move it."""
+    """The store with an absolute path, which does not depend on the working directory."""
     if type(store) is LocalStore and not store.root.is_absolute():
         return LocalStore(store.root.absolute(), read_only=store.read_only)
     return store
 
 
 def ends_in_blosc(array: zarr.Array[Any]) -> bool:
-    """Whether a stored object is what Blosc made of a chunk."""
+    """Whether Blosc is the last codec of the stored chunks."""
     codecs = [type(codec).__name__ for codec in array.compressors]  # numcodecs' in format 2, else Zarr's
     return array.shards is None and codecs[-1:] in (["Blosc"], ["BloscCodec"])
 

@@ -1,4 +1,4 @@
-"""Slabs of consecutive rows of Zarr arrays, of which the next ones are read while one is in use."""
+"""Slabs of consecutive rows of Zarr arrays. While one slab is in use, the next ones are read."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def slabs(
     start, stop : int
         The rows to read.
     near : bool
-        Whether requests take no time, so that one slab is read ahead. Of other stores it is as many as the
-        memory for it holds; none, where slabs are longer.
+        Whether the store is on this machine. Then at most one slab is read ahead. For other stores, as many
+        slabs are read ahead as fit into `_MOST_AHEAD` elements. No slab is read ahead if it has more
+        elements.
     """
     n_rows, n_features = rows_at_once(arrays[0]), arrays[0].shape[1]
     size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
@@ -54,7 +55,7 @@ def rows_at_once(array: zarr.Array[Any]) -> int:
 def _slabs_of(
     array: zarr.Array[Any], start: int, stop: int, size: int, n_ahead: int
 ) -> Iterator[NDArray[Any]]:
-    """Slabs of `size` rows. A chunk is read once, and what it has beyond a slab is kept for the next."""
+    """Yield slabs of `size` rows. A chunk is read once; its rows beyond a slab are kept for the next slab."""
 
     def read(rows: tuple[int, int]) -> NDArray[Any]:
         return np.asarray(array[slice(*rows)])
@@ -72,7 +73,7 @@ def _slabs_of(
 def read_ahead(read: Callable[[S], T], places: Iterable[S], n_ahead: int) -> Iterator[T]:
     """Yield what is read at some places, in order; threads read at the next `n_ahead` places meanwhile.
 
-    What reading raises is raised here when it is the turn of the place.
+    An error of reading a place is raised when the turn of that place comes.
     """
     if not n_ahead:
         yield from map(read, places)

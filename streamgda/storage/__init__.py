@@ -1,13 +1,13 @@
 """Files on any filesystem, and the saved format of statistics and models.
 
-Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
+This room imports no other room of the package. Its files, from the bottom up:
 
 `paths`
     Paths as users pass them; paths and errors as messages show them.
 `retries`
-    Which errors are of a storage; calls that are made again after a pause where it fails.
+    Which errors come from storage; calls that are repeated after a pause if storage fails.
 `filesystems`
-    Which filesystem, pyarrow's or fsspec's, a path or URL is on, and whether two paths are of one place.
+    Which filesystem, pyarrow's or fsspec's, a path or URL is on, and whether two paths lead to one place.
 `versions`
     Which files are in a folder, and in which version.
 `writing`
@@ -17,13 +17,13 @@ Lowest floor, beside `blocks` and `gaussians`. From the bottom up:
 `footers`
     Read, keep and check the footer of a Parquet file.
 `ranges`, `fetching`
-    The byte ranges of a Parquet file that are needed; remote files, of which these are fetched ahead.
+    The byte ranges of a Parquet file that are needed; remote files, whose needed ranges are fetched ahead.
 `arrow`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`
     An Arrow table with its JSON document as one Parquet file.
 `saving`
-    What has `save` and `to_bytes`.
+    The base classes of objects with `save` and `to_bytes`.
 
 The format, versions 1 to 3
 ---------------------------
@@ -55,16 +55,16 @@ and ``outer_sum_digits`` (or ``pooled_outer_sum_digits``): lists of the balanced
 Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. The lowest digit of each number comes first; with
 ``positions`` in the metadata p, it stands for a multiple of 2³²ᵖ.
 
-Version 2 adds the statistics of rows in which features may be missing. Their table is those of the patterns
-of observed features, one below the other: a row for each class of each pattern, whose lists are of the
-observed features alone. A label stands at most once in each pattern. One more column, ``pattern`` (int64), is
-the position of the pattern in the metadata. Version 3 adds manifests of ledgers in which a file is
-quarantined or rejected. All else is written in version 1.
+Version 2 adds the statistics of rows in which features may be missing. Their table joins the tables of the
+patterns of observed features, one below the other. It has a row for each class of each pattern. The lists of
+a row are of the observed features alone. A label occurs at most once in each pattern. One more column,
+``pattern`` (int64), is the position of the pattern in the metadata. Version 3 adds manifests of ledgers in
+which a file is quarantined or rejected. All else is written in version 1.
 
 The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
 
 ``format_version``
-    1; 2 where features may be missing; 3 in manifests with files that do not count.
+    2 if features may be missing; 3 in manifests with files that do not count; 1 otherwise.
 ``kind``
     The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
     ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.states` describes.
@@ -76,13 +76,14 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
 ``patterns``
     For incomplete statistics, a list of objects, one for each pattern: ``observed`` has a character for each
     feature, "1" where it is observed and "0" where it is missing; ``definite`` or ``positions`` are those of
-    its rows. ``exact`` and ``fourth_moments`` (booleans) say of which sort the sums are, and ``max_patterns``
-    how many patterns may be kept.
+    its rows. ``exact`` and ``fourth_moments`` (booleans) say what the sums are, and ``max_patterns`` how many
+    patterns may be kept.
 ``model``
     For an estimator, its class (``name``) and its hyperparameters (``params``). Absent otherwise. If it
-    learnt rows in float32, or labels that are numbers of another type than int64, ``types`` says which. Of
-    priors by label, ``params`` has the labels as text, since keys of JSON are, and ``priors`` is a list of
-    pairs of a label, in its own type, and its prior. It may be absent; then the text stands for the label.
+    learnt from rows in float32, or from labels that are numbers of another type than int64, ``types`` has
+    these types. If priors are given by label, ``params`` has the labels as text, since keys of JSON are text.
+    ``priors`` then is a list of pairs: a label, in its own type, and its prior. If ``priors`` is absent, the
+    text stands for the label.
 ``checksum``
     A hash of all the other keys: BLAKE2b, 16 bytes, of their JSON with sorted keys, as
     `streamgda.storage.documents.digest` computes it. It may be absent. The columns have the checksums of

@@ -49,8 +49,9 @@ def _ragged(vectors: NDArray[Any]) -> pa.Array:
 def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDArray[Any]]:
     """The arrays of a table that `to_arrow`, or an SQL engine, has made.
 
-    If the rows are of some patterns of observed features, columns of lists become arrays of vectors, of any
-    length, or None; and a label stands at most once in each pattern.
+    If `n_patterns` is given, the rows are of so many patterns of observed features. Then columns of lists
+    become arrays of objects, each a vector of any length or None, and a label occurs at most once in each
+    pattern.
 
     Raises
     ------
@@ -70,7 +71,7 @@ def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None) -> NDArra
     lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if n_patterns is not None:
         return _vectors(lists, name)
-    lists = lists.drop_null() if lists.null_count else lists  # it copies
+    lists = lists.drop_null() if lists.null_count else lists  # `drop_null` copies
     values = lists.flatten()
     if values.null_count:
         raise ValueError(f"column {name!r} holds a null within a list")
@@ -95,7 +96,7 @@ def _vectors(lists: pa.Array, name: str) -> NDArray[Any]:
 
 
 def _without_dictionary(column: pa.ChunkedArray, name: str, most: int) -> pa.ChunkedArray:
-    """A dictionary-encoded column as plain values, of which each may stand `most` times."""
+    """A dictionary-encoded column as plain values, each of which may occur `most` times."""
     if column.null_count:
         raise ValueError(f"column {name!r} holds a null")
     if most * sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):

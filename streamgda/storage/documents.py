@@ -34,7 +34,7 @@ def to_json(values: Any) -> str:
 def digest(values: Any, size: int = 16) -> str:
     """A hash of plain values: BLAKE2b of their JSON with sorted keys, `size` bytes as hexadecimal digits.
 
-    A value of another type, such as a date, counts as the text that it is printed as.
+    A value of another type, such as a date, is hashed as its text.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def digest(values: Any, size: int = 16) -> str:
 
 
 def table_digest(columns: Mapping[str, NDArray[Any]], document: Mapping[str, Any]) -> str:
-    """SHA-256 of the columns of a state and of its document, in hexadecimal: the same on any machine."""
+    """SHA-256 of the columns and the document of a state, in hexadecimal. It is the same on any machine."""
     sha = hashlib.sha256(json.dumps(document, sort_keys=True, default=_plain).encode())
     for name, values in columns.items():
         for vector in values if values.dtype == object else [values]:
@@ -68,7 +68,7 @@ def _plain_or_text(value: Any) -> Any:
 
 
 FORMAT_VERSION = 3
-"""The newest version that is read. What an older one can hold is written in it, so that it is widely read."""
+"""The newest version that is read. A file is written in the oldest version that can hold it."""
 
 _OLDEST_VERSION = 1
 
@@ -80,7 +80,7 @@ _CHECKSUM = "checksum"
 
 
 def encode(metadata: Metadata) -> dict[bytes, bytes]:
-    """Plain values as the metadata of a Parquet file; of the oldest version, unless they name another."""
+    """Plain values as the metadata of a Parquet file, in the oldest version unless they name another."""
     document = {"format_version": _OLDEST_VERSION, **metadata}
     return {_KEY: to_json({**document, _CHECKSUM: digest(json.loads(to_json(document)))}).encode()}
 

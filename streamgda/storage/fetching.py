@@ -1,8 +1,8 @@
-"""Read remote Parquet files by few requests, which are made before what they return is used.
+"""Read remote Parquet files by few requests, which are made before their bytes are used.
 
-Threads that all readers of a process share make the requests. Of what a task has asked for, at most 64 MB
-wait to be used, or twice that if row groups are longer. A pass in threads of this process asks for as much
-for each of them, and once more, for the tasks that come next.
+The requests are made by threads that all readers of a process share. For one task, at most 64 MB wait to be
+used, or twice that if row groups are longer. A pass in threads of this process allows this for each thread,
+and once more for the next tasks.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _THREADS = 25  # as many connections as Arrow's client of S3 keeps
 
 
 Plan: TypeAlias = Callable[[pq.FileMetaData], Sequence[Sequence[Range]]]
-"""The ranges that are needed of a file, by its footer, in steps. There are several where a row group is so
-long that shares of its columns are fetched one after the other."""
+"""Returns the ranges that are needed of a file, from its footer, in steps. There are several steps if a row
+group is so long that shares of its columns are fetched one after the other."""
 
 
 class Ahead:
-    """What is asked for before it is used: of a file, or of several, one after the other.
+    """Fetches the needed ranges of one file, or of several in turn, before they are used.
 
     The end of `with` closes the files.
 
     Parameters
     ----------
     n_tasks : int
-        How many tasks use it at once; each may have as much waiting.
+        How many tasks use it at once. The bytes that may wait to be used are allowed for each of them.
     """
 
     def __init__(self, n_tasks: int = 1) -> None:
@@ -60,19 +60,19 @@ class Ahead:
             file.close()
 
     def begin(self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan) -> RemoteParquet:
-        """Open a file of this version, and ask for its footer and for what is needed; return at once."""
+        """Start to fetch the footer of a file of this version, and what is needed; return at once."""
         file = RemoteParquet(filesystem, path, version, plan, self)
         with self.lock:
             self._files.append(file)
         return file
 
     def ask(self) -> None:
-        """Make the requests that there is room for, in order."""
+        """Make as many requests as there is room for, in order."""
         with self.lock:
             all(file.ask() for file in self._files)
 
     def drop(self, file: RemoteParquet) -> None:
-        """Ask for nothing more of a file."""
+        """Make no more requests for a file."""
         with self.lock:
             self._files.remove(file)
             self.ask()
@@ -80,7 +80,7 @@ class Ahead:
 
 @dataclass(eq=False)
 class _Part:
-    """A range that one request is made for; how many of its needed bytes are unread; what was returned."""
+    """The range of one request, how many of its needed bytes are unread, and what the request returns."""
 
     start: int
     stop: int
@@ -91,7 +91,7 @@ class _Part:
 class RemoteParquet:
     """A remote Parquet file that is being fetched; `Ahead.begin` makes it, and the end of `with` closes it.
 
-    What a request has raised is raised here when the bytes are used.
+    An error of a request is raised when its bytes are used.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RemoteParquet:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self.close()
-        if isinstance(error, ValueError | OSError):  # maybe since these are bytes of another version
+        if isinstance(error, ValueError | OSError):  # perhaps the bytes are of another version
             try:
                 self._check()
             except FileNotFoundError:
@@ -121,7 +121,7 @@ class RemoteParquet:
                 pass
 
     def close(self) -> None:
-        """Ask for nothing more, and forget what was fetched."""
+        """Make no more requests, and forget what was fetched."""
         with self._ahead.lock:
             if self.is_closed:
                 return
@@ -139,7 +139,7 @@ class RemoteParquet:
 
     @property
     def is_read_whole(self) -> bool:
-        """Whether Arrow is to read all that a column has in a row group at once."""
+        """Whether Arrow is to read a column of a row group as a whole."""
         return self._most_held == STEP
 
     @property
@@ -148,11 +148,11 @@ class RemoteParquet:
         return pa.PythonFile(_AsFile(self._read, self._size), mode="r")
 
     def check_unchanged(self) -> None:
-        """Raise ValueError if the file had changed when all that is needed had been fetched."""
+        """Raise ValueError if the file had changed by the time that all needed bytes were fetched."""
         self._check() if self._checked is None else self._checked.result()
 
     def ask(self) -> bool:
-        """Make requests while there is room; whether all are made."""
+        """Make requests while there is room, and return whether all are made."""
         while self._turns and self._ahead.n_held < self._most_held * self._ahead.n_tasks:
             self._request(self._turns.popleft())
         return self._is_planned and not self._turns
@@ -273,18 +273,19 @@ def request_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, "streamgda-requests")
 
 
-os.register_at_fork(after_in_child=request_threads.cache_clear)  # a child has none of the threads
+# A forked child process has none of the threads.
+os.register_at_fork(after_in_child=request_threads.cache_clear)
 
 
 def _opened(filesystem: pafs.FileSystem, path: str, version: Version) -> pa.NativeFile | None:
-    """A file of this version, opened; None of fsspec's, whose ranges are asked for by their path."""
+    """An opened file of this version; None on an fsspec filesystem, where ranges are read by path."""
     file, present = (None, None) if fsspec_of(filesystem) else opened(filesystem, path)
     check_unchanged(filesystem, path, version, present)
     return file
 
 
 class _AsFile:
-    """A function that returns ranges, as a file of Python's."""
+    """A Python file whose bytes are returned by a function of their range."""
 
     closed = False
 
@@ -292,7 +293,7 @@ class _AsFile:
         self._ranges, self._size, self._position = ranges, size, 0
 
     def read_buffer(self, n_bytes: int) -> pa.Buffer:
-        """What Arrow calls to have bytes that it need not copy."""
+        """Read bytes; Arrow calls this method, whose result it need not copy."""
         start = self._position
         self._position = min(start + n_bytes, self._size)
         return self._ranges(start, self._position)

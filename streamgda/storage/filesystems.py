@@ -1,6 +1,6 @@
-"""Find the filesystem, pyarrow's or fsspec's, that a path or URL is on, and the place that it names.
+"""Find the filesystem, pyarrow's or fsspec's, that a path or URL is on, and the place that it leads to.
 
-Two paths may lead to one place, however they are written and whichever library reaches it.
+Different paths may lead to one place: relative and absolute ones, links, and those of different libraries.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from typing import Self
 
 
 def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.FileSystem, str]:
-    """The filesystem that a path or URL is on, and its name there.
+    """The filesystem that a path or URL is on, and the path on that filesystem.
 
     Parameters
     ----------
     path : str or path
         A local path, a URL, or a path on `filesystem`.
     filesystem : pyarrow or fsspec filesystem, optional
-        Found from the path where not given.
+        If None, inferred from the path.
 
     Raises
     ------
     ValueError
         If the URL is of no known kind.
     OSError
-        If the server that it names does not answer.
+        If the server in the URL does not answer.
     """
     name = os.fspath(path)
     if filesystem is None and "://" in name:
         return _from_url(name)
     if filesystem is None:
         local = pathlib.Path(name)
-        with suppress(RuntimeError):  # there is no such user, so "~" begins the name of a file
+        with suppress(RuntimeError):  # there is no such user, so the name of the file begins with "~"
             local = local.expanduser()
         return pafs.LocalFileSystem(), str(local.absolute())
     if isinstance(filesystem, pafs.FileSystem):
         return filesystem, name
-    full = filesystem._strip_protocol(name)  # fsspec's own way to a path without its URL's scheme
+    full = filesystem._strip_protocol(name)  # the path without the scheme of its URL, as fsspec finds it
     return _wrapped(filesystem), full
 
 
 def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
-    """A filesystem of pyarrow's for the schemes that it knows, else one of fsspec's."""
+    """A pyarrow filesystem for the schemes that pyarrow knows, else one of fsspec."""
     try:
         is_limited = not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url
         return pafs.FileSystem.from_uri(  # type: ignore[no-any-return]
@@ -73,12 +73,12 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
         filesystem, name = url_to_fs(url)
     except (ValueError, ImportError) as error:
         raise ValueError(f"{shown(url)}: {one_line(error)}") from error
-    except OSError as error:  # the filesystems of some servers connect to them at once
+    except OSError as error:  # some filesystems connect to their server when they are made
         raise OSError(f"{shown(url)} cannot be reached: {one_line(error)}") from error
     return _wrapped(filesystem), name
 
 
-_RETRIES = 60  # seconds; without a limit, pyarrow goes on for 15 minutes
+_RETRIES = 60  # seconds; without a limit, pyarrow tries for 15 minutes
 
 
 def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
@@ -86,7 +86,7 @@ def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
 
 
 def unwrapped(filesystem: pafs.FileSystem, name: str) -> tuple[pafs.FileSystem, str]:
-    """The filesystem beneath views of its folders and wrappers of fsspec's, and the name there."""
+    """The filesystem beneath views of folders and wrappers of fsspec, and the path on it."""
     if isinstance(filesystem, pafs.SubTreeFileSystem):
         return unwrapped(filesystem.base_fs, f"{filesystem.base_path}{name}")
     if (behind := fsspec_of(filesystem)) is None:
@@ -102,17 +102,17 @@ def unwrapped(filesystem: pafs.FileSystem, name: str) -> tuple[pafs.FileSystem, 
 
 
 def is_local(filesystem: pafs.FileSystem) -> bool:
-    """Whether its paths are paths of this machine, whose files can be renamed, flushed and locked."""
+    """Whether a filesystem is that of this machine, whose files can be renamed, flushed and locked."""
     return kind_of(filesystem) == "file"
 
 
 def is_object_store(filesystem: pafs.FileSystem) -> bool:
-    """Whether a file on it appears only once it is complete."""
+    """Whether a filesystem is an object store, where a file appears only once it is complete."""
     return kind_of(filesystem) in {"s3", "gcs", "abfs", "oci", "oss", "memory"}
 
 
 def kind_of(filesystem: pafs.FileSystem) -> str:
-    """The kind of storage, such as "file" or "s3": the same for all libraries and protocols that reach it."""
+    """The kind of storage, such as "file" or "s3". It is the same for all libraries and protocols."""
     behind = fsspec_of(filesystem)
     protocols = filesystem.type_name if behind is None else behind.protocol
     name = protocols if isinstance(protocols, str) else min(protocols)
@@ -150,8 +150,8 @@ def reaching(path: str) -> Iterator[None]:
 class Place:
     """A file or folder: two paths to the same one are equal places.
 
-    Local paths are resolved: relative ones, ``..`` and symbolic links. On an object store, a bucket and a key
-    are a place, whichever library and endpoint they are reached by.
+    Local paths are made absolute, without ``..`` and symbolic links. On an object store, a bucket and a key
+    are one place for all libraries and endpoints.
 
     Attributes
     ----------
@@ -166,29 +166,29 @@ class Place:
 
     @classmethod
     def of(cls, filesystem: pafs.FileSystem, path: str) -> Self:
-        """The place of a path on a filesystem; nothing need be there."""
+        """The place of a path on a filesystem. No file need be there."""
         filesystem, path = unwrapped(filesystem, path)
         if is_local(filesystem):
             return cls("file", os.path.realpath(path))
         return cls(kind_of(filesystem), path.strip("/"))
 
     def is_within(self, folder: Place) -> bool:
-        """Whether it is a folder, or lies in it at any depth."""
+        """Whether this place is the given folder, or lies in it at any depth."""
         inside = f"{folder.path.rstrip('/')}/"
         return self.kind == folder.kind and f"{self.path}/".startswith(inside)
 
     def overlaps(self, other: Place) -> bool:
-        """Whether one of the two is the other, or lies in it."""
+        """Whether the two places are the same, or one lies in the other."""
         return self.is_within(other) or other.is_within(self)
 
 
 def local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """A path on a filesystem as a path of this machine, links unresolved; None, if it is not local."""
+    """A path on a local filesystem as a path of this machine, with its links; None if it is not local."""
     filesystem, path = unwrapped(filesystem, path)
     return path if is_local(filesystem) else None
 
 
 def moved(path: str, folder: str, other: str) -> str:
-    """The path of what lies in a folder, where the folder is called otherwise."""
+    """A path in `folder`, rewritten as the same path in `other`."""
     inside = path.removeprefix(folder).lstrip("/")
     return f"{other.rstrip('/')}/{inside}" if other else inside

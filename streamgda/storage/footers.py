@@ -1,8 +1,8 @@
-"""Read the footer of a Parquet file, keep it for a while, and check what it says.
+"""Read the footers of Parquet files, keep recent ones in memory, and check them.
 
-pyarrow decodes it. A footer that pyarrow reads may still be damaged: a flipped bit in the place of a column
-would give the values of another one. The footers of remote files are read for a plan and again for the rows,
-so those that were read lately are kept.
+pyarrow decodes a footer. A footer that it decodes may still be damaged: with a flipped bit in the offset of a
+column, the values of another column are read. A pass needs the footer of a remote file twice, for the plan
+and for the rows. So the footers that were read last are kept in memory.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 _MOST_KEPT = 1 << 24  # bytes
 
 Read: TypeAlias = Callable[[int, int], pa.Buffer]
-"""Returns the bytes of a file from one to before another, by one request."""
+"""Returns the bytes of a file from a start to before a stop, by one request."""
 
 
 def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
-    """The footer of a Parquet file with what is behind it, and the version of the file that it is of.
+    """Read the footer of a Parquet file and the bytes behind it, and the version of the file.
 
-    In an object store that takes two requests: one for the version, one for the bytes.
+    An object store answers by two requests: one for the version, one for the bytes.
     """
     if is_local(filesystem):
         file, version = opened(filesystem, path)
@@ -57,7 +57,10 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]
 def reader_of(
     filesystem: pafs.FileSystem, path: str, version: Version, file: pa.NativeFile | None
 ) -> tuple[Read, int]:
-    """What reads ranges of a file, which pyarrow has opened or fsspec finds by its path; and its size."""
+    """A function that reads ranges of a file, and the size of the file.
+
+    `file` is the file as pyarrow has opened it; None if fsspec reads it by its path.
+    """
     if file is not None:
         return lambda start, stop: file.get_stream(start, stop - start).read_buffer(stop - start), file.size()
     behind: Any = fsspec_of(filesystem)
@@ -74,14 +77,14 @@ def reader_of(
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
-    """The end of a Parquet file: its footer, the length of that, and four letters."""
+    """Read the end of a Parquet file: its footer, the length of the footer, and four letters."""
     size = file.size()
     tail, n_footer = tail_of(lambda start, stop: pa.py_buffer(file.read_at(stop - start, start)), size)
     return bytes(tail[-n_footer:])
 
 
 def tail_of(read: Read, size: int) -> tuple[pa.Buffer, int]:
-    """The end of a Parquet file, and how many of its bytes are the footer and what is behind it."""
+    """Read the end of a Parquet file; also return the length of the footer with the bytes behind it."""
     tail = read(max(size - _READ_AHEAD, 0), size) if size else pa.py_buffer(b"")
     n_footer = int.from_bytes(tail[-_BEHIND:-4], "little") + _BEHIND
     if len(tail) < n_footer <= size:
@@ -90,14 +93,14 @@ def tail_of(read: Read, size: int) -> tuple[pa.Buffer, int]:
 
 
 class KeptFooter(NamedTuple):
-    """The footer of a file, with what is behind it; and the file, if pyarrow has opened it."""
+    """The footer of a file, with the bytes behind it; and the file, if pyarrow has opened it."""
 
     tail: bytes
     file: pa.NativeFile | None
 
 
 class KeptFooters:
-    """The footers of remote files that were read lately, and these files; the oldest are forgotten."""
+    """The footers of remote files that were read last, and the opened files. The oldest are forgotten."""
 
     def __init__(self) -> None:
         self._n_bytes = 0
@@ -105,7 +108,7 @@ class KeptFooters:
         self._lock = Lock()
 
     def keep(self, filesystem: pafs.FileSystem, path: str, version: Version, footer: KeptFooter) -> None:
-        """Keep the footer that a file has in some version."""
+        """Keep the footer of a version of a file."""
         if not is_object_store(filesystem):  # elsewhere an open file may hold a connection
             footer = footer._replace(file=None)
         with self._lock:
@@ -116,7 +119,7 @@ class KeptFooters:
                 self._forget(next(iter(self._kept)))
 
     def get(self, filesystem: pafs.FileSystem, path: str, version: Version) -> KeptFooter | None:
-        """The footer that a file has in some version, if it is kept."""
+        """The footer of a version of a file, if it is kept."""
         kept = self._kept.get((path, version))
         return kept[1] if kept is not None and kept[0] == filesystem else None
 
@@ -126,7 +129,7 @@ class KeptFooters:
 
 
 KEPT_FOOTERS = KeptFooters()
-"""Those that this process has read."""
+"""The footers that this process keeps."""
 
 
 # ---------------------------------------------------------------------- what a footer says
@@ -140,7 +143,7 @@ def digest_of_footer(tail: bytes) -> str:
 def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     """Check that row groups have as many rows as the file, and that each column has one type and its place.
 
-    The columns of an encrypted file are passed over.
+    The columns of an encrypted file are not checked.
 
     Parameters
     ----------
@@ -154,12 +157,14 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     Raises
     ------
     pyarrow.ArrowInvalid
-        If that is not so; it is a ValueError.
+        If the check fails. ArrowInvalid is a ValueError.
     """
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     rows = [group.num_rows for group in groups]
     if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
-        raise pa.ArrowInvalid("the footer is damaged: its row groups have not the rows of the file")
+        raise pa.ArrowInvalid(
+            "the footer is damaged: its row groups and the file differ in their number of rows"
+        )
     if has_encrypted_columns(metadata, tail):
         return
     places = sorted(_places(metadata, groups))
@@ -170,12 +175,12 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
 
 
 def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:
-    """Whether columns of a file are encrypted; pyarrow ends the process where it is asked for them."""
+    """Whether columns of a file are encrypted. pyarrow crashes the process when asked where they are."""
     return _behind(metadata, tail) == _SIGNATURE or tail.endswith(b"PARE")
 
 
 def _behind(metadata: pq.FileMetaData, tail: bytes) -> int:
-    """Bytes between a footer and its length."""
+    """The number of bytes between a footer and its length."""
     return len(tail) - _BEHIND - int(metadata.serialized_size)
 
 
@@ -214,11 +219,13 @@ def check_size(parquet: pq.ParquetFile, n_bytes: int, columns: Collection[str]) 
     Raises
     ------
     ValueError
-        If that is far more than their digits could take in the file.
+        If they take far more than the bytes of the file can hold.
     """
     size = sum(_sizes(parquet, columns))
     if size > _LEAST_LIMIT + _LARGEST_RATIO * n_bytes:
-        raise ValueError(f"its {n_bytes:,} bytes stand for {size:,}, which digits cannot")
+        raise ValueError(
+            f"its {n_bytes:,} bytes stand for {size:,} in memory, far more than numbers can take"
+        )
 
 
 def _sizes(parquet: pq.ParquetFile, columns: Collection[str]) -> Iterator[int]:

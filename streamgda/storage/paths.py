@@ -29,7 +29,7 @@ def one_line(error: BaseException) -> str:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """A path as messages show it: URLs without what may be secret, a key with its password, and options.
+    """A path as messages show it. URLs lose what may be secret: a user with a password, and the options.
 
     Parameters
     ----------

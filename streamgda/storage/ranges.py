@@ -1,7 +1,7 @@
 """The byte ranges of a Parquet file that hold some columns, and the requests that are made for them.
 
 A request for a few kilobytes takes as long as one for megabytes. So ranges that lie side by side are
-requested together, and long ones in pieces that can be on their way at the same time.
+requested together, and a long range is requested in pieces that are fetched at the same time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TypeAlias
 import pyarrow.parquet as pq
 
 STEP = 1 << 26
-"""Bytes of a row group that are asked for together; of a longer one, equal shares of each column are."""
+"""Bytes of a row group that are requested together. A longer one is cut into equal shares of each column."""
 
 _REQUEST = 12 << 20  # bytes of the longest request
 
-# Bytes between two ranges that are fetched for the sake of one request less: as many as pyarrow fetches in
-# any case, and more where they are a twentieth of the bytes that are needed.
+# A hole between two ranges is fetched too, to save a request: always up to the first number of bytes, as
+# pyarrow does, and up to the second if it is at most a twentieth of the bytes that are needed.
 _HOLE, _LONGEST_HOLE = 1 << 13, 1 << 16
 
 Range: TypeAlias = tuple[int, int]
@@ -39,7 +39,7 @@ class Request:
 def chunks_of(
     metadata: pq.FileMetaData, groups: Iterable[int], names: Collection[str]
 ) -> Iterator[list[pq.ColumnChunkMetaData]]:
-    """The chunks of some columns in each of some row groups; lists and structs have one for each leaf."""
+    """Yield the chunks of some columns for each row group. Lists and structs have a chunk for each leaf."""
     known = set(names)
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)] if known else []
     enclosing = (accumulate(path.split("."), "{}.{}".format) for path in paths)  # of "a.b": "a" and "a.b"
@@ -63,7 +63,7 @@ def size_of(ranges: Iterable[Range]) -> int:
 
 
 def in_shares(ranges: Sequence[Range]) -> Iterator[list[Range]]:
-    """Ranges cut into equal shares: the first share of each, which together have `STEP` bytes, and so on."""
+    """Cut ranges into shares. Yield the first share of each, up to `STEP` bytes in all, then the second."""
     n_shares = ceil(size_of(ranges) / STEP)
     for k in range(n_shares):
         yield [
@@ -73,7 +73,7 @@ def in_shares(ranges: Sequence[Range]) -> Iterator[list[Range]]:
 
 
 def requests_for(ranges: Iterable[Range]) -> list[Request]:
-    """The requests for some ranges that lie apart, in their order."""
+    """The requests for some ranges that do not overlap, in their order."""
     requests: list[Request] = []
     for start, stop in _pieces(ranges):
         last = requests[-1] if requests else None

@@ -1,4 +1,4 @@
-"""Tell errors of a storage from others, try again what it refused, and count how often that was needed."""
+"""Tell errors of a storage from others, repeat calls that failed by them, and note how often."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
     Parameters
     ----------
     call : callable
-        Without parameters. It must begin anew each time, so nothing that can be read only once goes in.
+        Without parameters. Each call must begin anew, so it must not use anything that can be read only once.
     retries : int, default=3
         How often to call it again. The pauses are about 1, 2 and 4 seconds.
     place : str, optional
-        What is read or written, to be named where an error does not.
+        What is read or written. It is put before an error that does not name it.
 
     Examples
     --------
@@ -61,11 +61,12 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
             return call()
         except LASTING:
             raise
-        except Exception as error:  # each client of a storage has its own
+        except Exception as error:  # each client of a storage has its own types of errors
             told = one_line(error)
             named = told if place in told else f"{place}: {told}"
             said = f"{type(error).__name__}: {named}"
-        pause = FIRST_PAUSE * 2**k * random.uniform(0.75, 1.25)  # or all tasks would come back at once
+        # Or all tasks would try again at the same time.
+        pause = FIRST_PAUSE * 2**k * random.uniform(0.75, 1.25)
         _log.warning("retry %d of %d in %.1f s: %s", k + 1, retries, pause, said)
         if (noted := _noted.get()) is not None:
             noted.append(said)
@@ -74,7 +75,7 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
 
 
 def is_of_storage(error: Exception) -> bool:
-    """Whether the storage failed; bytes that came and make no sense are no such error."""
+    """Whether an error is of the storage, and not of bytes that were read and make no sense."""
     if not isinstance(error, OSError) or isinstance(error, BadGzipFile):
         return False
     return (
@@ -86,7 +87,7 @@ def is_of_storage(error: Exception) -> bool:
 
 @contextmanager
 def storing() -> Iterator[None]:
-    """Raise what a client of a storage raises, of whatever kind, as an error that `is_of_storage`."""
+    """Raise any error of a client of a storage as one for which `is_of_storage` is true."""
     try:
         yield
     except LASTING:
@@ -110,7 +111,7 @@ def noting_retries() -> Iterator[list[str]]:
 
 @contextmanager
 def warning_of_retries() -> Iterator[list[str]]:
-    """Warn at the end of the block of the retries in it; the block may add those of other threads.
+    """Warn of the retries in a block when it ends. The block may add those of other threads.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Save an object as one Parquet file, or as its bytes, and say where it comes from."""
+"""The base classes of objects that are saved as one Parquet file, or as its bytes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Savable(ABC):
         overwrite: bool = False,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a Parquet file, from which the same is loaded, to the last bit.
+        """Write a Parquet file. `load` returns an equal object from it, to the last bit.
 
         The table has one row per class: DuckDB, Polars and pandas can read it, as `streamgda.storage`
         describes. Its metadata holds the parameters of a model, the version of this library, the time in UTC
-        (that of the environment variable ``SOURCE_DATE_EPOCH``, where it is set), and a fingerprint of the
-        sums. The file appears as a whole or not at all.
+        (that of the environment variable ``SOURCE_DATE_EPOCH``, if it is set), and a fingerprint of the sums.
+        The file appears as a whole or not at all.
 
         Parameters
         ----------
@@ -40,19 +40,19 @@ class Savable(ABC):
         filesystem : pyarrow or fsspec filesystem, optional
             The filesystem of `path`. If None, inferred from `path`.
         overwrite : bool, default=False
-            Whether to replace a file of any other kind too, such as data.
+            Whether to replace also a file of any other kind, such as data.
         metadata : mapping, optional
-            What else to keep in the file, in plain values, such as the offset of a stream: it is committed
-            together with the state. `load_metadata` returns it.
+            Plain values to keep in the file too, such as the offset of a stream. They are written together
+            with the state, and `load_metadata` returns them.
 
         Raises
         ------
         ValueError
             If a file of another kind is there, and `overwrite` is False.
         OSError
-            If it cannot be written. A file that was there before is unchanged.
+            If the file cannot be written. A file that was there before is unchanged.
         TypeError
-            If `load` does not know the class of a model, or JSON the type of a value.
+            If `load` does not know the class of a model, or if a value has a type that JSON lacks.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class Savable(ABC):
         tables.save(path, columns, {**document, **_given(metadata)}, filesystem, overwrite)
 
     def to_bytes(self, *, metadata: Mapping[str, Any] | None = None) -> bytes:
-        """What `save` writes but for the time, so that equal objects have equal bytes.
+        """The bytes that `save` writes, without the time, so that equal objects have equal bytes.
 
         Parameters
         ----------
@@ -90,10 +90,10 @@ class Savable(ABC):
 
 
 class Loadable(Savable):
-    """An object of a kind of its own, which its class loads."""
+    """An object that the class method `load` of its own class loads."""
 
     _kind: ClassVar[str]
-    """What errors call it; its file has the name of the class."""
+    """What errors call such an object. In its file, `kind` is the name of the class."""
 
     _columns: ClassVar[frozenset[str]]
     """The columns of its table."""
@@ -101,7 +101,7 @@ class Loadable(Savable):
     @classmethod
     @abstractmethod
     def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
-        """The object of these columns and this document; KeyError, TypeError or ValueError if it is none."""
+        """The object of these columns and document; KeyError, TypeError or ValueError if they are wrong."""
 
     @classmethod
     def load(cls, path: Path, *, filesystem: AnyFileSystem | None = None) -> Self:

@@ -33,9 +33,9 @@ def save(
     Raises
     ------
     ValueError
-        If there is another kind of file, and `overwrite` is False.
+        If a file of another kind is there, and `overwrite` is False.
     OSError
-        If it cannot be written. What stood at the path before is still there.
+        If the file cannot be written. A file that was there before is unchanged.
     """
     if not overwrite:
         try:
@@ -49,7 +49,7 @@ def save(
 
 
 def to_bytes(columns: Columns, metadata: Metadata) -> bytes:
-    """What `save` writes, but for the time."""
+    """The bytes that `save` writes, without the time."""
     sink = pa.BufferOutputStream()
     document = encode({**_provenance(columns, metadata), **metadata})
     _write_parquet(to_arrow(columns).replace_schema_metadata(document), sink)
@@ -98,7 +98,7 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
     Raises
     ------
     OSError
-        If it cannot be written. What stood at the path before is still there.
+        If the file cannot be written. A file that was there before is unchanged.
     """
     where, name = resolve(path, filesystem)
     table = table.replace_schema_metadata(encode(metadata))
@@ -116,7 +116,7 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
 
 
 def _write_parquet(table: pa.Table, file: Any) -> None:
-    # Digits of float64 do not compress, and a dictionary of them is larger than they are.
+    # Values of float64 hardly compress, and a dictionary of them is larger than the values.
     pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
 
 
@@ -130,7 +130,7 @@ class DamagedFileError(ValueError):
 def read(
     path: Path | bytes, columns: Collection[str], filesystem: AnyFileSystem | None = None
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """The table and the metadata of a file that `write` wrote.
+    """Read the table and the metadata of a file that `write` wrote.
 
     Parameters
     ----------
@@ -139,14 +139,14 @@ def read(
     columns : collection of str
         The columns that are known; others are not read.
     filesystem : pyarrow or fsspec filesystem, optional
-        Where `path` is; found from `path` where not given.
+        Where `path` is. If None, inferred from `path`.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is truncated, damaged, not from this project or of a newer format; in one line.
+        If it is truncated, damaged, not from this project or of a newer format.
     """
     name = name_of(path)
     with _opened(path, filesystem) as file, _decoding(name):
@@ -163,7 +163,7 @@ def read(
 
 
 def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
-    """The metadata of a file that `write` wrote, without its table; raises as `read` does."""
+    """Read the metadata of a file that `write` wrote, without its table. Errors are those of `read`."""
     name = name_of(path)
     with _opened(path, filesystem) as file, _decoding(name):
         return decode(_parquet_file(file).metadata.metadata, name)
@@ -175,7 +175,7 @@ def name_of(path: Path | bytes) -> str:
 
 
 def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.Table, dict[str, Any]]:
-    """Read as `read` does from an open file, whose size is trusted; `path` is its name in errors."""
+    """Read as `read` does, from an open file whose size is not checked; `path` is its name in errors."""
     with _decoding(path):
         parquet = _parquet_file(file)
         return _table(parquet, columns), decode(parquet.metadata.metadata, path)

@@ -53,9 +53,9 @@ class Version:
 
 
 def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
-    """The files in a folder, at any depth, with their present versions; none, if there is no such folder.
+    """The files in a folder, at any depth, with their present versions. A missing folder has no files.
 
-    On a local disk, symbolic links are followed, and what several paths lead to is listed once.
+    On a local disk, symbolic links are followed, and a file to which several paths lead is listed once.
     """
     behind = fsspec_of(filesystem)
     if (place := local_path(filesystem, folder)) is not None:
@@ -72,7 +72,7 @@ def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
 
 
 def children(filesystem: pafs.FileSystem, folder: str) -> list[str]:
-    """The names of what lies directly in a folder; none, if there is no such folder."""
+    """The names of the files and folders directly in a folder. A missing folder has none."""
     if (behind := fsspec_of(filesystem)) is not None:
         behind.invalidate_cache()  # or it answers from an earlier listing
     selector = pafs.FileSelector(folder, allow_not_found=True)
@@ -106,7 +106,7 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
 
 
 def opened(filesystem: pafs.FileSystem, name: str) -> tuple[pa.NativeFile, Version]:
-    """A file, opened, and its version then; of S3 by the answer to the one request that opening it takes."""
+    """Open a file, and return it with its version. On S3, a single request gives both."""
     seen = None if _is_of_s3(filesystem) else current_version(filesystem, name)
     file = filesystem.open_input_file(name)
     if seen is None:
@@ -122,19 +122,19 @@ def check_unchanged(
 ) -> None:
     """Raise ValueError if a file is no longer in the version for which a pass was planned.
 
-    Its present version is asked for where it is not given.
+    If `present` is None, the present version is read from the storage.
     """
     if (present or current_version(filesystem, name)) != planned:
         raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
 
 
 def _version_by_status(status: os.stat_result, behind: AbstractFileSystem | None) -> Version:
-    """Of a local file; fsspec's times have microseconds."""
+    """The version of a local file. Times of fsspec are cut to microseconds."""
     return Version(status.st_size, status.st_mtime_ns if behind is None else _nanoseconds(status.st_mtime))
 
 
 def _version(info: pafs.FileInfo, in_seconds: bool) -> Version:
-    """Of a file by pyarrow. Stores like S3 may list milliseconds, and tell whole seconds of a single file."""
+    """The version of a file by pyarrow. S3 may list times in milliseconds, but give seconds for one file."""
     return Version(info.size, info.mtime_ns // _SECOND * _SECOND if in_seconds else info.mtime_ns)
 
 
@@ -150,7 +150,7 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "crea
 
 
 def version_of_info(info: Mapping[str, Any]) -> Version:
-    """From the listing of an fsspec filesystem; each has its own names for the same things."""
+    """The version of a file by fsspec, whose filesystems have different keys for the same values."""
     etags = [str(info[key]) for key in _ETAGS if info.get(key)]
     times = [_nanoseconds(info[key]) for key in _TIMES if info.get(key)]
     return Version(info.get("size"), times[0] if times else None, etags[0] if etags else None)
@@ -166,9 +166,8 @@ def _nanoseconds(time: float | str | datetime) -> int:
 def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield each file in a folder, at any depth, once: its path, with "/" in it, and its status.
 
-    A file or folder to which several paths lead goes by the one without a link in it, if there is one within
-    the folder. A link to nothing is listed as a file, which cannot be read. A folder that is not there has no
-    files.
+    If several paths lead to a file or folder, its path is the one without a link, if that lies in the folder.
+    A link to nothing is listed as a file, which cannot be read. A missing folder has no files.
     """
     seen: set[str] = set()
     folders, links = deque([folder]), deque[str]()
@@ -192,7 +191,7 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """What lies directly in a folder, by name; nothing, if it is no folder."""
+    """The files and folders directly in a folder, sorted by name; none if it is not a folder."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)

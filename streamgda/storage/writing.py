@@ -1,8 +1,8 @@
 """Write a file wholly or not at all, and let one process at a time write to a folder.
 
-A file is first written under a temporary name, and renamed when it is whole. That name is hidden, lies in
-the same folder and ends in ``.unfinished``. Only a crash leaves such a file behind; `finished_name` tells
-whose it is, so that the next run can delete it.
+A file is first written under a temporary name, and renamed when it is complete. The temporary file is in the
+same folder. Its name is hidden and ends in ``.unfinished``. Only a crash leaves such a file behind.
+`finished_name` returns the name that it was to get, so that the next run can recognise and delete it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNFINISHED = re.compile(rf"\.?(?P<finished>.+)\.[0-9a-f]{{32}}{re.escape(_SUFFI
 
 @contextmanager
 def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False) -> Iterator[pa.NativeFile]:
-    """Open a new file for writing, which takes the place of `path` once the block ends without an error.
+    """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
 
     A local file is flushed to the disk before it is renamed, so that a loss of power cannot leave a torn one.
 
@@ -35,10 +35,10 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
     filesystem : pyarrow.fs.FileSystem
         Where the file is.
     path : str
-        The file's name there. Until the end of the block, what stood there before still does.
+        The path of the file on that filesystem. A file that is there stays until the block ends.
     in_memory : bool, default=False
-        Whether the content is small enough to be collected in memory. An object of an object store is then
-        put in one request, without a temporary one: it appears as a whole anyhow.
+        Whether the content is small enough to be collected in memory. On an object store it is then written
+        by one request, without a temporary file, since an object there appears only when it is complete.
 
     Yields
     ------
@@ -76,7 +76,7 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
 
 @contextmanager
 def _naming(path: str, unfinished: str) -> Iterator[None]:
-    """Name the file itself, or the folder that is not there, in an error about the temporary file."""
+    """In an error about the temporary file, name the file itself, or the folder that is missing."""
     try:
         yield
     except OSError as error:
@@ -89,7 +89,7 @@ def _naming(path: str, unfinished: str) -> Iterator[None]:
 
 
 def finished_name(name: str) -> str | None:
-    """The name that an unfinished file was to get; None for the name of any other file.
+    """The name that an unfinished file was to get; None if the name is not of an unfinished file.
 
     Examples
     --------
@@ -106,16 +106,16 @@ LOCK = ".lock"
 
 @contextmanager
 def locked(filesystem: pafs.FileSystem, folder: str, busy: str, name: str = LOCK) -> Iterator[None]:
-    """Hold the lock of a folder, which exists, where its filesystem is local; others have no locks.
+    """Hold the lock of an existing folder, if its filesystem is local; other filesystems have no locks.
 
-    What is locked is an empty file in the folder, which stays there unlocked.
+    An empty file in the folder is locked. The file stays there afterwards, unlocked.
 
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
         Where the folder is.
     folder : str
-        Its name there.
+        Its path on that filesystem.
     busy : str
         What the error says if another process holds the lock.
     name : str, default=".lock"

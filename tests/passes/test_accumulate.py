@@ -245,6 +245,11 @@ def test_a_bar_in_the_terminal_counts_rows(folder, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_progress_that_is_no_function_is_refused(folder):
+    with pytest.raises(TypeError, match="progress must be True, False or a function; got 3"):
+        accumulate(source(folder), progress=3)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_bar_in_a_notebook_is_a_widget(folder):

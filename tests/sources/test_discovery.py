@@ -162,7 +162,7 @@ def test_a_ledger_unlearns_nothing_when_a_link_leads_to_nothing(tmp_path):
     ledger.refresh(source)
     before = ledger.statistics()
     (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
-    with pytest.raises(FileNotFoundError, match="2.parquet is gone, or what it links to"):
+    with pytest.raises(FileNotFoundError, match="2.parquet is gone, or what it links to is"):
         ledger.refresh(source)
     assert ledger.statistics() == before
 

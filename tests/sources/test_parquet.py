@@ -527,7 +527,9 @@ def test_parquet_of_any_name_is_read_and_no_other_text_is_called_by_a_format(tmp
     pq.write_table(TABLE, tmp_path / "1.csv")
     assert accumulate(scan_parquet(tmp_path / "1.csv", "y")).n_rows == len(TABLE)
     (tmp_path / "notes").write_text("no data")
-    with pytest.raises(ValueError, match="notes cannot be read as Parquet, it is damaged or something else"):
+    with pytest.raises(
+        ValueError, match="notes cannot be read as Parquet, it is damaged or of another format"
+    ):
         scan_parquet(tmp_path / "notes", "y")
 
 

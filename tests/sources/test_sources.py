@@ -199,7 +199,7 @@ class TabularContract(SourceContract):
                 {"features": None, "exclude": "id"},
                 "exclude must be a list of column names",
             ),
-            ({"features": ["u"], "exclude": ["id"]}, "give it or features, not both"),
+            ({"features": ["u"], "exclude": ["id"]}, "give features or exclude, not both"),
             ({"features": None, "exclude": ["[a-z]*"]}, "at least one"),
         ):
             with pytest.raises(ValueError, match=message):
@@ -926,7 +926,7 @@ def test_rows_and_labels_that_do_not_fit():
         scan_dask(X, y, weight=[1] * 100)
     with pytest.raises(TypeError, match="dask DataFrame or array is needed; got ndarray"):
         scan_dask(np.zeros((3, 2)), "y")
-    with pytest.raises(ValueError, match="name the columns of a data frame"):
+    with pytest.raises(ValueError, match="name columns of a data frame"):
         scan_dask(X, y, features=["u"])
     with pytest.raises(ValueError, match="the data frame: column 'y' is .*string and cannot be a feature"):
         scan_dask(partitioned(rows("str"), 300), "u")
@@ -1242,7 +1242,7 @@ def test_a_dataset_that_has_no_parts_is_refused_at_once(tmp_path):
         scan_arrow(ds.dataset(tmp_path, format="parquet"), "y")
     pq.write_table(rows(), tmp_path / "1.parquet")
     dataset = ds.dataset(tmp_path)
-    with pytest.raises(ValueError, match=r"scan dataset\.scanner\(filter=\.\.\.\)\.to_reader"):
+    with pytest.raises(ValueError, match=r"Scan dataset\.scanner\(filter=\.\.\.\)\.to_reader"):
         scan_arrow(dataset.filter(ds.field("u") > 0), "y")
     reader = dataset.scanner(filter=ds.field("u") > 0).to_reader()
     assert accumulate(scan_arrow(reader, "y", **COLUMNS)).n_rows == (U > 0).sum()
