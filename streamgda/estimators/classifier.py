@@ -25,6 +25,7 @@ from streamgda.estimators.validation import (
     MissingAtPrediction,
     check_batch,
     check_has_learnt,
+    check_labelled,
     check_rows,
     check_suffices,
     one_of,
@@ -257,7 +258,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             check_batch(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        accuracy: float = super().score(X, y, sample_weight)
+        try:
+            accuracy: float = super().score(X, y, sample_weight)
+        except (TypeError, ValueError):  # scikit-learn does not name a row without a label
+            check_labelled(y)
+            raise
         return accuracy
 
     @lazy_on_dask(columns=class_labels)

@@ -2,20 +2,20 @@
 
 A ledger is a folder::
 
-    manifest.parquet     which files there are, in which versions and entries, and whether they count
-    entries/             the entries: saved statistics, of one file each, or of several folded into one
-    total.parquet        the merged statistics of all the entries; a cache, which may be missing
-    .lock                held during a refresh, on this machine
+    manifest.parquet     the files, their versions and entries, and whether they count entries/
+    the entries: saved statistics, of one file each, or of several folded into one total.parquet        the
+    merged statistics of all the entries; a cache, which may be missing .lock                held during a
+    refresh, on this machine
 
 A refresh lists the files of the source, reads those that are new or have changed, writes an entry for each,
-and then replaces the manifest. That replacement is atomic and is the commit: until then nothing has changed,
-and an entry that the manifest does not name does not count. The name of an entry is a hash of its file's
-path and version and of the read options; where a refresh verifies a file that it knows, of its footer too.
-So a refresh that follows an interrupted one finds the entries that are already there by their names, and
-two refreshes at once write the same entries.
+and then replaces the manifest. This replacement is atomic. Before it, nothing has changed: an entry that the
+manifest does not name does not count. The name of an entry is a hash of its file's path and version and of
+the read options. If a refresh verifies a known file, the hash covers its footer too. So a refresh that
+follows an interrupted one finds the entries that are already there by their names, and two refreshes at once
+write the same entries.
 
-Entries never change. Deleted are only files whose names have the form that a ledger gives, see `names`:
-entries that the manifest no longer names, and what a crash has left.
+Entries never change. Only files whose names have a form that a ledger gives (see `names`) are deleted:
+entries that the manifest no longer names, and files that a crash has left.
 
 From the bottom up:
 

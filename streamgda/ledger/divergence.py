@@ -1,4 +1,4 @@
-"""The Gaussian of each class, and how far two of them lie apart."""
+"""The Gaussian of each class, and the shift and the divergence of two Gaussians."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 
-_NEGLIGIBLE = 1e-10  # an eigenvalue of correlations up to which a direction counts as singular
+_NEGLIGIBLE = 1e-10  # the largest eigenvalue of correlations at which a direction counts as singular
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -46,7 +46,7 @@ class Gaussian:
 
 
 class Gaussians:
-    """The densities of the classes that incomplete rows determine; each is computed once."""
+    """The densities of the classes, except those that incomplete rows do not determine; computed once."""
 
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = _determined(statistics)
@@ -72,7 +72,7 @@ class Gaussians:
 
 
 def _determined(statistics: Statistics) -> Statistics:
-    """The statistics of the classes that incomplete rows determine; of none, if the classes are not apart."""
+    """The statistics of the classes that are determined; of no class, if classes share what is not."""
     unknown = list(statistics.undetermined)
     if not unknown:
         return statistics.completed()
@@ -88,8 +88,8 @@ def _variances(covariance: Array) -> Array:
 def _gap(old: Gaussian, new: Gaussian) -> Array:
     """New mean less old mean.
 
-    The low parts keep its digits where the means are large beside the deviations. Constants that differ by
-    the rounding of their values are the same.
+    The low parts keep the digits of the difference if the means are large compared with the deviations.
+    Constant features that differ only by rounding are taken as equal.
     """
     gap = (new.mean - old.mean) + (new.low_part - old.low_part)
     rounding = 4 * _EPS * (np.abs(new.mean) + np.abs(old.mean))
@@ -106,8 +106,8 @@ def shift(old: Gaussian, new: Gaussian) -> Array:
 def divergence(old: Gaussian, new: Gaussian) -> float:
     """½ ‖W₁ᵀ (Σ₁ − Σ₂) W₂‖² + ½ ‖W₁ᵀ g‖² + ½ ‖W₂ᵀ g‖² with Wᵢᵀ Σᵢ Wᵢ = I and the gap g of the means.
 
-    That is J: the first norm is Σ (a/b + b/a − 2), where a and b are the variances along common axes. Each
-    square keeps its digits, whether the two covariances are nearly the same or far apart.
+    This is the divergence J: the first squared norm is Σ (a/b + b/a − 2), where a and b are the variances
+    along common axes. Each square is accurate, whether the covariances are nearly equal or very different.
     """
     gap = _gap(old, new)
     if (old.constant != new.constant).any() or (gap[old.constant] != 0).any():
@@ -125,10 +125,10 @@ def divergence(old: Gaussian, new: Gaussian) -> float:
 
 
 def expected_divergence(before: Statistics, after: Statistics, n: int, m: int) -> float:
-    """The divergence to be expected of n and m rows of a class, if all were drawn from one Gaussian.
+    """The expected divergence between n and m rows of a class that are all drawn from one Gaussian.
 
     Of a covariance S with ν degrees of freedom, from r rows, E S = (ν / r) Σ and E S⁻¹ = r / (ν − d − 1) Σ⁻¹
-    (the Wishart distribution and its inverse). Infinite where that does not exist.
+    (the Wishart distribution and its inverse). The result is infinite if this does not exist.
     """
     kind, d = kind_named(before.covariance_type), before.n_features
     d, features = (d, 1) if kind.has_products else (1, d)
@@ -143,7 +143,7 @@ def expected_divergence(before: Statistics, after: Statistics, n: int, m: int) -
 
 
 def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
-    """Whether the two vary in different directions, or their means differ in one in which neither varies."""
+    """Whether the two vary in different directions, or the means differ where neither varies."""
     varying = ~old.constant
     rank = old.whitening.shape[1]
     if new.whitening.shape[1] != rank:
@@ -155,7 +155,7 @@ def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
     others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
 
     def outside(vectors: Array) -> float:
-        """The sum of squares of what is left of vectors without their parts in the span."""
+        """The sum of squares of the parts of vectors that are orthogonal to the span."""
         return float(((vectors - spanned @ (spanned.T @ vectors)) ** 2).sum())
 
     return outside(others) > _NEGLIGIBLE or outside(gap[varying] / scale) > _NEGLIGIBLE

@@ -1,10 +1,11 @@
-"""Reports: how far new rows lie from old ones and when that is an alarm, and what a refresh has done."""
+"""Reports on drift and on refreshes: how far new rows lie from old ones, and when that is an alarm."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from streamgda.statistics.covariances import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-_SURE = 3  # times what chance gives on average
+_SURE = 3  # times the size that chance gives on average
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,21 @@ class ClassDrift:
     rows_before, rows : int
         Old and new rows of it.
     shift : ndarray of shape (n_features,)
-        New mean less old mean, in standard deviations of the old rows; infinite where those do not vary
-        and the means differ. NaN if there are no new rows or only one old row, or if the features that are
-        missing leave the moments undetermined.
+        New mean less old mean, in standard deviations of the old rows; infinite where the old rows do not
+        vary and the means differ. NaN if there are no new rows or only one old row, or if missing values
+        leave the moments undetermined.
     divergence : float
         Symmetric Kullback–Leibler divergence of the two Gaussians, KL(old ‖ new) + KL(new ‖ old), in nats;
-        infinite where one of them is singular and the other is not, or is so in another direction. NaN if
-        there are no new rows, or the moments are not determined.
+        infinite if one of them is singular in a direction in which the other is not. NaN if there are no new
+        rows, or the moments are not determined.
     expected_divergence : float
-        The divergence to be expected of so many rows if old and new ones come from one Gaussian. Infinite
-        if there are too few rows.
+        The expected divergence for these numbers of rows, if old and new rows come from one Gaussian.
+        Infinite if there are too few rows.
     prior_before, prior : float
         Share of the class in the weight of the old and of the new rows.
     share_shift : float
-        How far the share has moved, in standard errors: the signed root of the likelihood ratio of the two
-        shares and a common one. If all rows were drawn alike, it is distributed as a standard normal.
+        How far the share has moved, in standard errors: the signed root of the likelihood-ratio statistic of
+        two shares against a common one. It is about standard normal if the share has not changed.
     """
 
     label: Any
@@ -61,7 +62,7 @@ class ClassDrift:
 
     @property
     def standard_error(self) -> float:
-        """The standard error of a shift if all rows were drawn alike: √(1 / rows + 1 / rows_before)."""
+        """The standard error of a shift if all rows have one distribution: √(1 / rows + 1 / rows_before)."""
         return math.sqrt(1 / self.rows + 1 / self.rows_before) if self.rows else math.inf
 
 
@@ -91,21 +92,34 @@ class DriftReport:
         max_share_shift: float | None = None,
         no_new_classes: bool = False,
     ) -> tuple[str, ...]:
-        """Say what lies further from the old rows than it may. Without old rows, nothing is an alarm.
+        """Say what exceeds the limits. If there are no old rows, there are no alarms.
 
         Parameters
         ----------
         max_shift : float, optional
-            How many standard deviations of the old rows a mean may shift, beyond three standard errors.
+            How many standard deviations of the old rows a mean may shift, in addition to three standard
+            errors.
         max_divergence : float, optional
-            How large the divergence of a class may be, beyond three times that which is expected of so few
-            rows.
+            How large the divergence of a class may be, in addition to three times its expected divergence.
         max_share_shift : float, optional
-            How many standard errors the share of a class may move, up or down to nothing. Chance alone moves
-            one of 16,000 shares by 4.
+            How many standard errors the share of a class may move, up or down. Chance alone moves one in
+            16,000 shares by more than 4.
         no_new_classes : bool, default=False
             Whether new classes are an alarm.
+
+        Raises
+        ------
+        TypeError
+            If a limit is not a number.
         """
+        limits: dict[str, Any] = {
+            "max_shift": max_shift,
+            "max_divergence": max_divergence,
+            "max_share_shift": max_share_shift,
+        }
+        for limit, value in limits.items():
+            if value is not None and not isinstance(value, Real):
+                raise TypeError(f"{limit} must be a number; got {value!r}")
         found = [f"class {named(label)} is new" for label in self.new_classes if no_new_classes]
         for drift in self.drift:
             name, (feature, moved) = f"class {named(drift.label)}", self._furthest(drift)
@@ -127,7 +141,7 @@ class DriftReport:
         return self.feature_names[furthest] if self.feature_names else furthest, float(drift.shift[furthest])
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row for each class that is not new, with its largest shift and the feature of that."""
+        """One row for each class that is not new, with its largest shift and the feature that shifted."""
         import pandas as pd
 
         rows = [
@@ -164,15 +178,15 @@ class RefreshReport(DriftReport):
     dry_run : bool
         Whether nothing was done.
     added, changed, reread : tuple of str
-        The files that are read: new ones, those whose version has changed, and unchanged ones whose
-        statistics are no longer there. The latter were lost, folded together with those of a file that
-        has changed or is gone, or their labels have changed type.
+        The files that are read: new files, files whose version has changed, and unchanged files that must be
+        read again. An unchanged file is read again if its entry was lost, if its entry was folded with that
+        of a file that has changed or is gone, or if the type of its labels has changed.
     reused, dropped : tuple of str
         The files whose statistics are kept and count, and those that are gone.
     skipped : dict of str to str
         With ``on_error="skip"``, the files that could not be read, and why. The next refresh tries again.
-        Until then the statistics of a file's former version count, and it is also among `reused`, unless
-        they had been folded with those of other files.
+        Until then, the statistics of the former version of such a file count, and the file is also in
+        `reused`, unless its entry was folded with others.
     quarantined : dict of str to str
         The files that are kept apart until they are accepted or rejected, and why.
     rejected : tuple of str
@@ -182,8 +196,8 @@ class RefreshReport(DriftReport):
     new_classes : tuple
         Labels that had not been seen before.
     drift : tuple of ClassDrift
-        For each class that is not new, how far the rows of the added and changed files lie from the rows
-        held before.
+        For each class that is not new, how far the rows of added and changed files lie from the rows held
+        before.
     feature_names : tuple of str
         The features, in the order of ``ClassDrift.shift``.
     """
@@ -234,12 +248,13 @@ def drift(before: Statistics, after: Statistics) -> DriftReport:
     Returns
     -------
     DriftReport
-        What the report of `StatisticsLedger.refresh` says of new rows. Its `alarms` names what lies too far.
+        The shift and the divergence of each class, as in the report of `StatisticsLedger.refresh`. Its method
+        `alarms` names what exceeds limits.
 
     Raises
     ------
     TypeError
-        If one is no statistics, such as a model.
+        If `before` or `after` is not statistics but, for example, a model.
     ValueError
         If the two differ in covariance type or features.
 
@@ -268,7 +283,7 @@ def drift(before: Statistics, after: Statistics) -> DriftReport:
 
 
 class Baseline:
-    """Old rows, with which others are compared. What is computed of them is kept."""
+    """Old rows, with which new rows are compared. Their densities are computed once."""
 
     def __init__(self, before: Statistics) -> None:
         self._before, self._gaussians = before, Gaussians(before)
@@ -276,7 +291,7 @@ class Baseline:
     def drift(self, after: Statistics) -> DriftReport:
         """How far other rows lie from these; see `drift`."""
         before = self._before
-        if before.classes.dtype.kind != after.classes.dtype.kind:  # partition keys that became text, say
+        if before.classes.dtype.kind != after.classes.dtype.kind:  # as when partition keys became text
             return DriftReport(new_classes=tuple(after.classes.tolist()))
         new = np.setdiff1d(after.classes, before.classes, assume_unique=True).tolist()
         if not (before.n_rows and after.n_rows):
@@ -313,13 +328,23 @@ class Baseline:
 
 
 def _check_alike(before: Statistics, after: Statistics) -> None:
-    ours, theirs = ((one.covariance_type, one.n_features, one.feature_names) for one in (before, after))
-    if ours[:2] != theirs[:2] or (None not in (ours[2], theirs[2]) and ours[2] != theirs[2]):
-        raise ValueError(f"states of other kinds or features cannot be compared: {ours} and {theirs}")
+    kinds = [one.covariance_type for one in (before, after)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"states of covariance types {kinds[0]!r} and {kinds[1]!r} cannot be compared; accumulate "
+            "both with one covariance_type, or narrow a 'full' one by to_covariance_type"
+        )
+    features = [one.feature_names or counted(one.n_features, "feature") for one in (before, after)]
+    named = None not in (before.feature_names, after.feature_names)
+    if before.n_features != after.n_features or (named and features[0] != features[1]):
+        raise ValueError(
+            f"states of other features cannot be compared: {features[0]} and {features[1]}; learn both from "
+            "the same features, in the same order"
+        )
 
 
 def _share_shift(before: float, rows_before: int, now: float, rows: int) -> float:
-    """The signed root of twice the log likelihood ratio of two shares and the common one."""
+    """The signed root of twice the log likelihood ratio of two shares against a common one."""
     common = (before * rows_before + now * rows) / (rows_before + rows)
     ratio = sum(
         n * (kl_div(share, common) + kl_div(1 - share, 1 - common))

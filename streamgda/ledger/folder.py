@@ -1,4 +1,4 @@
-"""The folder of a ledger: who may write there, the manifest, the entries and their total, what is deleted.
+"""The folder of a ledger: its lock, its manifest, its entries and their total, and what is deleted.
 
 An entry is a Parquet file with the statistics of one input file, or of several folded into one, and the
 records of these files. It never changes.
@@ -34,7 +34,7 @@ S = TypeVar("S", bound=State)
 
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: what is older was left by a crash
 
-_LEAST = 1e-300  # a weight of 0 would be no row at all, and lose the class
+_LEAST = 1e-300  # of weights that underflow: with a weight of 0, the class would be lost
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class LedgerFolder:
     filesystem: pafs.FileSystem
     path: str
 
-    # ------------------------------------------------------------------ whose it is
+    # ------------------------------------------------------------------ the lock, and foreign files
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder, and keep out other processes that share it, on this machine or by a network.
+        """Make the folder, and hold its lock, so that no other process writes there meanwhile.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class LedgerFolder:
             If another process holds the lock.
         """
         self.check_no_foreign()
-        if not is_object_store(self.filesystem):  # where there are no folders to make
+        if not is_object_store(self.filesystem):  # which has no folders to make
             with reaching(self.path):
                 self.filesystem.create_dir(self._at(ENTRIES), recursive=True)
         busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
@@ -104,7 +104,7 @@ class LedgerFolder:
     # ------------------------------------------------------------------ entries
 
     def entries(self) -> dict[str, Version]:
-        """The entries and unfinished entries that are there now; foreign files are passed over."""
+        """The entries and unfinished entries that are there now; foreign files are left out."""
         folder = self._at(ENTRIES)
         with reaching(folder):
             seen = listing(self.filesystem, folder)
@@ -121,7 +121,7 @@ class LedgerFolder:
     def states(self, names: Sequence[str], empty: S) -> Iterator[S]:
         """Yield the states of some entries, of the kind of `empty`, in order.
 
-        The next few are fetched meanwhile.
+        While one is used, the next few are fetched.
 
         Raises
         ------
@@ -142,9 +142,9 @@ class LedgerFolder:
         names : sequence of str
             The entries to merge.
         empty : Statistics or FoldStatistics
-            What no entries add up to.
+            The state of no rows, which is the result if there are no entries.
         weights : iterable of float, optional
-            A factor for each entry, by which its rows are weighed; 1 where not given.
+            A factor for each entry, by which the weights of its rows are multiplied. By default 1.
         """
         total: Any = None
         states = self.states(names, empty)
@@ -165,17 +165,17 @@ class LedgerFolder:
         return cast("S", empty.copy() if total is None else total)
 
     def records(self, files: Mapping[str, InputFile]) -> tuple[list[FileRecord], dict[str, InputFile]]:
-        """The records in some entries of one file each, and the files whose entries are torn.
+        """Read the records in some entries of one file each; also return the files whose entries are damaged.
 
         Parameters
         ----------
         files : mapping of str to InputFile
-            By the name of its entry, the file that an entry should be of.
+            The file of each entry, by the name of the entry.
 
         Raises
         ------
         ValueError
-            If a file is no entry, or that of another file.
+            If a file is not an entry, or is the entry of another file.
         """
         records: list[FileRecord] = []
         torn: dict[str, InputFile] = {}
@@ -200,8 +200,8 @@ class LedgerFolder:
             held = _records_of(metadata)
         except ValueError as error:
             raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
-        del content  # by now it is decoded
-        # Its pages carry checksums, and it was checked when it was written.
+        del content  # which has been decoded
+        # The pages have checksums, and the state was checked when it was written.
         state = state_of(table, {**metadata, "definite": False}, path, empty)
         if state.n_rows != (rows := sum(record.rows for record in held)):
             raise ValueError(
@@ -213,7 +213,7 @@ class LedgerFolder:
     # ------------------------------------------------------------------ the total of all entries, a cache
 
     def read_total(self, manifest: Manifest, empty: S) -> S | None:
-        """The state of just these entries; None, if the cache is of others, missing or damaged."""
+        """The cached state of exactly these entries; None if the cache is missing, damaged or of others."""
         path = self._at(TOTAL)
         try:
             table, metadata = tables.read(path, COLUMNS, self.filesystem)
@@ -225,12 +225,12 @@ class LedgerFolder:
         return state if state.n_rows == manifest.n_rows else None
 
     def write_total(self, state: State, manifest: Manifest) -> None:
-        """Replace the cache by the state of these entries."""
+        """Replace the cached state by that of these entries."""
         table, metadata = table_of(state)
         tables.write(self._at(TOTAL), table, {**metadata, "of": _identity(manifest)}, self.filesystem)
 
     def _has_foreign_total(self) -> bool:
-        """Whether there is a file of the name of the cache, but no cache."""
+        """Whether the file with the name of the cache is not a cache of a ledger."""
         try:
             return "of" not in tables.read_metadata(self._at(TOTAL), self.filesystem)
         except FileNotFoundError:
@@ -241,7 +241,7 @@ class LedgerFolder:
     # ------------------------------------------------------------------ what is deleted
 
     def tidy(self, before: Manifest, now: Manifest, there: Mapping[str, Version]) -> None:
-        """Delete entries that no longer count, and what crashes have left.
+        """Delete entries that no longer count, and files that crashes have left.
 
         Parameters
         ----------
@@ -255,7 +255,7 @@ class LedgerFolder:
         if is_local(self.filesystem):
             for name in filter(is_unfinished, children(self.filesystem, self.path)):
                 self.filesystem.delete_file(self._at(name))
-        else:  # without a lock, another refresh may be about to name them in its manifest
+        else:  # without a lock, another refresh may have just written them
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
             stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
         for path in (self._at(ENTRIES, name) for name in (*superseded, *stray)):
@@ -264,7 +264,7 @@ class LedgerFolder:
 
 
 def _record_of(file: InputFile, name: str, metadata: Metadata) -> FileRecord:
-    """The record in the entry of one file, which is to be of this file."""
+    """The record in an entry that should be of this one file."""
     record, *others = _records_of(metadata)
     if others:
         raise ValueError("no entry of one file")

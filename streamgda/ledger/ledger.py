@@ -1,4 +1,4 @@
-"""The ledger itself: what goes in, what is held, and how it is kept."""
+"""`StatisticsLedger`: refresh it, merge its statistics, answer its alarms, and compact it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class StatisticsLedger:
     `refresh` reads only the files that are new or have changed, and drops those that are gone; `statistics`
     merges what is held. The statistics of each file are an entry, a Parquet table as `ClassStatistics.save`
     writes it. ``manifest.parquet``, a table too, lists the files that count, and is replaced atomically at
-    the end of a refresh. A refresh that is killed or meets a full disk has therefore changed nothing, and
-    the next one finds what it had read.
+    the end of a refresh. A refresh that is killed or meets a full disk therefore changes nothing, and the
+    next one finds the entries that it wrote.
 
     A local ledger is refreshed by one process at a time, which locks the folder; a second one stops at once
-    with an error. An object store has no locks. There, two refreshes at once write the same entries under
-    the same names, and the manifest that is written last counts. If files changed between the two, an entry
-    that it names may be gone: reading it is then an error, and the next refresh reads the file again. No
-    file is ever counted twice.
+    with an error. An object store has no locks. There, two refreshes at the same time write the same entries
+    under the same names, and the manifest that is written last counts. If files changed between the two, this
+    manifest may name an entry that the other refresh deleted. Reading that entry is an error, and the next
+    refresh reads its file again. No file is ever counted twice.
 
     Parameters
     ----------
@@ -58,15 +58,14 @@ class StatisticsLedger:
     fourth_moments : bool, default=False
         Whether to keep fourth moments too, for ``shrinkage="auto"``; see `ClassStatistics`.
     exact : bool, default=False
-        Whether sums are exact: a file that is dropped or has changed then leaves no trace, and the merged
-        state has the bits of a pass over all the files. See `ExactClassStatistics`.
+        Whether sums are exact: then the merged state has the same bits as a pass over all the files, whatever
+        files were dropped or changed before. See `ExactClassStatistics`.
     folds : int, optional
-        Keep the statistics of so many folds of the rows of each file, for `fold_statistics`. A ledger keeps
-        its number of folds.
+        The number of folds whose statistics are kept, for `fold_statistics`. It cannot be changed later.
     groups : str, optional
         A column of the source: rows of one group share a fold.
     filesystem : pyarrow or fsspec filesystem, optional
-        Where `path` is; found from `path` where not given.
+        Where `path` is. If None, inferred from `path`.
 
     Examples
     --------
@@ -110,7 +109,7 @@ class StatisticsLedger:
         self._folder = LedgerFolder(found, folder.rstrip("/"))
 
     def _state_of_no_rows(self, incomplete: bool = False) -> State:
-        """The state of no rows; with patterns, if features may be missing in those that come."""
+        """The state of no rows; with patterns, if features may be missing in rows to be read."""
         empty = empty_statistics(
             self.covariance_type, fourth_moments=self.fourth_moments, exact=self.exact, incomplete=incomplete
         )
@@ -121,7 +120,7 @@ class StatisticsLedger:
         options += "" if self.folds is None else f", folds={self.folds}"
         return f"StatisticsLedger({shown(self.path)!r}, {self.covariance_type!r}{options})"
 
-    # ------------------------------------------------------------------ what goes in
+    # ------------------------------------------------------------------ refresh
 
     def refresh(
         self,
@@ -139,53 +138,49 @@ class StatisticsLedger:
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
-        With limits, each of these files is judged by itself, against all that is held. One that lies too far
-        is quarantined: its statistics are kept, but do not count. Each refresh says so until `accept` or
-        `reject` answers, or the file is gone. A file that changes is judged anew, and its former version
-        counts no more. The first refresh has nothing to judge by.
+        If limits are given, each of these files is compared by itself with all the rows held. A file that
+        exceeds a limit is quarantined: its statistics are kept, but do not count. Each refresh reports it
+        until you call `accept` or `reject`, or until the file is gone. A file that changes is compared again,
+        and its former version no longer counts. The first refresh has no rows to compare with.
 
         Parameters
         ----------
         source : Source
-            A source of files, as `scan_parquet` makes it. Its files are listed anew. It must read the same
-            columns, in any order, in the same way each time; only ``missing="drop"`` or ``missing="keep"``
-            may follow on ``missing="raise"``.
+            A source of files, as `scan_parquet` makes it. Its files are listed anew. It must read
+            the same columns in the same way each time. Only the order of the columns may differ, and
+            `missing` may change: to "drop", or to any value while no row has been dropped.
         scheduler, progress : optional
             As for `accumulate`. The workers write the entries, so the ledger must be where they reach it.
         dry_run : bool, default=False
             Report what would be read, and change nothing.
         on_error : {"raise", "skip"}, default="raise"
-            What to do about a file that cannot be read: raise its error, or go on with the others. The
-            report says which files were skipped and why, and the next refresh tries them again.
+            What to do about a file that cannot be read: raise its error, or skip the file. The report says
+            which files were skipped and why, and the next refresh tries them again.
         verify : bool, default=False
-            Read the footer of each file that seems unchanged too, and take the file for changed if its
-            footer is another one, though size and time (or ETag) are the same.
+            Also read the footer of each file that seems unchanged, and count the file as changed if its
+            footer has changed, although its size and time (or ETag) are the same.
         max_shift, max_divergence, max_share_shift, no_new_classes : optional
-            How far a file may drift; see `DriftReport.alarms`. Not at all limited where not given.
+            How far a file may drift; see `DriftReport.alarms`. By default there is no limit.
 
         Returns
         -------
         RefreshReport
-            What was done, and how far the new data lies from the old. It can be printed.
+            What was done, and how far the new rows lie from the old ones. It can be printed.
 
         Raises
         ------
         ValueError
             If a file cannot be read or changes while it is read, or the source reads other columns than the
-            ledger holds. The ledger is then as it was.
+            ledger holds. The ledger is then unchanged.
+        TypeError
+            If the source is not one of files, or a limit is not a number.
         RuntimeError
             If another process is refreshing the ledger.
         OSError
-            If an entry cannot be written, or the ledger not be reached. The ledger is then as it was.
+            If an entry cannot be written, or the ledger cannot be reached. The ledger is then unchanged.
         """
         if on_error not in {"raise", "skip"}:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
-        files = self._files_of(source)
-        scheduler = scheduler_for(files, scheduler)
-        if dry_run:
-            self._folder.check_no_foreign()
-            plan = self._plan(files, scheduler, verify)
-            return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
         alarms_of = partial(
             DriftReport.alarms,
             max_shift=max_shift,
@@ -193,6 +188,13 @@ class StatisticsLedger:
             max_share_shift=max_share_shift,
             no_new_classes=no_new_classes,
         )
+        alarms_of(DriftReport())  # raises if a limit is not a number
+        files = self._files_of(source)
+        scheduler = scheduler_for(files, scheduler)
+        if dry_run:
+            self._folder.check_no_foreign()
+            plan = self._plan(files, scheduler, verify)
+            return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
         with self._folder.locked():
             plan = self._plan(files, scheduler, verify)
             held, folder = plan.held, self._folder
@@ -210,7 +212,7 @@ class StatisticsLedger:
             return plan.report(now, drift, skipped)
 
     def _files_of(self, source: Source) -> FileSource:
-        """The source with the files that are there now, and its features in the order that is held."""
+        """The source with the files that are there now, and its features in the order of the ledger."""
         if not isinstance(source, FileSource):
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
@@ -226,8 +228,8 @@ class StatisticsLedger:
         return source if self.groups is None else source.with_groups(self.groups)
 
     def _plan(self, source: FileSource, scheduler: Scheduler, verify: bool) -> RefreshPlan:
-        # The entries are listed before the manifest is read, so that none that another refresh adds
-        # meanwhile is taken for lost.
+        # The entries are listed before the manifest is read. Otherwise an entry that another refresh adds
+        # meanwhile would be taken for lost.
         entries = self._folder.entries()
         kept = {name: getattr(self, name) for name in ("covariance_type", "fourth_moments", "exact")}
         kept |= {} if self.folds is None else {"folds": self.folds}
@@ -241,19 +243,19 @@ class StatisticsLedger:
         if missing := now.entries.keys() - there.keys():
             raise OSError(
                 f"{counted(len(missing), 'entry')} cannot be found in {self._folder.path}: "
-                "the workers wrote elsewhere, or another refresh has deleted what they wrote; use a folder "
+                "the workers wrote elsewhere, or another refresh has deleted the entries; use a folder "
                 "or URL that all share, and refresh again"
             )
 
-    # ------------------------------------------------------------------ what is held
+    # ------------------------------------------------------------------ files and statistics
 
     @property
     def rejected(self) -> tuple[str, ...]:
-        """The files that do not count until they change; see `StatisticsLedger.reject`."""
+        """The files that were rejected, and do not count until they change; see `StatisticsLedger.reject`."""
         return self._existing_manifest().rejected
 
     def files_with(self, label: Any) -> tuple[str, ...]:
-        """The files that count and have rows of a class. Of files folded together, all or none are named.
+        """The files that count and have rows of a class. Files folded into one entry are named together.
 
         Every entry is read.
         """
@@ -295,19 +297,18 @@ class StatisticsLedger:
         Parameters
         ----------
         where : str, pyarrow expression, or list of tuples, optional
-            The files that count: a pattern such as ``"2024/*"`` for their paths, or a filter over the
-            columns of `files`, such as ``[("region", "=", "north")]``, as
-            `pyarrow.parquet.read_table` takes it.
+            Which of the files to merge: a pattern such as ``"2024/*"`` for their paths, or a filter over the
+            columns of `files`, such as ``[("region", "=", "north")]``, as `pyarrow.parquet.read_table` takes
+            it.
         half_life : timedelta, optional
-            The time in which the weight of a row halves. Its age is that of its file, counted from the newest
-            of the chosen files; priors, means and covariances depend on the differences alone. A file that
-            is dated in the future counts as new.
+            The time in which the weight of a row halves. Its age is the difference between the time of its
+            file and that of the newest chosen file. A file that is dated in the future counts as new.
         since : datetime, optional
-            Only files modified at or after this time count. It is in UTC, unless it has a zone.
+            Only files modified at or after this time are merged. It is in UTC, unless it has a time zone.
         age : str, sequence of str, or mapping of str to date, optional
-            With `half_life`, what dates a file in place of its modification: a partition key such as "day",
-            with values like 2026-01-31; several, such as ``["year", "month", "day"]``; or the date of each
-            path in `files`.
+            With `half_life`, the date of a file, to be used instead of its modification time: a partition key
+            such as "day", with values like 2026-01-31; several keys, such as ``["year", "month", "day"]``; or
+            a mapping from each path in `files` to its date.
 
         Returns
         -------
@@ -317,8 +318,8 @@ class StatisticsLedger:
         Raises
         ------
         ValueError
-            If nothing is held, no file is chosen, only some of the files that were folded into one entry are,
-            or the age of a file is not known.
+            If nothing is held, if no file is chosen, if only some of the files that were folded into one
+            entry are chosen, or if the age of a file is not known.
         """
         return total_of(self._merged(where, half_life, since, age))
 
@@ -330,7 +331,7 @@ class StatisticsLedger:
         since: datetime | None = None,
         age: Age = None,
     ) -> FoldStatistics:
-        """The merged statistics of each fold, for `StatisticsSearchCV.fit`, which then reads nothing.
+        """The merged statistics of each fold. `StatisticsSearchCV.fit` takes them, and then reads no rows.
 
         Parameters and errors are those of `statistics`; it is an error too if the ledger keeps no folds.
 
@@ -375,7 +376,7 @@ class StatisticsLedger:
             newer = self._opened_manifest()
             if newer == manifest:
                 raise
-            return merged(newer)  # a refresh has ended meanwhile
+            return merged(newer)  # a refresh has replaced the manifest meanwhile
 
     def _opened_manifest(self) -> Manifest:
         """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
@@ -395,10 +396,10 @@ class StatisticsLedger:
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
         return manifest
 
-    # ------------------------------------------------------------------ alarms are answered
+    # ------------------------------------------------------------------ quarantined files
 
     def accept(self, *paths: str) -> None:
-        """Let files count that are quarantined, or were rejected. Nothing is read again.
+        """Let quarantined or rejected files count. No file is read again.
 
         Parameters
         ----------
@@ -433,7 +434,7 @@ class StatisticsLedger:
         self._answer(paths, "held")
 
     def reject(self, *paths: str) -> None:
-        """Leave files out until they change: those that are quarantined, or that count. `accept` undoes it.
+        """Leave quarantined files, or files that count, out until they change. `accept` undoes it.
 
         Parameters and errors are those of `accept`. It is an error too if a file has been folded with others.
         """
@@ -451,22 +452,22 @@ class StatisticsLedger:
                 answered.append(replace(record, status=status, alarm=alarm))
             self._folder.write_manifest(manifest.updated(answered))
 
-    # ------------------------------------------------------------------ upkeep
+    # ------------------------------------------------------------------ compaction
 
     def compact(self, *, where: FileFilter = None, before: datetime | None = None) -> int:
-        """Fold entries into one, which keeps the list of its files.
+        """Merge entries into one, which keeps the list of its files.
 
-        A ledger of very many files is then merged sooner and takes less room. Folded entries cannot be
-        taken apart again: if one of their files changes or goes, the next refresh reads all the others
-        again; and `statistics` takes all of them or none. So fold what will not change: old files, one
-        partition at a time.
+        A ledger of very many files is then merged faster and takes less space. Folded entries cannot be
+        separated again. If one of their files changes or is gone, the next refresh reads all the others
+        again. `statistics` takes all of these files or none. So fold files that will not change: old ones,
+        one partition at a time.
 
         Parameters
         ----------
         where : optional
-            The files whose entries are folded, as for `statistics`; all files where not given.
+            The files whose entries are folded, as for `statistics`. By default all files.
         before : datetime, optional
-            Only files modified before this time are folded. It is in UTC, unless it has a zone.
+            Only files modified before this time are folded. It is in UTC, unless it has a time zone.
 
         Returns
         -------
@@ -480,7 +481,7 @@ class StatisticsLedger:
         RuntimeError
             If another process is refreshing the ledger.
         OSError
-            If an entry cannot be written, or the ledger not be reached.
+            If an entry cannot be written, or the ledger cannot be reached.
         """
         folder = self._folder
         with folder.locked():
@@ -498,7 +499,7 @@ class StatisticsLedger:
 
 
 def _matching(manifest: Manifest, meant: str) -> list[str]:
-    """The file of this path, or the quarantined files whose paths fit this pattern."""
+    """The file with this path, or the quarantined files whose paths match this pattern."""
     apart = list(manifest.quarantined)
     found = [meant] if meant in manifest.records else fnmatch.filter(apart, meant)
     if not found:

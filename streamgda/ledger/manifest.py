@@ -1,8 +1,8 @@
 """The manifest: which input files a ledger holds, in which versions, and the entry of each one.
 
-It is one Parquet table, and is replaced atomically. The column ``status`` says whether a file counts: it is
-"held", or it is "quarantined" or "rejected", and its entry is kept apart. ``alarm`` says why. A manifest with
-files that do not count is of format 3, which versions that would count them refuse to read.
+It is one Parquet table, and is replaced atomically. The column ``status`` says whether a file counts: "held"
+files do; "quarantined" and "rejected" files do not. ``alarm`` says why. A manifest with files that do not
+count is of format 3. Old versions of this library, which would count these files, refuse to read it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _KEPT_APART = 3  # the format of a manifest in which not every file counts
 
 @dataclass(frozen=True)
 class FileRecord:
-    """An input file whose statistics the ledger holds; `entry` names the file that they are in.
+    """An input file whose statistics the ledger holds; `entry` is the name of the file that holds them.
 
-    `footer` is the digest of its footer; None if it was read before ledgers kept that. `status` says whether
-    the file counts, and `alarm` what was found when it was read.
+    `footer` is the digest of its footer; None if the file was read before ledgers kept it. `status` says
+    whether the file counts, and `alarm` which limits it exceeded when it was read.
     """
 
     path: str
@@ -80,7 +80,7 @@ class FileRecord:
         Raises
         ------
         ValueError
-            If a value is missing or of another type, or the entry is no name that a ledger gives.
+            If a value is missing or of another type, or the entry has no name that a ledger gives.
         """
         values: dict[str, Any] = {
             field.name: row.get(field.name, None if field.default is MISSING else field.default)
@@ -97,7 +97,7 @@ class FileRecord:
         return Version(self.size, self.modified, self.etag)
 
     def is_of(self, file: InputFile) -> bool:
-        """Whether a file is as it was read: its version and, where it is to be verified, its footer."""
+        """Whether a file is as it was read: its version and, if it is to be verified, its footer."""
         if self.version != file.version:
             return False
         return file.footer is None or (file.footer != "" and self.footer in (None, file.footer))
@@ -113,7 +113,7 @@ _TYPES = get_type_hints(FileRecord)
 
 
 def _is_sound(name: str, value: Any) -> bool:
-    """Whether a value of a record is of its type, and none that could do harm."""
+    """Whether a value of a record has the type of its field, and does no harm as a name or number."""
     if name == "entry":
         return is_entry_name(value)
     if name == "status":
@@ -149,12 +149,12 @@ class Manifest:
 
     @property
     def held(self) -> Manifest:
-        """The part of it that counts."""
+        """The manifest of the files that count."""
         return Manifest(self.read_options, {p: r for p, r in self.records.items() if r.status == "held"})
 
     @property
     def quarantined(self) -> dict[str, str]:
-        """The files that have drifted too far, in the order of their paths, and what was found of each."""
+        """The files that have drifted too far, in the order of their paths, and the alarms of each."""
         records = (self.records[path] for path in sorted(self.records))
         return {record.path: record.alarm for record in records if record.status == "quarantined"}
 
@@ -169,7 +169,7 @@ class Manifest:
         return sum(record.rows for record in self.records.values())
 
     def updated(self, records: Iterable[FileRecord]) -> Manifest:
-        """With these records, in place of those of the same files."""
+        """A manifest with these records too, which replace those of the same files."""
         return Manifest(self.read_options, {**self.records, **{record.path: record for record in records}})
 
     def former(self, paths: Iterable[str], there: Container[str]) -> list[FileRecord]:
@@ -191,7 +191,7 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
     Raises
     ------
     ValueError
-        If it is damaged or not consistent, or no manifest.
+        If it is damaged, is not consistent, or is not a manifest.
     """
     try:
         table, metadata = tables.read(path, _SCHEMA.names, filesystem)
@@ -231,7 +231,7 @@ def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
 
 
 def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with which a ledger is opened, by the read options that its manifest holds."""
+    """The parameters with which a ledger must be opened, from the read options in its manifest."""
     plain = {
         "covariance_type": "full",
         "fourth_moments": False,

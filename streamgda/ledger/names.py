@@ -25,9 +25,10 @@ _ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
 def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
     """The name of the entry of a file in its present version.
 
-    Where the target is a partition key, its labels are whole numbers until a folder's name is none; then
-    all of them are text, and the entries of one kind are no use for the other. Two contents of a file of
-    the same size and time have two footers, and two names, where they are verified.
+    If the target is a partition key, its labels are integers as long as all names of folders are integers.
+    Otherwise all of them are text, and the entries get other names, since those with integers cannot be used.
+    If files are verified, contents with the same size and time have different footers, and so different
+    names.
     """
     if isinstance(file.partition.get(str(read_options.get("target"))), str):
         read_options = {**read_options, "labels": "text"}
@@ -42,22 +43,22 @@ def fold_name(entries: Iterable[str]) -> str:
 
 
 def is_entry_name(name: object) -> bool:
-    """Whether a name is one that `entry_name` or `fold_name` makes: never that of another kind of file."""
+    """Whether a name has the form that `entry_name` and `fold_name` give."""
     return isinstance(name, str) and re.fullmatch(_ENTRY, name) is not None
 
 
 def is_entry(name: str) -> bool:
-    """Whether a file among the entries is one, or what a crash left of writing one."""
+    """Whether a file in the folder of entries is an entry, or an unfinished entry that a crash left."""
     return is_entry_name(finished_name(name) or name)
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file in the ledger's own folder is what a crash left of writing the manifest or the total."""
+    """Whether a file in the folder of a ledger is an unfinished manifest or total that a crash left."""
     return finished_name(name) in {MANIFEST, TOTAL}
 
 
 def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
-    """What lies in the folder of a ledger, and among its entries, that no ledger writes."""
+    """The files in the folder of a ledger, and among its entries, that no ledger writes."""
     own = {MANIFEST, TOTAL, ENTRIES, LOCK}
     outside = [name for name in children(filesystem, folder) if name not in own and not is_unfinished(name)]
     entries = children(filesystem, f"{folder}/{ENTRIES}")

@@ -1,4 +1,4 @@
-"""Fetch small files ahead of their use, in order, with no more than a few megabytes of them in memory."""
+"""Fetch small files before they are used, in order, with at most a few megabytes in memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streamgda.storage.filesystems import reaching
 
 _READERS = 16  # an object store answers many requests in the time of one
 
-_MOST_BYTES = 1 << 24  # fetched and not yet used; a single larger file is fetched when it is its turn
+_MOST_BYTES = 1 << 24  # fetched and not yet used; a larger file is fetched when its turn comes
 
 
 def contents(filesystem: pafs.FileSystem, paths: Sequence[str]) -> Iterator[pa.Buffer]:
-    """Yield the contents of some files, in order; the next few are fetched meanwhile.
+    """Yield the contents of some files, in order. While one is used, the next few are fetched.
 
-    What was yielded counts as used when the next one is asked for.
+    A content counts as used when the next one is requested.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def _fetch(filesystem: pafs.FileSystem, path: str, turn: int, budget: _Budget) -
 
 
 class _Budget:
-    """The sizes of the files that have been fetched and not been used, and whose turn it is to be used."""
+    """The sizes of the files that are fetched and not yet used, and which file is used next."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -75,14 +75,14 @@ class _Budget:
             self._sizes[turn] = size
 
     def advance(self) -> None:
-        """The file whose turn it was has been used."""
+        """Note that the file whose turn it was has been used."""
         with self._changed:
             self._sizes.pop(self._turn, None)
             self._turn += 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let go all that wait."""
+        """Wake all threads that wait."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -33,14 +33,14 @@ class RefreshPlan:
     Attributes
     ----------
     held : Manifest
-        What there is before the refresh.
+        The manifest before the refresh.
     reused : Manifest
-        What is read of each file, and the records that stay as they are.
+        The manifest with only the records that stay unchanged.
     found : mapping of str to InputFile
-        By the name of its entry, each file whose entry is there although the manifest does not name it: an
-        interrupted refresh has written it.
+        The files whose entries exist although the manifest does not name them, by the name of the entry. An
+        interrupted refresh has written these entries.
     missing : mapping of str to InputFile
-        By the name that its entry will have, each file to read.
+        The files to read, by the name that the entry of each will have.
     dropped : sequence of str
         The paths of the files that are gone.
     """
@@ -98,7 +98,7 @@ def plan_refresh(
 ) -> RefreshPlan:
     """Compare the files of a source with the records of a ledger, and with the entries that are there.
 
-    An entry of several files is of use only while all of them are there, unchanged.
+    An entry of several files can be used only while all of them are there and unchanged.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def plan_refresh(
     read_options : mapping
         What is read of each file.
     verify : bool
-        Whether a file that seems to be as it was must have the same footer too.
+        Whether a file that seems unchanged must also have the same footer.
     each : callable
         Reads these footers.
 
@@ -133,7 +133,7 @@ def plan_refresh(
     reused: dict[str, FileRecord] = {}
     for entry, records in held.entries.items():
         if entry in entries and all(_is_unchanged(record, present, target) for record in records):
-            for record in records:  # its footer may be known by now
+            for record in records:  # whose footer may have been read now
                 footer = present[record.path].footer or record.footer
                 reused[record.path] = replace(record, footer=footer)
     found: dict[str, InputFile] = {}
@@ -147,7 +147,7 @@ def plan_refresh(
 
 
 def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: str) -> bool:
-    """Whether a file is there as it was read; a label from a partition key must be of the same type."""
+    """Whether a file is there, unchanged. If a partition key is the label, its type must be unchanged too."""
     file = present.get(record.path)
     if file is None or not record.is_of(file):
         return False
@@ -166,17 +166,17 @@ def read_files(
     progress: Progress,
     on_error: OnError,
 ) -> tuple[list[FileRecord], dict[str, str]]:
-    """Read files, given by the names of their entries, and write the entries. Only their records come back.
+    """Read files, write their entries, and return their records.
 
-    The rows of each file are added to a copy of `empty`. Each entry is written as soon as its file is read,
-    so that nothing is read again if the others fail.
+    `files` has the file for the name of each entry. The rows of a file are added to a copy of `empty`. Each
+    entry is written as soon as its file is read, so that the file need not be read again if others fail.
 
     Returns
     -------
     records : list of FileRecord
         Of the files that were read.
     skipped : dict of str to str
-        By path, why the others could not be read.
+        Why the other files could not be read, by path.
     """
     names = {file.path: name for name, file in files.items()}
     plans, skipped = _plan_files(source, list(files.values()), on_error, opening_on(scheduler))
@@ -192,9 +192,9 @@ def read_files(
 def _plan_files(
     source: FileSource, files: Sequence[InputFile], on_error: OnError, each: Map
 ) -> tuple[list[FilePlan], dict[str, str]]:
-    """What is to be read of each file; and by path, why the footers of some files cannot be read.
+    """What is to be read of each file; and why the footers of some files cannot be read, by path.
 
-    Those are found by halving the list.
+    Files that cannot be read are found by halving the list.
     """
     try:
         return source.plans(files, each) if files else [], {}
@@ -221,7 +221,7 @@ def _plan_of_file(
 
 
 def _fold_or_skip(splits: Sequence[Split], empty: State) -> Any:
-    """Read some rows of a file, or say why that cannot be done."""
+    """Read some rows of a file, or return why they cannot be read."""
     try:
         return retried(partial(accumulate_splits, splits, empty))
     except (ValueError, OSError) as error:
@@ -229,7 +229,7 @@ def _fold_or_skip(splits: Sequence[Split], empty: State) -> Any:
 
 
 def _merge_or_skip(total: State | str, part: State | str) -> Any:
-    """Merge parts of a file, or say why one of them could not be read."""
+    """Merge parts of a file, or return why one of them could not be read."""
     if isinstance(total, str) or isinstance(part, str):
         return total if isinstance(total, str) else part
     try:
@@ -239,7 +239,7 @@ def _merge_or_skip(total: State | str, part: State | str) -> Any:
 
 
 def _keep(state: State | str, folder: LedgerFolder, name: str, plan: FilePlan) -> FileRecord | str:
-    """One task: write the entry of a file that has been read, if nothing is said against it."""
+    """One task: write the entry of a file, unless `state` is the reason why it could not be read."""
     if isinstance(state, str):
         return state
     record = FileRecord.of(plan, rows=state.n_rows, dropped=state.n_dropped, entry=name)
@@ -251,7 +251,7 @@ def _keep(state: State | str, folder: LedgerFolder, name: str, plan: FilePlan) -
 
 
 def as_known(record: FileRecord, held: Manifest) -> FileRecord:
-    """The record of a file that was read, with the status that it had if it has not changed."""
+    """The record of a file that was read. An unchanged file keeps its status and its alarm."""
     if _is_new(record, held):
         return record
     known = held.records[record.path]
@@ -266,10 +266,10 @@ def compare(
     empty: S,
     alarms_of: Callable[[DriftReport], Sequence[str]],
 ) -> tuple[Manifest, DriftReport]:
-    """What a report says of the rows that are new: those of files that were not there in this version.
+    """Compare the rows of new and changed files with the rows held, and quarantine files that drifted.
 
-    Each new file is judged by itself, against all that counted before the refresh. The total of all that
-    counts now is kept for the next time, where nothing was dropped.
+    Each such file is compared by itself with all that counted before the refresh. If nothing was dropped, the
+    total of all that counts now is kept for the next refresh.
 
     Parameters
     ----------
@@ -282,12 +282,12 @@ def compare(
     empty : Statistics or FoldStatistics
         The statistics of no rows.
     alarms_of : callable
-        Says what has drifted further than it may.
+        Returns the alarms of a report.
 
     Returns
     -------
     now : Manifest
-        With the files quarantined that have drifted further.
+        The manifest after the refresh, in which files with alarms are quarantined.
     report : DriftReport
         Of all the new files together.
     """
@@ -319,7 +319,7 @@ def compare(
 
 
 def _is_new(record: FileRecord, held: Manifest) -> bool:
-    """Whether this version of the file has not been seen: its size and time, or its footer, are others."""
+    """Whether a file is new, or has another version or another footer than before."""
     known = held.records.get(record.path)
     if known is None or known.version != record.version:
         return True

@@ -1,4 +1,4 @@
-"""Choose entries by path, by partition or by time, and weigh them by their age."""
+"""Choose entries by path, by partition or by time, and weight them by their age."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 Age: TypeAlias = str | Sequence[str] | Mapping[str, str | date] | None
 """Partition keys, or dates by path, that say how old a file is; None for the time of the file."""
 
-_TOMORROW = timedelta(days=1)  # a date has no zone, and may be tomorrow's here
+_TOMORROW = timedelta(days=1)  # a date has no time zone, and may be that of tomorrow in UTC
 
 
 def to_table(manifest: Manifest) -> pa.Table:
@@ -36,7 +36,7 @@ def to_table(manifest: Manifest) -> pa.Table:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Values of a partition key: whole numbers or, unless all of them are, strings."""
+    """The values of a partition key as integers, if all of them are, else as strings."""
     if any(isinstance(value, str) for value in values):
         values = [None if value is None else str(value) for value in values]
     return pa.array(values)
@@ -60,12 +60,12 @@ def select(
     where : str, pyarrow expression or list of tuples, optional
         A pattern for paths, or a filter over the columns of `to_table`.
     since, before : datetime, optional
-        Only files modified at or after, and before this time; in UTC, unless it has a zone.
+        Only files modified at or after `since`, and before `before`; in UTC, unless they have a time zone.
 
     Raises
     ------
     ValueError
-        If an entry holds chosen files and others, or a filter cannot be evaluated.
+        If only some files of an entry are chosen, or a filter cannot be evaluated.
     """
     meant = set(_paths(manifest, where))
     if since is not None:
@@ -78,7 +78,7 @@ def select(
         if 0 < len(inside) < len(records):
             outside = next(record.path for record in records if record.path not in meant)
             raise ValueError(
-                f"{inside[0]} is meant and {outside} is not, but the two have been folded into one entry; "
+                f"{inside[0]} is chosen and {outside} is not, but the two have been folded into one entry; "
                 "choose both or neither, or refresh a ledger anew"
             )
         if inside:
@@ -108,10 +108,10 @@ def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
 def weights_by_age(
     entries: Mapping[str, list[FileRecord]], half_life: timedelta | None, age: Age = None
 ) -> list[float] | None:
-    """What the rows of each entry count, where the weight of a file halves in some time; else None.
+    """The factor for the weights of the rows of each entry, from its age; None without a half-life.
 
-    The newest file counts 1, and so does one that is dated in the future: its age is not known, and it must
-    not make all the others seem old.
+    The newest file has the factor 1. A file that is dated in the future has it too, since its age is not
+    known and should not make all the other files seem old.
 
     Parameters
     ----------
@@ -120,15 +120,15 @@ def weights_by_age(
     half_life : timedelta, optional
         The time in which the weight of a file halves.
     age : str, sequence of str, or mapping of str to date, optional
-        What dates a file; see `StatisticsLedger.statistics`.
+        The dates of files; see `StatisticsLedger.statistics`.
 
     Raises
     ------
     TypeError
-        If the half-life is no time.
+        If the half-life is not a timedelta.
     ValueError
-        If it is nothing or less, or there is none although `age` is given; if an entry holds files of
-        different age, or the age of a file is not known.
+        If the half-life is not positive, or is not given although `age` is. If an entry holds files of
+        different ages, or the age of a file is not known.
     """
     if half_life is None:
         if age is not None:
@@ -137,7 +137,7 @@ def weights_by_age(
     if not isinstance(half_life, timedelta):
         raise TypeError(f"a half-life is a timedelta, such as timedelta(days=30); got {half_life!r}")
     if half_life <= timedelta(0):
-        raise ValueError(f"a half-life is longer than nothing; got {half_life}")
+        raise ValueError(f"a half-life must be longer than zero; got {half_life}")
     now = datetime.now(tz=UTC)
     latest = _nanoseconds(now if age is None else now + _TOMORROW)
     times = []
@@ -163,7 +163,7 @@ def _modified(record: FileRecord) -> int:
 
 
 def _nanoseconds(time: datetime) -> int:
-    """A time in nanoseconds since 1970, in UTC unless it has a zone; a TypeError if it is no time."""
+    """A datetime in nanoseconds since 1970, in UTC unless it has a time zone; else a TypeError."""
     if not isinstance(time, datetime):
         raise TypeError(f"a time is needed, such as datetime(2026, 1, 31, tzinfo=UTC); got {time!r}")
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e6) * 1000
@@ -191,7 +191,7 @@ def _time_of(record: FileRecord, age: Age) -> int:
 
 
 def _of_date(value: str | date, what: str) -> int:
-    """A date or time, or its ISO 8601 text, in nanoseconds since 1970; in UTC, unless it names a zone."""
+    """A date or time, or its ISO 8601 text, in nanoseconds since 1970; in UTC unless it has a time zone."""
     if isinstance(value, str):
         value = _parsed(value, what)
     if not isinstance(value, date):
@@ -202,7 +202,7 @@ def _of_date(value: str | date, what: str) -> int:
 
 
 def _parsed(text: str, what: str) -> datetime:
-    for rest in ("", "-01", "-01-01"):  # of a month, or a year, the first day
+    for rest in ("", "-01", "-01-01"):  # the first day of a month or a year
         with suppress(ValueError):
             return datetime.fromisoformat(text + rest)
     raise ValueError(f"{what} is no date, such as 2026-01-31")

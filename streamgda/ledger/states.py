@@ -1,4 +1,4 @@
-"""The states of entries as tables: statistics, or those of each fold.
+"""The states of entries as tables: statistics of all rows, or statistics of each fold.
 
 Statistics of folds are a table with a row for each fold: its number, the metadata of its statistics as JSON,
 and their table as an Arrow stream.

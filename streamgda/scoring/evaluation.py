@@ -233,7 +233,7 @@ class Evaluation(Measures, Loadable):
         >>> evaluation.decay(0.5).update(["b"], np.log([[0.3, 0.7]]), ["a", "b"]).accuracy
         0.75
         """
-        if not 0 <= factor <= 1:
+        if not isinstance(factor, int | float | np.number) or not 0 <= factor <= 1:
             raise ValueError(f"factor must be from 0 to 1; got {factor!r}")
         for sums in (self._confusion, self._calibration, *(scored.weights for scored in self._scores)):
             np.multiply(sums, factor, out=sums)

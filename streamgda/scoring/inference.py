@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from streamgda.estimators.scores import RowScores
 from streamgda.estimators.validation import PREDICT_INCOMPLETE
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
+from streamgda.storage.paths import shown
 
 Model = GaussianClassifier[Any]
 
@@ -127,6 +129,8 @@ def features_of(model: Model) -> list[str] | None:
 
 def check_model(model: Any) -> None:
     """Raise TypeError for any object but a model, and NotFittedError for a model that is not fitted."""
+    if isinstance(model, str | PathLike):
+        raise TypeError(f"a model is needed, got the path {shown(model)}; load reads the model from it")
     if not isinstance(model, GaussianClassifier):
         raise TypeError(
             f"a model of this project is needed, got {type(model).__name__}; Evaluation.update takes the "

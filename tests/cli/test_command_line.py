@@ -1138,7 +1138,7 @@ def test_help_has_the_parameters_and_defaults_of_signatures(place, documented_by
 
 def test_the_help_of_an_option_is_the_docstring_of_the_library(tmp_path):
     said = " ".join(invoke(tmp_path, "refresh", "--help").split())
-    assert "Read the footer of each file that seems unchanged too, and take the file for changed if" in said
+    assert "Also read the footer of each file that seems unchanged, and count the file as changed if" in said
     assert "--shrinkage auto|oas|SHARE qda, lda: how far to shrink the covariance of each class" in said
     assert "[default: 1e-9]" in said
     assert "see `" not in said

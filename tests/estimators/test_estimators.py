@@ -586,6 +586,13 @@ def test_lda_of_many_classes_keeps_one_matrix(tmp_path):
     assert peak < 80e6
 
 
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_row_without_a_label_is_not_scored(missing):
+    fitted = GaussianNB().fit([[0.0], [1.0], [4.0], [5.0]], ["a", "a", "b", "b"])
+    with pytest.raises(ValueError, match="row 1 has no label .* leave such rows out"):
+        fitted.score([[0.0], [1.0]], np.array(["a", missing], dtype=object))
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_rows_whose_sum_is_too_large_for_float64_are_scored(model):
     X, y = random_rows(2, 3)

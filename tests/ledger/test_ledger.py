@@ -449,7 +449,7 @@ def test_what_cannot_be_chosen_is_refused(by_region, ledger):
         ledger.statistics(where="region=west/*")
     with pytest.raises(ValueError, match="where: .*nosuch"):
         ledger.statistics(where=[("nosuch", "=", 1)])
-    with pytest.raises(ValueError, match="a half-life is longer than nothing"):
+    with pytest.raises(ValueError, match="a half-life must be longer than zero"):
         ledger.statistics(half_life=timedelta(0))
 
 
@@ -472,7 +472,7 @@ def test_a_folded_ledger_holds_the_same(by_region, ledger):
 
 def test_what_is_folded_cannot_be_told_apart(by_region, ledger):
     ledger.compact(before=EPOCH + 2 * DAY)
-    message = "region=north/day=1/1.parquet is meant and region=south/day=0/1.parquet is not"
+    message = "region=north/day=1/1.parquet is chosen and region=south/day=0/1.parquet is not"
     with pytest.raises(ValueError, match=message):
         ledger.statistics(where=[("region", "=", "north")])
     message = "and 1 other file have been folded into one entry, .* differ; leave half_life out"

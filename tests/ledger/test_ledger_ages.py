@@ -115,7 +115,7 @@ def test_folds_are_weighed_by_given_ages_too(tmp_path):
         ("y=2026/m=13/a.parquet", {"age": ["y", "m"]}, "y=2026, m=13 is no date"),
         ("a.parquet", {"age": {"a.parquet": "soon"}}, "age of a.parquet is no date"),
         ("a.parquet", {"age": "day", "half_life": None}, "counts with half_life alone; give both"),
-        ("a.parquet", {"half_life": -DAY}, "a half-life is longer than nothing"),
+        ("a.parquet", {"half_life": -DAY}, "a half-life must be longer than zero"),
     ],
 )
 def test_an_age_that_is_not_known_is_refused(tmp_path, path, options, message):

@@ -298,6 +298,12 @@ def kill_at_many_moments(data, home):
     return kills
 
 
+@pytest.mark.parametrize("limit", ["max_shift", "max_divergence", "max_share_shift"])
+def test_a_limit_that_is_no_number_is_refused_though_nothing_is_read(data, ledger, limit):
+    with pytest.raises(TypeError, match=f"{limit} must be a number; got 'a'"):
+        ledger.refresh(scan(data), **{limit: "a"})
+
+
 def test_an_answer_waits_for_no_other_process(data, ledger):
     locked = FORKED.Event()
     holder = FORKED.Process(target=hold, args=(ledger, locked))

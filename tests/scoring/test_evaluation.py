@@ -457,8 +457,9 @@ def test_decayed_rows_count_by_their_factor():
     expected = Evaluation().update(early, early_scores, [0, 1, 2], np.full(400, 0.25))
     expected.update(late, late_scores, [0, 1, 2])
     assert same(decayed, expected)
-    with pytest.raises(ValueError, match="factor must be from 0 to 1"):
-        decayed.decay(2)
+    for factor in (2, "a"):
+        with pytest.raises(ValueError, match="factor must be from 0 to 1"):
+            decayed.decay(factor)
 
 
 def test_an_evaluation_of_nothing_is_saved_too():

@@ -173,6 +173,8 @@ def test_what_cannot_be_judged_is_refused(folder):
         evaluate(GaussianNB(), source)
     with pytest.raises(TypeError, match="a model of this project is needed"):
         evaluate(object(), source)
+    with pytest.raises(TypeError, match="got the path m.parquet; load reads the model from it"):
+        evaluate("m.parquet", source)
     with pytest.raises(ValueError, match="a source brings its own target"):
         evaluate(fitted, source, Y)
     with pytest.raises(ValueError, match="the target y is None"):
@@ -217,7 +219,7 @@ def test_columns_of_a_source_are_matched_by_name(folder):
     ):
         agree(evaluate(fitted, source), expected)
         assert source.feature_names != ("u", "v")
-    with pytest.raises(ValueError, match=r"or another order; give it those of \['u', 'v'\]"):
+    with pytest.raises(ValueError, match=r"or another order; scan it with the features \['u', 'v'\]"):
         evaluate(fitted, scan_dask(dd.from_pandas(X[["v", "u"]], 3), dd.from_pandas(frame["y"], 3)))
 
 

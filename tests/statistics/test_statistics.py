@@ -229,7 +229,7 @@ def test_rows_of_weight_zero_are_no_rows():
     assert s.classes.tolist() == ["a"]
 
 
-@pytest.mark.parametrize("factor", [0, -1, 1.5, np.nan])
+@pytest.mark.parametrize("factor", [0, -1, 1.5, np.nan, "a", None])
 def test_decay_refuses_a_factor_that_is_none(factor):
     with pytest.raises(ValueError, match="above 0 and at most 1"):
         state().decay(factor)

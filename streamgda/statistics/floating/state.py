@@ -273,7 +273,7 @@ class ClassStatistics(Statistics):
         ValueError
             If the factor is not above 0 and at most 1.
         """
-        if not 0 < factor <= 1:
+        if not isinstance(factor, int | float | np.number) or not 0 < factor <= 1:
             raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
         with self.lock:
             self._moments.scale(factor)
