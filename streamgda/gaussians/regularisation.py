@@ -1,7 +1,7 @@
 """Covariances of classes that lean on the pooled covariance, the more the fewer rows a class has.
 
 The weight of the pooled covariance is given, or follows from the evidence of the classes. In the second case,
-the covariance of a class then has an inverse Wishart prior. Its mean is Σ, the pooled covariance, and it has
+the covariance of a class has an inverse Wishart prior. Its mean is Σ, the pooled covariance, and it has
 ν = c + p + 1 degrees of freedom for p features. The posterior mean, (c Σ + W_k) / (c + n_k − 1), counts Σ as
 c rows. Means have a flat prior, which costs each class one row. One number c serves all classes: the one
 under which the scatters W_k are most probable.

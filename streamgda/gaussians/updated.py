@@ -26,9 +26,7 @@ Positions = NDArray[np.intp]
 
 _MOST_GROWTH = 16.0  # of the scatter in any direction; a loss of 1.2 of 16 digits
 _FEWEST_COLUMNS = 16
-_LEAST_WORK = (
-    1_500_000  # multiplications of a new factor; with fewer, a new factor takes less time than a change
-)
+_LEAST_WORK = 1_500_000  # multiplications of a new factor; with fewer, it takes less time than a change
 
 
 @dataclass(frozen=True)

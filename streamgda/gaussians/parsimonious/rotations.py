@@ -50,9 +50,7 @@ def common_axes(scatter: Array, weights: Array, volume: str) -> Array:
     Computing 7; Browne & McNicholas (2014), "Estimating common principal components in high dimensions",
     Advances in Data Analysis and Classification 8.
     """
-    scatter = np.ldexp(
-        scatter, -np.frexp(scatter.max())[1]
-    )  # so that products of scatters do not exceed float64
+    scatter = np.ldexp(scatter, -np.frexp(scatter.max())[1])  # so that products do not exceed float64
     factors = np.array([scipy.linalg.cholesky(matrix) for matrix in scatter])
     axes = _best(factors, starts(scatter, weights), weights, volume)
     along = np.einsum("ij,kjl,il->i", axes, scatter, axes)
