@@ -287,9 +287,7 @@ class Singular(Whitening):
 
 def _log_pdet(factor: Array, scale: Array) -> float:
     """The log pseudo-determinant of D R Rᵀ D, where R is `factor` (d, r) and D = diag(`scale`)."""
-    if (
-        factor.shape[0] == factor.shape[1]
-    ):  # the determinant is computed without the scales, so that small ones keep their digits
+    if factor.shape[0] == factor.shape[1]:  # the scales come in later, so that small ones keep their digits
         _, log_determinant = np.linalg.slogdet(factor)
         return float(2 * (log_determinant + np.log(scale).sum()))
     return float(2 * np.log(np.linalg.svd(factor * scale[:, None], compute_uv=False)).sum())
