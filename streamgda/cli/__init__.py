@@ -1,8 +1,9 @@
 """The command ``streamgda``: each subcommand is a few lines over the library.
 
-Of libraries, only click is imported at the top of these modules; a command imports others when it runs.
+These modules import only one library at their top: click. A command imports the others when it runs.
 
-- `main`: the command and its subcommands. Each is in a file of its name, but `merge` and `drop_class` are in
+- `main`: the command and its subcommands. Each is in the file of its name, except that `merge` and
+  `drop_class` are in
   `update`, and `evaluate` is in `predict`.
 - `data`, `models`: the options that say which data is read, and which model is made.
 - `running`: the options that say where a pass runs and how a command reports.

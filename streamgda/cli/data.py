@@ -34,7 +34,7 @@ class Data:
     exclude: Sequence[str] | None = None
 
     def without(self, *names: str | None) -> Data:
-        """The same data, of which these columns are no features unless they are named as such."""
+        """The same data, without these columns among the features unless ``--features`` names them."""
         if self.features:
             return self
         return replace(self, exclude=[*(self.exclude or ()), *filter(None, names)])
@@ -111,7 +111,7 @@ def _filters(
 
 
 def literal(text: str) -> Any:
-    """A number, bool, date or time where the text is one and not in quotes, else a string."""
+    """A number, bool, date or time if the text is one and has no quotes, else a string."""
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]
     if text.lower() in ("true", "false"):

@@ -40,7 +40,7 @@ class Interrupted(click.ClickException):
 
 
 class Quarantined(click.ClickException):
-    """Files that lie further from the others than they may, and wait for an answer."""
+    """The error that files exceed the limits of drift, and wait to be accepted or rejected."""
 
     exit_code = 3
 

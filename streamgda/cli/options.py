@@ -23,7 +23,7 @@ def bad_usage(message: str) -> click.UsageError:
 
 
 def bundled(bundle: str, make: Callable[..., Any], options: Mapping[str, Option]) -> Option:
-    """Add options, by the names of their values, to a command; it takes what `make` makes of these."""
+    """Add options to a command. It gets one argument, `bundle`: what `make` returns for their values."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -53,8 +53,7 @@ class Documented(NamedTuple):
 def documented(place: str) -> dict[str, Documented]:
     """The parameters of a class, function or method, by its docstring.
 
-    The docstring is taken from the source, since importing it would take NumPy, for which help is not to
-    wait.
+    The docstring is read from the source file: importing the module would import NumPy, and slow down help.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def _type_of(kind: str) -> dict[str, Any]:
 
 
 class Number(click.FloatRange):
-    """A number within bounds, or one of a few names. NaN, which no bound rules out, is none."""
+    """A number within bounds, or one of a few names. NaN, which no bound rules out, is refused."""
 
     def __init__(self, *names: str, **bounds: Any) -> None:
         super().__init__(**bounds)

@@ -42,7 +42,7 @@ class Reporting:
             click.echo(shown(text))
 
     def insist(self, text: str) -> None:
-        """Write to stderr what must be known although the report is not written."""
+        """Write to stderr what the user must know even if the report is not written."""
         if self.quiet and not self.as_json:
             click.echo(f"Warning: {shown(text)}", err=True)
 
@@ -99,7 +99,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _default_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which is to end, where Python's own raises an error
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends the process; Python's own handler raises an error
 
 
 def _plain(value: Any) -> Any:

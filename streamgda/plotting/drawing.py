@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PROBABILITIES = (0.5, 0.95)
 
 FEW = 10
-"""Up to so many classes have solid lines and well-known colours."""
+"""The most classes that are drawn with solid lines and easily told colours."""
 
 _MOST_INSIDE = 6
 
@@ -29,7 +29,7 @@ _LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def check_probabilities(probabilities: Sequence[float]) -> None:
-    """Raise ValueError for what is no share of rows."""
+    """Raise ValueError unless all probabilities are between 0 and 1."""
     if not len(probabilities) or not all(0 < p < 1 for p in probabilities):
         raise ValueError(f"probabilities must lie between 0 and 1; got {list(probabilities)}")
 
@@ -56,7 +56,8 @@ def colours(n_classes: int) -> Array:
     from matplotlib.colors import to_rgba_array
 
     if n_classes <= FEW:
-        return to_rgba_array(color_sequences["petroff10"][:n_classes])  # told apart without green and red
+        # Which colour-blind people can tell apart.
+        return to_rgba_array(color_sequences["petroff10"][:n_classes])
     if n_classes <= 20:
         return np.asarray(colormaps["tab20"](range(n_classes)))
     return np.asarray(colormaps["turbo"](np.linspace(0, 1, n_classes)))
@@ -89,7 +90,7 @@ def percentage(share: float) -> str:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ModelDisplay:
-    """What displays of models have in common; their own documentation says what it is.
+    """The base class of displays of models. The subclasses describe its fields.
 
     Their modules inherit the signature, so the types in it are objects, and not names of this module.
     """

@@ -71,7 +71,7 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
     def from_evaluation(
         cls, evaluation: Evaluation, *, labels: Any = None, ax: Any = None, **options: Any
     ) -> Self:
-        """Draw the curve of each class against the rest; of one class, the line of chance too.
+        """Draw the curve of each class against the rest. For a single class, draw the line of chance too.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ def _write_values(display: ConfusionMatrixDisplay, *, as_shares: bool) -> None:
 
 
 def _two_digits(share: float) -> str:
-    """A share in two digits; what is neither 0 nor 1 is not written as if it were."""
+    """A share in two digits. A share that is not 0 or 1 is not written as 0 or 1."""
     if share in (0, 1):
         return f"{share:.0f}"
     if share < 0.005:

@@ -1,6 +1,7 @@
 """scikit-learn's displays of searches and learning curves, with the spread of the folds.
 
-A curve has a marker at each value. Of one value there is a point, whose bar is the spread of the folds.
+A curve has a marker at each value. If there is a single value, a point is drawn with a bar, which shows the
+spread of the folds.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ def _marking_values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _and_nothing(values: Array) -> Array:
-    """The values, and NaN in the place of another, which is not drawn."""
+    """The values, followed by as many NaN, which are not drawn."""
     held = np.asarray(values, dtype=np.float64)
     return np.concatenate([held, np.full_like(held, np.nan)])
 

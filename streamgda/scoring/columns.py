@@ -26,7 +26,7 @@ ColumnName = Literal["label", "probabilities", "log_density", "distance"]
 
 @dataclass(frozen=True)
 class Column:
-    """One kind of column.
+    """How one kind of column of predictions is named and computed.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ def _number_for_each_class(classes: Labels) -> Field:
     return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
 
 
-COLUMNS: dict[str, Column] = {  # beside the labels, of which a row may have several
+COLUMNS: dict[str, Column] = {  # all but the labels, of which a row may have several
     "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
     "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
     "distance": Column(_number("distance"), lambda scores: scores.distance),
@@ -91,12 +91,12 @@ class PredictionColumns:
 
     @property
     def fields(self) -> list[Field]:
-        """Their names and types."""
+        """The names and types of the columns."""
         return [field for _, field in self._entries]
 
     @property
     def names(self) -> list[str]:
-        """Their names in a table."""
+        """The names of the columns in a table."""
         return [name for field in self.fields for name in field.columns]
 
     def compute(self, block: Block, labels_of: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class PredictionColumns:
         block : Block
             Rows.
         labels_of : callable
-            Returns the labels for positions of classes.
+            Converts positions of classes to labels.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class PredictionColumns:
 def pieces(
     block: Block, kept: Mapping[str, pa.Array | NDArray[Any]], n_columns: int, written: pa.Schema
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
-    """Cut a block into pieces of about 32 MB of predictions and kept columns; at least one, and in order.
+    """Cut a block into pieces of about 32 MB of predictions and kept columns. Yield at least one, in order.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def pieces(
 
 
 def _bytes_of_rows(column: pa.Array, written: pa.DataType) -> float | NDArray[np.float64]:
-    """The bytes of each row of a column; their mean, where all are about as long."""
+    """The bytes of each row of a column; the mean, if all rows take about as many."""
     is_decoded = pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(written)
     values = column.dictionary if is_decoded else column
     if values.type not in _OF_ANY_LENGTH:

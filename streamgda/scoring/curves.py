@@ -1,8 +1,9 @@
 """ROC and precision-recall curves from the log-odds of rows, with bounds on the errors of their areas.
 
-Few different log-odds are kept as they are, and curves and areas are exact. Many go to bins, which take the
-same memory for any number of rows; rows in the same bin count as ties, and the weights in the bins bound the
-error of the areas. Either way the sums of two parts can be added, and do not depend on how rows are cut.
+As long as there are few different log-odds, they are kept, and curves and areas are exact. If there are many,
+they are counted in bins, which take the same memory for any number of rows. Rows in the same bin then count
+as ties, and the weights in the bins bound the error of the areas. In both cases, the sums of two parts can be
+added, and do not depend on how rows are cut into parts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _BITS_OF_1 = int(np.float64(1.0).view(np.int64))
 
 N_BINS = 2 * _HALF
 
-_MOST_EXACT = 2 * N_BINS // 3  # three numbers of each of them take no more memory than two of each bin
+# Three numbers for each log-odds then take no more memory than two for each bin.
+_MOST_EXACT = 2 * N_BINS // 3
 
 
 def bins_of(log_odds: Array) -> NDArray[np.int64]:
@@ -38,7 +40,7 @@ def bins_of(log_odds: Array) -> NDArray[np.int64]:
 
 
 def _bits(numbers: Array) -> NDArray[np.int64]:
-    """The bit patterns of numbers of at least 1, counted from that of 1: in the order of the numbers."""
+    """The bit patterns of numbers of at least 1, less the pattern of 1. They are ordered as the numbers."""
     bits: NDArray[np.int64] = numbers.view(np.int64)
     return bits - _BITS_OF_1
 
@@ -50,7 +52,7 @@ def _lower_edges() -> Array:
 
 
 def _unbits(logarithm: Array) -> Array:
-    """The numbers whose `_bits`, divided by 2⁵², these are."""
+    """The inverse of `_bits` divided by 2⁵²."""
     octave = np.floor(logarithm)
     return np.ldexp(1.0 + (logarithm - octave), octave.astype(np.int64))
 
@@ -64,7 +66,7 @@ class ScoreHistogram:
     Attributes
     ----------
     exact : ndarray of shape (n,), or None
-        The log-odds that occur, ascending; None where they are in bins.
+        The log-odds that occur, ascending; None if they are counted in bins.
     weights : ndarray of shape (2, n) or (2, N_BINS)
         The weights of the other rows, and of the rows of the class.
     """
@@ -80,7 +82,7 @@ class ScoreHistogram:
         return LOWER_EDGES if self.exact is None else self.exact
 
     def add(self, odds: Array, is_member: NDArray[Any], weight: Array) -> Self:
-        """Add rows by their log-odds, and whether they are of the class."""
+        """Add rows, given by their log-odds and whether they are of the class."""
         self._make_room(odds)
         places = self._places(odds) + is_member * self.weights.shape[1]
         np.add.at(self.weights.reshape(-1), places, weight)
@@ -100,7 +102,7 @@ class ScoreHistogram:
         return bins_of(odds) if self.exact is None else np.searchsorted(self.exact, odds)
 
     def _make_room(self, odds: Array) -> None:
-        """Have a place for each of these log-odds; a bin, if they are too many to be kept as they are."""
+        """Make a place for each of these log-odds, or change to bins if there would be too many places."""
         if self.exact is None:
             return
         either = np.union1d(self.exact, odds)
@@ -136,7 +138,7 @@ class ScoreHistogram:
         return np.append(precision[::-1], 1.0), np.append(_share(above_p)[::-1], 0.0), thresholds[::-1]
 
     def _cumulated(self) -> tuple[Array, Array, Array]:
-        """The weights at or above each of the log-odds that has rows, in descending order."""
+        """The weights of both kinds of rows at or above each log-odds, and these log-odds, descending."""
         used = np.flatnonzero(self.weights.sum(axis=0))[::-1]
         negatives, positives = (np.concatenate([[0.0], np.cumsum(side[used])]) for side in self.weights)
         return negatives, positives, np.concatenate([[np.inf], self.thresholds[used]])

@@ -55,8 +55,8 @@ def evaluate(
     model : estimator
         Fitted.
     source : source, array-like of shape (n_rows, n_features), dask array or DataFrame
-        Rows; or a source, such as `scan_parquet` returns, which has its own target and weights. Of a source
-        or a dask DataFrame, the columns that are the features of the model are read, by name.
+        Rows; or a source, such as `scan_parquet` returns, which has its own target and weights. From a source
+        or a dask DataFrame, the features of the model are read, by name.
     y : array-like of shape (n_rows,), dask array or Series, optional
         Labels; for a dask DataFrame also the name of its column of labels. Not given with a source.
     sample_weight : array-like of shape (n_rows,), dask array or Series, optional
@@ -78,8 +78,8 @@ def evaluate(
     Raises
     ------
     ValueError
-        If there are no rows, if their features are not those of the model, or if the model knows none of
-        their labels. The message says where.
+        If there are no rows, if their features are not those of the model, if a row cannot be scored, or if
+        the model knows none of the labels. The message names the place.
 
     Examples
     --------
@@ -137,16 +137,16 @@ def progressive_score(
     batches : iterable of (X, y) or (X, y, sample_weight), or source
         Rows with their labels, as for `partial_fit`. A source is read block by block, in order.
     step : int, optional
-        Return a list of evaluations: a curve over time. Each is of the next batches, until they have at least
-        this many rows. The sum of the list is the evaluation of all batches.
+        Return a list of evaluations: a curve over time. Each evaluates consecutive batches with at least this
+        many rows together. The sum of the list is the evaluation of all batches.
     half_life : float, optional
-        A row counts half as much after this many further rows (Gama's fading factor). With `step`, each
-        evaluation is then of all rows so far. What the model has learnt does not fade.
+        After this many further rows, a row counts half as much in the evaluation (Gama's fading factor). With
+        `step`, each evaluation is then of all rows so far. The model itself does not forget rows.
 
     Returns
     -------
     Evaluation, or list of Evaluation
-        Of all batches that came after the model knew two classes.
+        The evaluation of all batches that came after the model had learnt two classes.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def progressive_score(
 
 
 def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator[Evaluation]:
-    """Learn all the batches, and yield the evaluations of those that the model could predict before."""
+    """Learn all the batches. Yield the evaluation of each batch that the model could predict before."""
     for batch in _batches_of(batches):
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
@@ -203,7 +203,7 @@ def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator
 
 
 def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
-    """Yield batches as they are; of a source, (X, y, sample_weight) of each block."""
+    """Yield batches as they are; for a source, yield (X, y, sample_weight) of each block."""
     if not isinstance(batches, Source):
         yield from batches
         return

@@ -97,8 +97,8 @@ class Evaluation(Measures, Loadable):
         ------
         ValueError
             If shapes do not agree, a score is NaN, the scores of all rows sum to one as probabilities do,
-            labels are missing, of different kinds or twice in `classes`, or a weight is missing, negative or
-            infinite.
+            labels are missing, of different kinds or repeated in `classes`, or a weight is missing, negative
+            or infinite.
         """
         seen, codes, unlabelled = labels.encode(y)
         if unlabelled is not None:
@@ -131,7 +131,7 @@ class Evaluation(Measures, Loadable):
     ) -> None:
         """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`.
 
-        They are predicted as `known[predicted]`, or as the likeliest class.
+        The predicted classes are `known[predicted]`, or the likeliest ones if `predicted` is None.
         """
         classes = labels.union(self.classes, labels.union(known, seen))
         self._reindex(classes)
@@ -162,7 +162,7 @@ class Evaluation(Measures, Loadable):
         self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
 
     def _reindex(self, classes: Labels) -> None:
-        """Add classes. No row so far is of a new class, and its probability in all of them is 0."""
+        """Add classes. No row so far is of a new class, and all of them give it the probability 0."""
         if len(classes) == len(self.classes):
             self.classes = classes
             return
@@ -223,7 +223,7 @@ class Evaluation(Measures, Loadable):
         return all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
     def decay(self, factor: float) -> Self:
-        """Let the rows so far count by a factor in [0, 1], as `ClassStatistics.decay` does; `n_rows` stays.
+        """Multiply the weights of the rows so far by a factor in [0, 1]. `n_rows` does not change.
 
         Examples
         --------

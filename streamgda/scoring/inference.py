@@ -71,7 +71,7 @@ class Decision:
     Attributes
     ----------
     threshold : float, optional
-        From which probability on the second of two classes is predicted.
+        The least probability of the second of two classes at which it is predicted.
     costs : ndarray of shape (n_classes, n_classes), optional
         The cost of predicting a class (columns) for a row of a class (rows).
     """
@@ -81,7 +81,7 @@ class Decision:
 
     @classmethod
     def checked(cls, model: Model, threshold: float | None, costs: ArrayLike | None) -> Decision:
-        """The decision of these parameters, or ValueError if the model cannot decide so."""
+        """The decision by these parameters; ValueError if they do not fit the model."""
         n_classes = len(model.statistics_.classes)
         if threshold is not None and costs is not None:
             raise ValueError("threshold and costs each say which class is predicted; give one of them")
@@ -137,19 +137,19 @@ def check_model(model: Any) -> None:
             "scores of any classifier"
         )
     check_is_fitted(model)
-    model.finalise_anew()  # cache it before several threads need it, with the bits of every worker
+    model.finalise_anew()  # before several threads need the result, and with the bits that workers get
 
 
 S = TypeVar("S", bound=Source)
 
 
 def matched(model: Model, source: S) -> S:
-    """The source with the features of the model, in its order; matched by name where both know names.
+    """The source with the features of the model, in its order. They are matched by name if both have names.
 
     Raises
     ------
     ValueError
-        If a feature is missing, or there are more or fewer where there are no names.
+        If a feature is missing; or, without names, if the number of features differs.
     """
     ours, theirs = features_of(model), source.feature_names
     if ours is None or theirs is None:

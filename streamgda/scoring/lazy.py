@@ -77,7 +77,7 @@ def _as_frame(model: Any, rows: Any, keep: Sequence[str]) -> Any:
 
 
 def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
-    """The names of the features of the model; if it knows none, of all columns but those kept."""
+    """The names of the features of the model; if it has no names, of all columns that are not kept."""
     known = list(rows.columns)
     for name in (*getattr(model, "feature_names_in_", ()), *keep):
         check_known(name, known, "the data frame")

@@ -73,12 +73,12 @@ class Measures:
 
     @property
     def precision(self) -> Array:
-        """Of the rows predicted as each class, the share that is of it; 0 without any: (n_classes,)."""
+        """The share of the rows predicted as a class that are of it; 0 if there are none: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=0), 0.0)
 
     @property
     def recall(self) -> Array:
-        """Of the rows of each class, the share predicted as it; 0 without any: (n_classes,)."""
+        """The share of the rows of a class that are predicted as it; 0 if there are none: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=1), 0.0)
 
     @property
@@ -113,8 +113,8 @@ class Measures:
     def roc_auc_error(self) -> Array:
         """A bound on the difference of `roc_auc` from the area for unbinned scores: (n_classes,).
 
-        0 up to 6,826 different log-odds of the class; from there on they are in bins. Half the pairs of rows
-        within a bin, divided by the number of all pairs; up to rounding.
+        It is 0 for up to 6,826 different log-odds of the class. More are counted in bins. The bound is then
+        half the number of pairs of rows within a bin, divided by the number of all pairs, up to rounding.
         """
         return self._areas(ScoreHistogram.roc_auc)[:, 1]
 
@@ -174,7 +174,7 @@ class Measures:
         return self._histogram(label).precision_recall_curve()
 
     def calibration_curve(self, label: Any) -> tuple[Array, Array]:
-        """The calibration curve of a class: its share among rows by their probability of it.
+        """The calibration curve of a class: its share among the rows, by their predicted probability.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class Measures:
         return _calibration_curve(self._calibration[self._position(label)])
 
     def mean_calibration_curve(self) -> tuple[Array, Array]:
-        """The calibration curve of all classes together, each of them a question to every row."""
+        """The calibration curve of all classes together: each row counts once for each class."""
         return _calibration_curve(self._calibration.sum(axis=0))
 
     def _histogram(self, label: Any) -> ScoreHistogram:
@@ -215,7 +215,7 @@ class Measures:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The measures in plain values: those of all rows, and a list of those of each class."""
+        """The measures in plain values: those of all rows, and a list with those of each class."""
         measures = ("n_rows", "n_dropped", "accuracy", "log_loss", "brier_score")
         by_class = self.to_frame().reset_index(names="label")
         return {
@@ -257,18 +257,18 @@ def _calibration_curve(sums: Array) -> tuple[Array, Array]:
 
 
 def digits_held(error: float) -> int:
-    """How many decimals, of at most four, a number has whose error is at most this."""
+    """How many decimals of a number, at most four, are certain if its error is at most `error`."""
     return int(min(4, max(0, -np.log10(2 * error)))) if error > 0 else 4
 
 
 def _in_digits_held(area: float, error: float) -> str:
-    """An area in the decimals that the bound on its error holds; with the bound where it holds none."""
+    """An area with the decimals that are certain; with the bound on its error if none is."""
     digits = digits_held(error)
     return f"{area:.{digits}f}" if digits else f"{area:.1f}±{error:.1f}"
 
 
 def _ratio(part: Any, whole: Any, otherwise: float) -> Array:
-    """The quotient; `otherwise` where the denominator is zero."""
+    """The quotient, and `otherwise` where the denominator is zero."""
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
     quotient: Array = np.divide(part, whole, out=np.full(whole.shape, otherwise), where=whole > 0)
     return quotient

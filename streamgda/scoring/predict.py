@@ -91,19 +91,19 @@ def predict_dataset(
     """Predict a dataset: from Parquet or Zarr to Parquet or Zarr, or lazily from a Dask collection.
 
     Rows keep their order; those of Parquet files are in the order of the names of the files. The output is
-    written in parts, one by each task: a Parquet file, or a range of whole Zarr chunks. A file gets its name
-    when it is complete, and a Zarr group can be opened when all of it is.
+    written in parts: Parquet files, or ranges of whole Zarr chunks. A Parquet file gets its name when it is
+    complete. A Zarr group can be opened when all its parts are complete.
 
-    After a run was stopped, the same call goes on where it stopped: it keeps the parts that come from the
-    same model, columns and input, and writes the others. The input has changed if a file, or a chunk in Zarr,
-    has another size, ETag or modification time. A Zarr store that lists neither ETags nor times is always
-    read again.
+    If a run was stopped, the same call continues it: it keeps the finished parts that come from the same
+    model, columns and input, and writes the others. The input has changed if a file, or a chunk in Zarr, has
+    another size, ETag or modification time. A Zarr store that lists neither ETags nor times is always read
+    again.
 
     Any other call replaces the predictions that are in `out`: those of another input, by another model or of
     other columns are deleted. To keep both, write to another place.
 
-    One run at a time writes to an output. On a local disk a second one stops at once. Elsewhere the one that
-    was overwritten ends with an error.
+    One run at a time writes to an output. On a local disk, a second run stops at once with an error.
+    Elsewhere, the run whose output was overwritten ends with an error.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def predict_dataset(
         Fitted.
     source : source, path, URL, glob or list of them, dask DataFrame or dask array
         A source is made by `scan_parquet` or `scan_zarr`, or by `scan_arrow` of an Arrow dataset of Parquet
-        files, with or without a target. The columns that are the features of the model are read, by name; of
-        a path that ends in ".zarr", the array "X".
+        files, with or without a target. The features of the model are read, by name; from a path that ends in
+        ".zarr", the array "X".
     out : path or URL, optional
         Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
         is created if it does not exist, and must hold nothing but predictions, which are replaced. Not given
@@ -131,15 +131,15 @@ def predict_dataset(
         written in UTC. Its chunks have up to 65,536 rows however long strings are; long ones are better kept
         in Parquet.
     top : int, default=1
-        How many labels there are of each row, the best first: `predicted_label`, `predicted_label_2`, ….
+        How many labels to write for each row, the best first: `predicted_label`, `predicted_label_2`, ….
     threshold : float, optional
-        Of two classes, predict the second one where its probability is at least this, as scikit-learn's
+        For two classes: predict the second one if its probability is at least this, as scikit-learn's
         `FixedThresholdClassifier` does.
     costs : array-like of shape (n_classes, n_classes), optional
-        What it costs to predict a class (columns) for a row of a class (rows), in the order of `classes_`:
-        the class of the least expected cost is predicted.
+        The cost of predicting a class (columns) for a row of a class (rows), in the order of `classes_`. The
+        class of the least expected cost is predicted.
     filesystem : pyarrow or fsspec filesystem, optional
-        Where `out` is; found from `out` where not given.
+        The filesystem of `out`. If None, inferred from `out`.
     scheduler : optional
         What `dask.compute` takes, as in `accumulate`.
     progress : bool or callable, default=False
@@ -156,8 +156,8 @@ def predict_dataset(
     ValueError
         If a feature or a column to keep is missing, a row cannot be scored, or the number of rows of a Zarr
         output is not known because of a filter or ``missing="drop"``; if `out` holds anything else, is where
-        the input is, or is named as a file of another format, such as "scores.csv". The message says where.
-        Finished parts stay.
+        the input is, or is named as a file of another format, such as "scores.csv". The message names the
+        place. Finished parts stay.
     RuntimeError
         If another run writes to `out` at the same time.
 
@@ -210,7 +210,7 @@ def predict_dataset(
 
 @contextmanager
 def _naming(output: Output[Any]) -> Iterator[None]:
-    """Name the output in errors of the storage that name no file; those of reading name theirs."""
+    """Name the output in errors of the storage that name no file. Errors of reading name their file."""
     try:
         yield
     except OSError as error:

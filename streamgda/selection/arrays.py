@@ -61,11 +61,11 @@ class _Rows(Split):
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """How many rows there are."""
         return len(self._source.rows)
 
     def blocks(self) -> Iterator[Block]:
-        """Cut them into blocks."""
+        """Cut the rows into blocks."""
         return self._source.blocks()
 
 

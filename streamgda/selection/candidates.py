@@ -18,7 +18,7 @@ ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An estimator, and the parameters by which the grid names it."""
+    """An estimator, and its parameters in the grid."""
 
     params: dict[str, Any]
     estimator: GaussianClassifier[Any]
@@ -43,7 +43,8 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
     TypeError
         If an estimator is not one of this project.
     ValueError
-        If a parameter is none of its estimator or has a value that it cannot have, or the grid is empty.
+        If the estimator lacks a parameter, if a parameter has an invalid value, or if the grid is an empty
+        list.
     """
     if not param_grid and not isinstance(param_grid, Mapping):  # of which ParameterGrid makes a KeyError
         raise ValueError("param_grid is an empty list; {} stands for the estimator as it is")

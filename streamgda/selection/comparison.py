@@ -51,13 +51,13 @@ class Trial:
     fit_time, score_time : float
         Seconds that it took to fit the model to a state, and to score states by it.
     error : Message
-        Why it failed; "" if it did not.
+        Why the trial failed; "" if it did not.
     deviations : dict of str to float
         The standard deviations of the scores of rows, by scoring, where rows are left out one by one.
     scorer : Scorer or None
-        What scores rows, as long as it has to.
+        What scores rows, until they have been scored; None if no rows need to be scored.
     by_row : list of str
-        The scorings for which it has to.
+        The scorings for which rows must be scored.
     """
 
     tested: tuple[Any, ...]
@@ -206,7 +206,7 @@ class Comparison:
         return {name: self._table(attrgetter(name)) for name in ("fit_time", "score_time")}
 
     def reasons(self) -> list[str]:
-        """Why each candidate failed, in a line: each error once, with its folds; "" where none did."""
+        """Why each candidate failed, in one line: each error once, with its folds; "" if no trial failed."""
         if self.is_by_row:
             return [trial.error for (trial,) in self.trials]
         return [reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
@@ -332,7 +332,7 @@ _MOST_NAMED = 10
 def reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
     """Each error by fold once, with the folds in which it was met.
 
-    Of errors that differ in amounts alone the first is given, and the folds of the others.
+    If errors differ only in amounts, the first one is given, followed by the folds of the others.
     """
     alike: dict[str, dict[Any, Message]] = {}
     for fold, error in failed.items():

@@ -1,4 +1,4 @@
-"""What is left of the statistics of all rows without one of them."""
+"""The base class of models that score each row by all the other rows: `Downdate`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Codes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 EPS = float(np.finfo(np.float64).eps)
-LEAST_LEFT = 1e-5  # of a whole; where less is left of it, subtraction has lost five digits
+LEAST_LEFT = 1e-5  # of a sum: if a smaller part is left, subtraction has lost five digits
 _LEAST_WEIGHT = 1e-290
 _UNCERTAIN = 1e-5  # change of a score by what rounding may have lost
 
@@ -53,8 +53,8 @@ class Downdate(ABC):
     """The statistics of all rows, from which a row is taken out.
 
     Where a row holds most of a variance, or decides what rank a covariance has, the densities without it are
-    computed anew, from the state without the row. A floating state has rounded what is left by then. Where
-    that could change a score in its first five digits, the row has none.
+    computed anew, from the state without the row. In a floating state, what is left has been rounded. If this
+    could change the first five digits of a score, the row gets no score, but an error.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def results_table(
     params : sequence of dict
         The parameters of each candidate.
     times : dict of str to ndarray of shape (n_candidates, n_splits)
-        Seconds, by what took them.
+        Seconds, by the name of what was timed.
     errors : sequence of str
         Why a candidate has no score; "" if it has.
     """
@@ -57,7 +57,7 @@ def scores_table(name: str, means: Array, deviations: Array) -> Results:
 
 
 def _ranks(means: Array) -> NDArray[np.int32]:
-    """1 for the best; those without a score come last."""
+    """The ranks: 1 is the best, and candidates without a score come last."""
     known = ~np.isnan(means)
     lowest = np.nanmin(means) - 1 if known.any() else 0.0
     ranks: NDArray[np.int32] = rankdata(-np.where(known, means, lowest), method="min").astype(np.int32)

@@ -104,7 +104,7 @@ class _Mean(Metric):
         return self
 
     def _merge(self, total: float, weight: float, spread: float) -> None:
-        """Add sums; those of squares about the means as Chan, Golub & LeVeque (1983) do."""
+        """Add sums. Sums of squares about the mean are merged as by Chan, Golub & LeVeque (1983)."""
         if self._weight:
             gap = total / weight - self._total / self._weight
             spread += gap**2 * self._weight * weight / (self._weight + weight)
@@ -189,7 +189,8 @@ class F1Macro(Metric):
 class BinnedRocAuc(Metric):
     """The area under the ROC curve from binned log-odds; see `streamgda.scoring.curves`.
 
-    Of two classes that of the second; of more the mean over the classes, each against the rest.
+    For two classes it is the area of the second; for more, the mean of the areas of each class against the
+    rest.
     """
 
     def __init__(self, n_classes: int) -> None:
@@ -213,7 +214,7 @@ class BinnedRocAuc(Metric):
 
 
 class RocAuc(Metric):
-    """The same area from the ranks of all the log-odds, which are kept: exact, if rows are not too many."""
+    """The same area, exact, from the ranks of all log-odds, which are kept in memory."""
 
     def __init__(self, n_classes: int) -> None:
         self._n_classes = n_classes

@@ -37,11 +37,11 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     fold is computed from statistics too. Other scorings take one more read, in which each row is scored by
     all the candidates of its fold. Scores are those of scikit-learn's `GridSearchCV` over the same folds.
 
-    The folds of rows are hashes of their places: the file and the number of the row there, or the index of
-    a row in memory. Rows keep their folds when others are added, and schedulers and chunks do not matter.
-    Of n rows each fold has n / cv, with a standard deviation of less than the root of that; so has each class
-    of it. The first read takes the memory of a state for each fold, and comparing candidates that of as many
-    again; the second read holds the densities of all candidates.
+    The folds of rows are hashes of their places: the file and the number of the row there, or the index of a
+    row in memory. Rows keep their folds when others are added, and schedulers and chunks do not matter. Of n
+    rows, each fold has n / cv on average, with a standard deviation of less than the root of that. The same
+    holds for the rows of each class. The first read needs the memory of a state for each fold. To compare
+    candidates needs as much again. The second read needs the memory of the densities of all candidates.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         of the one that counts. A callable gets `cv_results_` and returns the index of the best.
     error_score : "raise" or float, default=np.nan
         The score of a candidate that cannot be fitted, such as a singular one. `cv_results_["fit_error"]`
-        says why. "raise" is an error.
+        says why. "raise" raises an error instead.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         try:
             self._choose(compare(candidates, read, scorings, source, cv=self.cv, **how))
         except BaseException as error:
-            if not isinstance(error, ValueError):  # as Ctrl-C, which tells nothing of what was read
+            if not isinstance(error, ValueError):  # such as Ctrl-C, which says nothing about the rows
                 self.__dict__ = former
             raise
         return self
@@ -332,7 +332,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         return self._best().decision_function(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The score of rows in memory by the best estimator: by `scoring`; of several, by that of `refit`.
+        """The score of rows in memory by the best estimator. Of several scorings, the one in `refit` is used.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Which folds are asked for: a number of them, groups, a column, or a splitter of scikit-learn."""
+"""Which folds a user asks for: a number of folds, groups, a column, or a splitter of scikit-learn."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _number_of_folds(cv: Any) -> int | None:
 
 
 def _shown(cv: Any) -> str:
-    """What is no cv; of indices of rows only that they are, for they are many."""
+    """An invalid `cv` as errors show it: its value if that is short, else its type."""
     if isinstance(cv, str | float | bool):
         return repr(cv)
     return f"a {type(cv).__name__}. If it holds indices of rows, name the fold of each row instead: fold=..."

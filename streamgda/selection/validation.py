@@ -118,7 +118,7 @@ def learning_curve(
 ) -> tuple[NDArray[np.int64], Array, Array]:
     """Score an estimator that learns from one fold, from two, from four and so on.
 
-    For each fold that is held out, the states of the others are merged, in turn from the one after it. So the
+    For each held-out fold, the states of other folds are merged, starting with the fold after it. So the
     whole curve takes one read of the rows, or two. More folds give more and smaller parts.
 
     Parameters

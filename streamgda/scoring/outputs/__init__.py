@@ -1,12 +1,12 @@
 """Where predictions are written: part by part, so that a run that was stopped can go on.
 
-`predict_dataset` asks an output for its parts and its lock, has it find the finished parts and remove all
-others, writes what is missing in parallel tasks, and completes the output. Only files that `predict_dataset`
-itself wrote are ever deleted.
+`predict_dataset` gets the parts of an output, and locks it. The output finds its finished parts and removes
+all others. `predict_dataset` then writes the missing parts in parallel tasks, and completes the output. Only
+files that `predict_dataset` itself wrote are ever deleted.
 
 - `base`: what every output can do; what it writes (fields, parts and rows of predictions), and the summary.
 - `parquet`: a folder of Parquet files, one for each split of the input.
-- `zarr`: a Zarr group, one part for each range of whole chunks, and the parts of the input that these hold.
+- `zarr`: a Zarr group, with a part for each range of whole chunks.
 - `group`: the files and notes of a Zarr group, and columns as its arrays.
 
 To add a kind of output, write a subclass of `base.Output`, and choose it in `streamgda.scoring.predict` by
