@@ -210,7 +210,7 @@ class Planes:
         They are searched for everywhere, or only near 0, which takes a fraction of the time.
         """
         grid = _ANGLES if everywhere else _ANGLES[:1]
-        of_grid = np.stack([self.value(np.full(self.half.shape[:-1], angle)) for angle in grid])
+        of_grid = self.value(grid.reshape(-1, *[1] * (self.half.ndim - 1)))
         best, least = _ANGLES[of_grid.argmin(axis=0)], of_grid.min(axis=0)
         for _ in range(_STEPS):
             for step in self._steps(best):
