@@ -4,6 +4,7 @@ import io
 import re
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import boto3
 import dask
@@ -58,12 +59,17 @@ def bucket(endpoint, monkeypatch):
     }.items():
         monkeypatch.setenv(name, value)
     s3fs.S3FileSystem.clear_instance_cache()
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="rows")
+    store().create_bucket(Bucket="rows")
     yield "rows"
-    for item in client.list_objects_v2(Bucket="rows").get("Contents", []):
-        client.delete_object(Bucket="rows", Key=item["Key"])
-    client.delete_bucket(Bucket="rows")
+    for item in store().list_objects_v2(Bucket="rows").get("Contents", []):
+        store().delete_object(Bucket="rows", Key=item["Key"])
+    store().delete_bucket(Bucket="rows")
+
+
+@cache
+def store():
+    """A client of the server. To make one takes longer than what most tests ask of it."""
+    return boto3.client("s3")
 
 
 @pytest.fixture
@@ -144,10 +150,10 @@ def test_a_url_that_cannot_be_opened_is_shown_without_its_password(url):
 
 def test_an_object_that_changes_or_vanishes_is_named(parquet):
     splits = scan_parquet("s3://rows/data", "y").splits()
-    boto3.client("s3").delete_object(Bucket="rows", Key="data/day=1/1.parquet")
+    store().delete_object(Bucket="rows", Key="data/day=1/1.parquet")
     with pytest.raises(FileNotFoundError, match="rows/data/day=1/1.parquet is gone"):
         list(splits[0].blocks())
-    boto3.client("s3").put_object(Bucket="rows", Key="data/day=2/1.parquet", Body=b"something else")
+    store().put_object(Bucket="rows", Key="data/day=2/1.parquet", Body=b"something else")
     with pytest.raises(ValueError, match="rows/data/day=2/1.parquet has changed"):
         list(splits[1].blocks())
 
@@ -160,7 +166,7 @@ def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(bucket, 
     pq.write_table(table, "rows/1.parquet", filesystem=filesystem, row_group_size=30_000)
     blocks = scan_parquet("s3://rows/1.parquet", "y").splits()[0].blocks()
     next(blocks)
-    boto3.client("s3").delete_object(Bucket="rows", Key="1.parquet")
+    store().delete_object(Bucket="rows", Key="1.parquet")
     gone = r"rows/1.parquet(: .*(NO_SUCH_KEY|RESOURCE_NOT_FOUND)| is gone)"
     with pytest.raises(OSError, match=gone) as raised:
         list(blocks)
@@ -176,9 +182,7 @@ def test_zarr_by_url(bucket, zarr_format):
     assert accumulate(source).allclose(ClassStatistics().update(X, Y), rtol=1e-12)
     assert GaussianNB().fit(source).score(X, Y) == GaussianNB().fit(X, Y).score(X, Y)
     (split,) = source.splits()
-    boto3.client("s3").delete_object(
-        Bucket="rows", Key="group/X/0.0" if zarr_format == 2 else "group/X/c/0/0"
-    )
+    store().delete_object(Bucket="rows", Key="group/X/0.0" if zarr_format == 2 else "group/X/c/0/0")
     with pytest.raises(FileNotFoundError, match="is gone since the pass was planned"):
         list(split.blocks())
 
@@ -202,7 +206,7 @@ def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
         path, filesystem = at(how, "rows/some/where/state.parquet")
         state.save(path, filesystem=filesystem)
         assert load(path, filesystem=filesystem) == state
-    keys = [item["Key"] for item in boto3.client("s3").list_objects_v2(Bucket="rows")["Contents"]]
+    keys = [item["Key"] for item in store().list_objects_v2(Bucket="rows")["Contents"]]
     assert [key for key in keys if not key.endswith("/")] == ["some/where/state.parquet"]
 
 
@@ -221,7 +225,7 @@ def test_a_ledger_lives_in_a_bucket(parquet, how):
     assert ledger.statistics() == scratch
     report, _ = refresh()
     assert (len(report.reused), report.read) == (2, ())
-    client = boto3.client("s3")
+    client = store()
     body = client.get_object(Bucket="rows", Key="data/day=1/1.parquet")["Body"].read()
     client.put_object(Bucket="rows", Key="data/day=3/1.parquet", Body=body)
     client.delete_object(Bucket="rows", Key="data/day=2/1.parquet")
@@ -246,7 +250,7 @@ def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
         return predict_dataset(model, source, out, columns=["label"], keep=["day"], filesystem=elsewhere)
 
     assert (predict().n_found, predict().n_found) == (0, 2)
-    boto3.client("s3").delete_object(Bucket="rows", Key="scored/part-00000.parquet")
+    store().delete_object(Bucket="rows", Key="scored/part-00000.parquet")
     written = predict()
     assert (written.n_rows, written.n_parts, written.n_found) == (1000, 2, 1)
     scored = pq.read_table("rows/scored", filesystem=pafs.FileSystem.from_uri("s3://rows")[0])
@@ -266,7 +270,7 @@ def test_predictions_do_not_go_among_the_objects_that_they_are_made_of(parquet, 
 
 @pytest.mark.parametrize("how", ["url", "fsspec"])
 def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeypatch):
-    monkeypatch.setattr(chunks, "_MOST_ROWS_OF_CHUNK", 64)
+    monkeypatch.setattr(chunks, "_MOST_ROWS_OF_CHUNK", 150)
     source = scan_parquet("s3://rows/data", "y", features=NAMES)
     model = GaussianNB().fit(source)
     out, elsewhere = at(how, "rows/scored.zarr")
@@ -326,7 +330,7 @@ def _put_object(day, value):
     content = io.BytesIO()
     table = pa.table({"u": [value, 1.0], "y": [0, 0]})
     pq.write_table(table, content, compression="none", use_dictionary=False)
-    boto3.client("s3").put_object(Bucket="rows", Key=f"data/day={day}/1.parquet", Body=content.getvalue())
+    store().put_object(Bucket="rows", Key=f"data/day={day}/1.parquet", Body=content.getvalue())
     return len(content.getvalue())
 
 
