@@ -324,8 +324,8 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     check_has_learnt(model)
     statistics = model.statistics_
     cached: Finalised[G] | None = model.__dict__.get("_cache")
-    if cached is not None and not cached.has_params(model):
-        cached = None
+    if cached is not None and any(getattr(model, name) is not value for name, value in cached.params.items()):
+        cached = None  # a parameter was set
     if cached is not None and cached.revision is statistics.revision:
         return cached
     with statistics.lock:  # no other thread may learn meanwhile

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import repeat
-from operator import is_
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -84,10 +82,6 @@ class Finalised(Generic[G]):
     def is_update(self) -> bool:
         """Whether these are earlier densities, updated. Densities computed anew differ in the last bits."""
         return isinstance(self.gaussians, UpdatedGaussians)
-
-    def has_params(self, model: Any) -> bool:
-        """Whether each parameter of the model is the object that the densities were computed with."""
-        return all(map(is_, map(getattr, repeat(model), self.params), self.params.values()))
 
     # ------------------------------------------------------------------ what has changed since
 

@@ -224,7 +224,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         whitening = Whitening.of(self._covariance(statistics), means, float(self.tol) ** 2)
         if not whitening.rank:
             raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        centre = statistics.overall_mean() if self.priors is None else priors_of(self, statistics) @ means
+        centre = priors_of(self, statistics) @ means
         return SharedGaussians(means, centre, whitening, low_parts=statistics.mean_tails)
 
     def _refinalise(

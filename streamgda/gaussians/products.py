@@ -97,9 +97,11 @@ def squared_lengths(
     """
     rows = _padded(X, high=X.shape[1] > _LARGE_TRIANGLE)
     if isinstance(triangles, np.ndarray) and len(rows) * means.size <= _MOST_AT_ONCE:  # one call for all
-        deviations = deviations_from(rows, means[:, None], None if low_parts is None else low_parts[:, None])
-        products = np.matmul(_tiles(deviations), triangles.transpose(0, 2, 1)[:, None])
-        yield slice(None), np.vecdot(products, products).reshape(len(means), len(rows)).T[: len(X)]
+        deviations = rows - means[:, None]
+        if low_parts is not None:
+            deviations -= low_parts[:, None]
+        products = _multiply_tiles(deviations, triangles.transpose(0, 2, 1))
+        yield slice(None), np.vecdot(products, products).T[: len(X)]
         return
     for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
         product = multiply_rows_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
@@ -107,17 +109,14 @@ def squared_lengths(
 
 
 def _multiply_tiles(rows: Array, matrix: Array) -> Array:
-    if len(rows) == _LOWEST_TILE:
-        return np.asarray(rows @ matrix)
-    product: Array = np.matmul(_tiles(rows), matrix).reshape(len(rows), matrix.shape[1])
-    return product
-
-
-def _tiles(rows: Array) -> Array:
-    """Padded rows (..., n, d) as tiles (..., n / height, height, d)."""
+    """Padded rows (..., n, d) times matrices (..., d, r), tile by tile: (..., n, r)."""
     *outer, n_rows, n_features = rows.shape
+    if n_rows == _LOWEST_TILE:
+        return np.asarray(rows @ matrix)
     height = _LOWEST_TILE if n_rows % _LOW_TILE else _LOW_TILE
-    return rows.reshape(*outer, n_rows // height, height, n_features)
+    tiles = rows.reshape(*outer, n_rows // height, height, n_features)
+    product: Array = np.matmul(tiles, matrix[..., None, :, :]).reshape(*outer, n_rows, matrix.shape[-1])
+    return product
 
 
 def _padded(X: Array, *, high: bool = False, least: int = 0) -> Array:

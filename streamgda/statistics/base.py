@@ -266,8 +266,7 @@ class Statistics(Savable):
             floating sums, a feature is so small that float64 does not hold all digits of its squares.
         """
         moments = self._moments
-        if self.n_rows:
-            moments.check_squares(self._names)
+        moments.check_squares(self._names)
         try:
             return moments.covariance(ddof)
         except ZeroDivisionError as error:

@@ -165,7 +165,8 @@ class CovarianceKind(ABC):
         """The weight less `ddof`, which divides a scatter to a covariance, in a shape that broadcasts."""
         if self.is_pooled:
             return np.atleast_1d(weights.sum() - ddof * len(weights))
-        return np.expand_dims(weights - ddof, tuple(range(1, len(self.shape(1, 1)))))
+        freedom = (weights - ddof)[:, None]
+        return freedom[:, None] if self.has_products else freedom
 
     def take(self, scatter: Array, classes: Rows) -> Array:
         """The scatter of some classes; the whole where they share it."""

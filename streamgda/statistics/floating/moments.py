@@ -320,6 +320,8 @@ class Moments(MomentArrays):
 
     def check_squares(self, names: tuple[str, ...] | None) -> None:
         """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
+        if not len(self.means):
+            return
         largest = np.maximum(self.means.max(axis=0), -self.means.min(axis=0))
         is_small = largest < _LEAST_SQUARE**0.5
         if not is_small.any():
