@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,6 +29,7 @@ from streamgda.passes.accumulate import accumulate_splits
 from streamgda.sources.base import Source
 from streamgda.sources.row_groups import RowGroups
 from tests.logged_filesystem import NotingHandler
+from tests.sources.test_wide_row_groups import rows_and_peak
 from tests.strategies import KINDS
 
 N_ROWS, N_FEATURES, N_FILES = 400_000, 5, 7
@@ -224,13 +223,7 @@ def test_a_huge_row_group_is_read_in_bounded_memory(tmp_path):
     column = np.random.default_rng(0).normal(size=6_000_000)
     table = pa.table({**{f"x{j}": column for j in range(8)}, "y": np.arange(len(column)) % 2})
     pq.write_table(table, tmp_path / "1.parquet", row_group_size=len(column))
-    code = f"""
-import pyarrow, streamgda
-state = streamgda.accumulate(streamgda.scan_parquet({str(tmp_path)!r}, "y"))
-print(state.n_rows, pyarrow.default_memory_pool().max_memory())
-"""
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    n_rows, peak = map(int, output.split())
+    n_rows, peak = rows_and_peak(tmp_path, "full")
     assert n_rows == len(column)
     assert peak < 250e6
 

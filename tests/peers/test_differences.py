@@ -132,9 +132,10 @@ def exact_log_odds(X, y, row):
     for k in (0, 1):
         u, v = (list(map(Fraction, column)) for column in X[y == k].T)
         n = len(u)
-        du, dv = ([x - sum(w) / n for x in w] for w in (u, v))
+        mu, mv = sum(u) / n, sum(v) / n
+        du, dv = [x - mu for x in u], [x - mv for x in v]
         suu, suv, svv = (sum(map(mul, a, b)) / n for a, b in ((du, du), (du, dv), (dv, dv)))
-        x0, x1 = Fraction(row[0]) - sum(u) / n, Fraction(row[1]) - sum(v) / n
+        x0, x1 = Fraction(row[0]) - mu, Fraction(row[1]) - mv
         determinant = suu * svv - suv**2
         squared = (svv * x0**2 - 2 * suv * x0 * x1 + suu * x1**2) / determinant
         scores.append(-0.5 * (float(squared) + np.log(float(determinant))))
