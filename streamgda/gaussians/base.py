@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ class Densities(ABC):
         The means of the classes.
     low_parts : ndarray of shape (K, d) or None
         The low parts of the means: what rounding to float64 leaves of them. None if they are not known.
-    scores_from_distances : bool
-        Whether scores are best computed from squared distances, and not from the rows.
     """
 
     if TYPE_CHECKING:  # most keep it as a field
@@ -41,7 +39,12 @@ class Densities(ABC):
         def low_parts(self) -> Array | None:
             """The low parts of the means, which rounding to float64 leaves of them: (K, d)."""
 
-    scores_from_distances: ClassVar[bool] = True
+        @property
+        def scores_from_distances(self) -> bool:
+            """Whether scores are best computed from squared distances, and not from the rows."""
+
+    else:
+        scores_from_distances = True
 
     @property
     @abstractmethod

@@ -16,8 +16,17 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from streamgda.gaussians.base import LOG_2PI, Gaussians
-from streamgda.gaussians.products import deviations_from, large_low_parts, some_of, squared_lengths, stacked
+from streamgda.gaussians.posteriors import order_of
+from streamgda.gaussians.products import (
+    deviations_from,
+    large_low_parts,
+    multiply_rows,
+    some_of,
+    squared_lengths,
+    stacked,
+)
 from streamgda.gaussians.regularisation import Regularisation
+from streamgda.gaussians.shared import FAR
 from streamgda.gaussians.whitening import Array, Observed, Reason, Singular, TriangularWhitening, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
@@ -168,6 +177,9 @@ def _whitening(covariance: Array, common: Whitening) -> Whitening:
 class DiagonalGaussians(Gaussians):
     """A variance for each class and feature, as in naive Bayes.
 
+    Scores are one product of the rows and their squares with a matrix, where no class is far from the mean of
+    the class means. Elsewhere that product would lose digits, and scores come from squared distances.
+
     `regularisation` and `low_parts` are as in `SeparateGaussians`.
     """
 
@@ -189,6 +201,40 @@ class DiagonalGaussians(Gaussians):
     def n_covariance_parameters(self) -> float:
         n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
         return float(n_free * self.means.shape[1])
+
+    @property
+    def scores_from_distances(self) -> bool:
+        return self._product is None
+
+    @cached_property
+    def _product(self) -> tuple[Array, Array, Array] | None:
+        """What scores are the product with: a centre (d,), coefficients (2d, K) and intercepts (K,).
+
+        With z = x − centre and δ = μ − centre, (x − μ)² / σ² = (z² − 2 z δ + δ²) / σ². No term exceeds
+        4 (x − μ)² / σ² + 4 δ² / σ², so few digits are lost if δ² / σ² is small. None if it is not.
+        """
+        centre = self.means.mean(axis=0)
+        gaps = self.means - centre
+        if self.low_parts is not None:
+            gaps += self.low_parts
+        gaps_in_variances = gaps / self.variances
+        squared = np.vecdot(gaps, gaps_in_variances)
+        if not (squared <= FAR**2).all():
+            return None
+        coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
+        return centre, coefficients, -0.5 * (squared + self.log_normalisers)
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        if self._product is None:
+            return super().posterior_scores(X, log_priors, out)
+        centre, coefficients, intercepts = self._product
+        terms = np.empty((len(X), len(coefficients)))
+        squares, deviations = np.split(terms, 2, axis=1)
+        np.subtract(X, centre, out=deviations)
+        np.square(deviations, out=squares)
+        scores = multiply_rows(terms, coefficients, order_of(len(intercepts)), out)
+        scores += intercepts + log_priors
+        return scores
 
     def squared_distances(self, X: Array) -> Array:
         if len(X) < len(self.means):

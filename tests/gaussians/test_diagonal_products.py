@@ -1,0 +1,66 @@
+"""Naive Bayes scores rows by one product where no class is far, and by squared distances elsewhere."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from streamgda import GaussianNB
+from streamgda.gaussians.densities import DiagonalGaussians
+from streamgda.gaussians.shared import FAR
+
+EPS = np.finfo(np.float64).eps
+
+
+def classes(distance, offset=0.0, n_features=3):
+    """Two classes whose means are at this distance from their centre, in standard deviations of the first."""
+    means = np.zeros((2, n_features))
+    means[0, 0], means[1, 0] = offset - distance, offset + distance
+    variances = np.array([np.full(n_features, 1.0), np.full(n_features, 1.5)])
+    return DiagonalGaussians(means, variances, low_parts=np.zeros_like(means))
+
+
+def exact_gap(densities, row):
+    """The difference of the squared distances of a row from the two classes, in rational arithmetic."""
+    squares = [
+        sum(
+            (Fraction(x) - Fraction(m)) ** 2 / Fraction(v)
+            for x, m, v in zip(row.tolist(), mean.tolist(), variance.tolist(), strict=True)
+        )
+        for mean, variance in zip(densities.means, densities.variances, strict=True)
+    ]
+    return squares[0] - squares[1]
+
+
+@pytest.mark.parametrize(("distance", "is_product"), [(0.99 * FAR, True), (1.01 * FAR, False), (1e9, False)])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_scores_keep_their_digits_on_both_sides_of_the_line(distance, offset, is_product):
+    densities = classes(distance, offset)
+    assert densities.scores_from_distances is not is_product
+    rng = np.random.default_rng(0)
+    X = densities.means[rng.integers(2, size=40)] + rng.normal(size=(40, 3))
+    scores = densities.posterior_scores(X)
+    gaps = scores[:, 0] - scores[:, 1] + 0.5 * (densities.log_normalisers[0] - densities.log_normalisers[1])
+    for row, gap in zip(X, gaps, strict=True):
+        exact = exact_gap(densities, row)
+        assert abs(float(Fraction(gap) + exact / 2)) <= 16 * EPS * max(FAR**2, abs(float(exact)))
+
+
+def test_rows_far_from_all_classes_lose_no_more_digits_than_their_distances_have():
+    densities = classes(3.0)
+    X = np.array([[1e8, -1e8, 3.0], [-1e7, 0.5, 1e3]])
+    gaps = np.diff(densities.posterior_scores(X), axis=1)[:, 0]
+    normalisers = 0.5 * np.diff(densities.log_normalisers)[0]
+    for row, gap in zip(X, gaps, strict=True):
+        exact = float(exact_gap(densities, row)) / 2 - normalisers
+        assert gap == pytest.approx(exact, rel=16 * EPS * np.square(row).sum() / abs(exact))
+
+
+def test_a_row_has_the_same_probabilities_alone_and_among_others():
+    rng = np.random.default_rng(1)
+    y = np.repeat(np.arange(7), 30)
+    X = rng.normal(size=(len(y), 40)) + y[:, None]
+    model = GaussianNB().fit(X, y)
+    together = model.predict_proba(X)
+    assert np.array_equal(np.concatenate([model.predict_proba(row[None]) for row in X]), together)
+    np.testing.assert_allclose(together, model.to_sklearn().predict_proba(X), rtol=1e-9, atol=1e-12)
