@@ -43,16 +43,22 @@ class Contender:
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds of each repeat, and the peak memory in MB above what was held after setting up."""
+    """Seconds of each repeat, by the clock and of the processor; the peak in MB above the set-up."""
 
     name: str
     seconds: list[float]
+    processor_seconds: list[float]
     peak: float
 
     @property
     def median(self) -> float:
         """The median time in seconds."""
         return statistics.median(self.seconds)
+
+    @property
+    def processor(self) -> float:
+        """The median time of the processor in seconds, of all threads of the contender's process."""
+        return statistics.median(self.processor_seconds)
 
 
 def limit_threads(threads: int) -> None:
@@ -77,21 +83,21 @@ def contest(contenders: Sequence[Contender], repeats: int) -> dict[str, Result]:
         process.start()
         here.recv()
         racers.append((contender, here, process))
-    seconds: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    times: dict[str, list[tuple[float, float]]] = {contender.name: [] for contender in contenders}
     for _ in tqdm(range(repeats), desc="repeats", leave=False):
         for contender, connection, _ in racers:
             connection.send("run")
-            seconds[contender.name].append(connection.recv())
-    return {contender.name: _finish(contender, *rest, seconds) for contender, *rest in racers}
+            times[contender.name].append(connection.recv())
+    return {contender.name: _finish(contender, *rest, times[contender.name]) for contender, *rest in racers}
 
 
 def _finish(
-    contender: Contender, connection: Connection, process: Any, seconds: dict[str, list[float]]
+    contender: Contender, connection: Connection, process: Any, times: list[tuple[float, float]]
 ) -> Result:
     connection.send("stop")
     peak = connection.recv()
     process.join()
-    return Result(contender.name, seconds[contender.name], peak)
+    return Result(contender.name, *map(list, zip(*times, strict=True)), peak)
 
 
 def _serve(contender: Contender, connection: Connection) -> None:
@@ -106,11 +112,11 @@ def _serve(contender: Contender, connection: Connection) -> None:
     getattr(run, "close", lambda: None)()
 
 
-def _run_once(run: Callable[[], Any]) -> float:
+def _run_once(run: Callable[[], Any]) -> tuple[float, float]:
     gc.collect()
-    start = time.perf_counter()
+    start, processor = time.perf_counter(), time.process_time()
     run()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - processor
 
 
 def memory(field: str) -> float:

@@ -35,6 +35,7 @@ from bench.passes import (
 SCAN_DATASET = "pyarrow: dataset scan"
 READ = "pyarrow: read into a NumPy matrix"
 OURS = {kind: f"streamgda: {kind} statistics, from Parquet" for kind in ("full", "tied", "diag")}
+OURS_NOT_NULL = {kind: f"{name}, nullable=False" for kind, name in OURS.items()}
 SKLEARN = {
     "GaussianNB": "scikit-learn: GaussianNB fit",
     "partial_fit": "scikit-learn: GaussianNB partial_fit",
@@ -91,12 +92,14 @@ def duckdb_covariance(folder: Path, features: int, threads: int) -> Callable[[],
 def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
     """All that the table compares."""
     rows, features, classes, threads = options.rows, options.features, options.classes, options.threads
+    not_null = data.make(options.data, rows, features, classes, nullable=False)
     return [
         Contender(SCAN_DATASET, scan_dataset, (folder,)),
         Contender(SCAN_GROUPS, scan_row_groups, (folder, threads)),
         Contender(SCAN_TUNED, scan_as_we_do, (folder, threads)),
         Contender(BLAS, blas_products, (rows, features, classes, threads)),
         *(Contender(name, parquet_pass, (folder, kind)) for kind, name in OURS.items()),
+        *(Contender(name, parquet_pass, (not_null, kind)) for kind, name in OURS_NOT_NULL.items()),
         Contender(READ, read_into_memory, (folder,)),
         *(Contender(name, sklearn_fit, (folder, which)) for which, name in SKLEARN.items()),
         Contender(DUCKDB_COVARIANCE, duckdb_covariance, (folder, features, threads)),
@@ -112,13 +115,16 @@ def times_table(results: dict[str, Result]) -> str:
         (
             name,
             f"{result.median:.3f}",
+            f"{result.processor:.3f}",
             f"{min(result.seconds):.3f}–{max(result.seconds):.3f}",
             f"{result.peak:.0f}",
             f"{result.median + read:.3f}" if name in SKLEARN.values() else "",
         )
         for name, result in results.items()
     ]
-    return report.table(["contender", "median s", "min–max s", "peak MB", "with reading s"], rows)
+    return report.table(
+        ["contender", "median s", "processor s", "min–max s", "peak MB", "with reading s"], rows
+    )
 
 
 def goals_table(results: dict[str, Result]) -> str:

@@ -72,7 +72,8 @@ def blas_products(
     """The products that statistics of a kind take, on numbers in cache: what BLAS alone costs.
 
     Full statistics take a product for each class, of 256 rows and more: shorter ones cost calls, and no more
-    arithmetic. Tied ones take one for all classes. Diag ones take the squares of the rows alone.
+    arithmetic. Tied ones take one for all classes. Diag ones take the squares of the rows alone. In the end
+    the arrays of the state are written once, and tied statistics take the product of the means.
     """
     import numpy as np
     from threadpoolctl import threadpool_limits
@@ -94,6 +95,11 @@ def blas_products(
     def run() -> None:
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             list(pool.map(multiply, [products // threads] * threads))
+            means, _low_parts = np.ones((2, classes, features))
+            if kind == "tied":
+                means.T @ means
+            else:
+                np.ones((classes, features) if kind == "diag" else (classes, features, features))
 
     return run
 
