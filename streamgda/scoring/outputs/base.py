@@ -65,9 +65,9 @@ class PredictionSummary:
     n_rows : int
         Rows of the predictions.
     n_parts : int
-        Parquet files, or ranges of Zarr chunks, that they are in.
+        How many Parquet files, or ranges of Zarr chunks, hold them.
     n_found : int
-        How many of these an earlier run, which was stopped, had finished.
+        How many of these parts an earlier run had finished before it was stopped.
     n_dropped : int
         Rows that the source left out because a value was missing.
     """
@@ -88,7 +88,7 @@ class PredictionSummary:
 
 @dataclass(frozen=True)
 class PredictedRows:
-    """Predictions for consecutive rows, and how many rows of the input were left out among them."""
+    """Predictions for consecutive rows, and how many rows of the input among them were left out."""
 
     table: pa.Table
     n_dropped: int = 0
@@ -98,8 +98,8 @@ class PredictedRows:
 class Part(Split):
     """A part of the output: the rows of the input that it is made from, its name and its fingerprint.
 
-    The fingerprint is a hash of the model, the columns and the input. A part that is there already is
-    finished if it has the same one.
+    The fingerprint is a hash of the model, the columns and the input. A part that is there already counts as
+    finished if its fingerprint is the same.
     """
 
     splits: tuple[ScorableSplit, ...]
@@ -117,7 +117,7 @@ class Part(Split):
         return any(split.is_remote for split in self.splits)
 
     def begun(self, ahead: Ahead) -> Self:
-        """The same part, of which what `ahead` allows is being fetched of its first splits."""
+        """Start to fetch the first splits as far as `ahead` allows, and return the part with them."""
         first = tuple(split.begun(ahead) for split in self.splits[:_MOST_BEGUN])
         return replace(self, splits=(*first, *self.splits[_MOST_BEGUN:]))
 
@@ -135,7 +135,7 @@ P = TypeVar("P", bound=Part)
 class Writes:
     """Writes of a task that go on while it predicts its next rows; the end of `with` waits for all of them.
 
-    At most 32 MB wait to be written, or one write if it is longer. What a write raises is raised here.
+    At most 32 MB wait to be written, or one write if it is longer. An error of a write is raised here.
     """
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class Output(ABC, Generic[P]):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of tables that are written, and their types, in this order."""
+        """The columns of the tables that are written, in order, with their types."""
         return pa.schema([(name, field.type) for field in self.fields for name in field.columns])
 
     @abstractmethod
@@ -189,17 +189,17 @@ class Output(ABC, Generic[P]):
         splits : sequence of ScorableSplit
             The input, in order.
         made_by : object
-            The model and the columns, as plain values: what the fingerprints depend on besides the input.
+            The model and the columns, as plain values. The fingerprints depend on these and on the input.
 
         Raises
         ------
         ValueError
-            If the number of rows of a part has to be known, and is not.
+            If the output needs the number of rows of each part, and one is not known.
         """
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs from writing to a local folder; where there are no locks, `finish` finds them out.
+        """Keep other runs from writing to a local folder. On other filesystems, `finish` detects other runs.
 
         Raises
         ------
@@ -218,15 +218,15 @@ class Output(ABC, Generic[P]):
             try:
                 yield
             finally:
-                # A process that has opened the file by now locks one without a name. Newer versions of
-                # filelock try again then (tox-dev/filelock#574); with others, `finish` finds out.
+                # A process that has opened the file just before locks a deleted file. Newer versions of
+                # filelock try again then (tox-dev/filelock#574); with old ones, `finish` detects it.
                 if is_local(filesystem):
                     with suppress(OSError):
                         filesystem.delete_file(f"{folder}/{LOCK}")
 
     @abstractmethod
     def prepare(self, parts: Sequence[P]) -> dict[str, PredictionSummary]:
-        """Make the folder ready for these parts: remove unfinished ones, and those of another run.
+        """Prepare the folder for these parts: remove unfinished parts, and parts of another run.
 
         Returns
         -------
@@ -236,7 +236,7 @@ class Output(ABC, Generic[P]):
         Raises
         ------
         ValueError
-            If the folder holds anything that `predict_dataset` did not write; nothing is removed then.
+            If the folder holds anything that `predict_dataset` did not write. Then nothing is removed.
         """
 
     def checked(self, table: pa.Table) -> pa.Table:
@@ -254,7 +254,7 @@ class Output(ABC, Generic[P]):
 
     @abstractmethod
     def write(self, part: P, rows: Iterable[PredictedRows], writes: Writes) -> PredictionSummary:
-        """Write the rows of a part, wholly or not at all; `writes` may end later."""
+        """Write the rows of a part, wholly or not at all. Writes may still go on in `writes`."""
 
     @abstractmethod
     def finish(self, parts: Sequence[P]) -> None:
@@ -263,7 +263,7 @@ class Output(ABC, Generic[P]):
         Raises
         ------
         RuntimeError
-            If a part is missing or is of another run.
+            If a part is missing, or was written by another run.
         """
 
     def _overwritten(self) -> RuntimeError:

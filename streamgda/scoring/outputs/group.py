@@ -1,7 +1,7 @@
-"""The folder of a Zarr group, what the group says of itself, and columns of a table as its arrays.
+"""The folder of a Zarr group, the note in its attributes, and columns of a table as its arrays.
 
-Arrays and chunks are made in memory by Zarr, and are put into the folder as they are, several at once: Zarr
-itself would ask before each of them what is there.
+Zarr makes arrays and chunks in memory, and this module puts them into the folder, several at once. Zarr
+itself would check before each of them whether it is there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FILE_OF_ARRAY = re.compile(rf"zarr(?:\.json|{_PARTIAL})|c(?:/\d+)+(?:{_PARTIAL}
 
 @dataclass(frozen=True)
 class Note:
-    """What a group of predictions says of itself, in its attributes.
+    """The note in the attributes of a group of predictions: what is written there, and by which run.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Note:
 
 @dataclass(frozen=True)
 class GroupFolder:
-    """The folder of a Zarr group, on any filesystem of fsspec's, and as a store of Zarr's."""
+    """The folder of a Zarr group on an fsspec filesystem, which is also a Zarr store."""
 
     filesystem: AbstractFileSystem
     path: str
@@ -80,7 +80,7 @@ class GroupFolder:
         return isinstance(self.store, LocalStore)
 
     def names(self) -> set[str]:
-        """What is in the folder, but for files that Zarr had not finished."""
+        """The names in the folder, except files that Zarr has not finished."""
         self.filesystem.invalidate_cache()  # other processes may have written there since it was listed
         try:
             found = self.filesystem.ls(self.path, detail=False)
@@ -100,15 +100,15 @@ class GroupFolder:
         return files
 
     def not_ours(self, name: str) -> ValueError:
-        """The error for a file or an array that is no part of predictions."""
+        """The error for a file or an array that is not part of predictions."""
         return ValueError(
             f"{self.path} holds {name}, which is no part of predictions; choose a group of their own"
         )
 
-    # ------------------------------------------------------------------ notes and what is put
+    # ------------------------------------------------------------------ reading and writing notes and files
 
     def read_notes(self, *groups: str) -> list[Note | None]:
-        """The notes of the group and of groups within it; None where there is no group, or no note."""
+        """The notes of the group and of groups within it; None for a group that is missing or has no note."""
 
         async def read() -> list[Buffer | None]:
             prototype, whole = default_buffer_prototype(), RangeByteRequest(0, _MOST_OF_NOTE)
@@ -124,7 +124,7 @@ class GroupFolder:
         self.put({_key_of(group): buffer_of(json.dumps(document, indent=2).encode())})
 
     def put(self, contents: Mapping[str, Buffer]) -> None:
-        """Write files, all at once; each of them appears as a whole."""
+        """Write files at the same time. Each of them appears only when it is complete."""
 
         async def put() -> None:
             await asyncio.gather(*(self.store.set(key, content) for key, content in contents.items()))
@@ -139,7 +139,7 @@ class GroupFolder:
             self.filesystem.rm(f"{self.path}/{name}", recursive=True)
 
     def remove_half_written(self) -> None:
-        """Remove the local files that killed processes had not finished; other filesystems have none."""
+        """Remove local files that killed processes left unfinished. Other filesystems have no such files."""
         for name in self.filesystem.find(self.path) if self.is_local else ():
             if _HALF_WRITTEN.fullmatch(name):
                 with suppress(FileNotFoundError):
@@ -151,7 +151,7 @@ def _key_of(group: str) -> str:
 
 
 def buffer_of(content: bytes) -> Buffer:
-    """What stores of Zarr's take in place of bytes."""
+    """Bytes as the buffer that Zarr stores take."""
     return default_buffer_prototype().buffer.from_bytes(content)
 
 
@@ -166,12 +166,12 @@ def _note_in(document: bytes) -> Note | None:
 
 
 def checked_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The fields that arrays will hold: of categories, their values.
+    """The fields as arrays will hold them: categories become their values.
 
     Raises
     ------
     ValueError
-        If two arrays would have one name, Zarr does not allow a name, or no array can hold values of a type.
+        If two arrays would have the same name, if Zarr does not allow a name, or if no array can hold a type.
     """
     names = [field.name for field in fields]
     for name in names:
@@ -208,7 +208,7 @@ def _dtype_of(field: Field) -> str:
 
 
 def check_nulls(table: pa.Table, fields: Sequence[Field]) -> None:
-    """Raise ValueError for a null that NaN, or NaT for times, cannot stand for; rows count from the first."""
+    """Raise ValueError for a null in a column whose type has neither NaN nor NaT to stand for it."""
     for field in fields:
         column = table.column(field.columns[0])
         if column.null_count and not (pa.types.is_floating(field.type) or pa.types.is_temporal(field.type)):
@@ -220,7 +220,7 @@ def check_nulls(table: pa.Table, fields: Sequence[Field]) -> None:
 
 
 def create_arrays(store: Store, fields: Sequence[Field], n_rows: int, chunk: int) -> list[zarr.Array[Any]]:
-    """Make an empty array for each field, in chunks of so many rows; with a column for each class, if any."""
+    """Make an empty array for each field, in chunks of `chunk` rows; its columns are the classes, if any."""
     others = [(len(field.columns),) if "classes" in field.attributes else () for field in fields]
     return [
         zarr.create_array(

@@ -42,7 +42,7 @@ _MOST_IN_MEMORY = 1 << 24  # bytes of an encoded part
 
 
 Footer = tuple[str, PredictionSummary]
-"""What the footer of a part says: its fingerprint, and how many rows it has and were left out."""
+"""What the footer of a part says: its fingerprint, its number of rows, and how many were left out."""
 
 _TORN: Footer = ("", PredictionSummary())
 
@@ -94,13 +94,13 @@ class ParquetOutput(Output[Part]):
         return {info.base_name: info.size for info in found}
 
     def _footers(self, sizes: Mapping[str, int]) -> dict[str, Footer]:
-        """The footers of the files named like parts, but for Parquet files of others."""
+        """The footers of the files named like parts, except Parquet files that are not predictions."""
         named = [name for name in sizes if _PART.fullmatch(name)]
         read = request_threads().map(self._read_footer, named, map(sizes.__getitem__, named))
         return {name: footer for name, footer in zip(named, read, strict=True) if footer is not None}
 
     def _read_footer(self, name: str, size: int) -> Footer | None:
-        """What a footer says; by one request, since the size of the file is known."""
+        """Read what a footer says, by one request, since the size of the file is known."""
         path = f"{self.path}/{name}"
         try:
             with decoding(path):
@@ -115,10 +115,10 @@ class ParquetOutput(Output[Part]):
         return metadata[_FINGERPRINT].decode(), PredictionSummary(footer.num_rows, 1, 1, n_dropped)
 
     def _check_ours(self, sizes: Mapping[str, int], found: Mapping[str, Footer]) -> None:
-        """Raise ValueError for a file of others; hidden files may be anyone's, and stay.
+        """Raise ValueError for a file that is not a part. Hidden files may be there, and stay.
 
-        A file named like a part that cannot be read is a torn part if there are others beside it, or if it is
-        empty. Alone, it may be anything.
+        A file that is named like a part and cannot be read counts as a damaged part if there are other parts,
+        or if it is empty. Otherwise it may be anything.
         """
         among_parts = any(footer is not _TORN for footer in found.values())
         for name, size in sorted(sizes.items()):
@@ -136,9 +136,9 @@ class ParquetOutput(Output[Part]):
     # ------------------------------------------------------------------ writing
 
     def write(self, part: Part, rows: Iterable[PredictedRows], writes: Writes) -> PredictionSummary:
-        """Encode a part in memory, and write it in another thread; a long one as it is encoded.
+        """Encode a part in memory, and write it in another thread. A long one is written meanwhile.
 
-        It gets its name when it is whole.
+        The file gets its name when it is complete.
         """
         n_rows = n_dropped = 0
         path, schema = f"{self.path}/{part.name}", self.schema
@@ -164,7 +164,7 @@ class ParquetOutput(Output[Part]):
 
 
 class _GrowingFile(io.BytesIO):
-    """A file that is collected in memory; one that grows long is opened, and written from then on."""
+    """A file that is collected in memory. Once it is long, a real file is opened and written instead."""
 
     def __init__(self, open_it: Callable[[], pa.NativeFile]) -> None:
         super().__init__()
@@ -191,10 +191,10 @@ def _is_unfinished(name: str) -> bool:
 
 
 def _without_index_width(kind: pa.DataType) -> pa.DataType:
-    """A type that all parts can have: categories are counted anew in each part, and few or many."""
+    """A type that all parts can have: parts have different numbers of categories, so indices are int32."""
     return pa.dictionary(pa.int32(), kind.value_type) if pa.types.is_dictionary(kind) else kind
 
 
 def _repetitive(schema: pa.Schema) -> list[str]:
-    """The columns that a dictionary may make smaller; one of float64 digits is larger than they are."""
+    """The columns that a dictionary may make smaller: not floats, which seldom repeat."""
     return [field.name for field in schema if not pa.types.is_floating(field.type)]

@@ -1,7 +1,7 @@
-"""A Zarr group written part by part, which cannot be opened as a group until it is complete.
+"""A Zarr group that is written part by part, and cannot be opened until it is complete.
 
-The arrays are created where they stay, but the metadata of the group itself is written last. Until then a
-hidden group within says what is being written, and which parts are finished. A part is a range of whole
+The arrays are created in their final place, but the metadata of the group is written last. Until then, a
+hidden group in it notes what is being written, and which parts are finished. A part is a range of whole
 chunks, so no two tasks write to the same chunk.
 """
 
@@ -147,7 +147,7 @@ class ZarrOutput(Output[ChunkRange]):
         return {int(file.removeprefix(_MARKS)) for file in files if _MARK.fullmatch(file)}
 
     def _begin(self, parts: Sequence[ChunkRange], names: set[str]) -> None:
-        """Remove old arrays and create empty ones; at each moment a note says whose the files are."""
+        """Remove old arrays and create empty ones. A note always lists the arrays that may be there."""
         old = names - {METADATA, _UNFINISHED, LOCK}
         for name in sorted(old):
             self.group.check_files(name)
@@ -165,7 +165,7 @@ class ZarrOutput(Output[ChunkRange]):
         self.group.write_note(_UNFINISHED, Note(parts[0].fingerprint, arrays, self.run))
 
     def checked(self, table: pa.Table) -> pa.Table:
-        """The table in the types of the arrays, if they can hold it."""
+        """The table with the types of the arrays; ValueError if they cannot hold it."""
         check_nulls(table, self.fields)
         return super().checked(table)
 
@@ -208,7 +208,7 @@ class ZarrOutput(Output[ChunkRange]):
     def _in_chunks(
         self, rows: Iterable[PredictedRows], memory: Sequence[NDArray[Any]]
     ) -> Iterator[Sequence[NDArray[Any]]]:
-        """The rows chunk by chunk, with an array for each field; each chunk in the same memory."""
+        """Yield the rows chunk by chunk, with an array for each field. All chunks share the same memory."""
         filled, length = 0, len(memory[0])
         for piece in rows:
             table = piece.table
@@ -259,7 +259,7 @@ def _rows_of_chunk(width: int) -> int:
 
 
 def _by_fsspec(filesystem: AnyFileSystem, path: str) -> tuple[AbstractFileSystem, str]:
-    """A filesystem of fsspec's, and the path there; pyarrow's are unwrapped."""
+    """The fsspec filesystem, and the path on it; a pyarrow filesystem is unwrapped."""
     if isinstance(filesystem, pafs.FileSystem):
         inner, path = unwrapped(filesystem, path)
         behind = LocalFileSystem() if isinstance(inner, pafs.LocalFileSystem) else fsspec_of(inner)
@@ -294,7 +294,7 @@ class RowRange(ScorableSplit):
 
     @property
     def identity(self) -> list[Any]:
-        """The split and the rows of it, as plain values."""
+        """The split and the range of its rows, as plain values."""
         return [self.split.identity, self.start, self.stop]
 
     @property
@@ -303,7 +303,7 @@ class RowRange(ScorableSplit):
         return self.split.is_remote
 
     def begun(self, ahead: Ahead) -> RowRange:
-        """The same rows, of which what `ahead` allows is being fetched."""
+        """Start to fetch as much as `ahead` allows; return the same rows with what is fetched."""
         enclosing, before = self.split.enclosing(self.start, self.stop)
         return RowRange(enclosing.begun(ahead), self.start - before, self.stop - before)
 
@@ -349,9 +349,9 @@ def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -
 
 
 def chunk_length(sizes: Sequence[int], most: int) -> int:
-    """The number of rows of a chunk: up to `most`, so that splits end where chunks do if that is possible.
+    """The number of rows of a chunk, at most `most`. If possible, splits end where chunks end.
 
-    Then no rows are read twice. Chunks of less than an eighth of `most` would cost more than that saves.
+    Then no rows are read twice. Chunks shorter than an eighth of `most` would cost more than this saves.
     """
     common = math.gcd(*list(accumulate(sizes))[:-1])
     if not common:
