@@ -13,6 +13,7 @@ from scipy.special import chdtrc
 from streamgda.gaussians.whitening import Array, Observed, Reason, Whitening
 
 LOG_2PI = float(np.log(2 * np.pi))
+FAR = 100.0  # standard deviations; beyond, squared terms change differences of scores by more than 10⁻¹²
 
 
 class Densities(ABC):

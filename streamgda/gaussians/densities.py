@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from streamgda.gaussians.base import LOG_2PI, Gaussians
+from streamgda.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import (
     deviations_from,
@@ -26,7 +26,6 @@ from streamgda.gaussians.products import (
     stacked,
 )
 from streamgda.gaussians.regularisation import Regularisation
-from streamgda.gaussians.shared import FAR
 from streamgda.gaussians.whitening import Array, Observed, Reason, Singular, TriangularWhitening, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from streamgda.gaussians.base import LOG_2PI, Gaussians
+from streamgda.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import Positions, deviations_from, multiply_rows, some_of
 from streamgda.gaussians.whitening import Array, Observed, Whitening
 
-FAR = 100.0  # standard deviations; beyond, squared terms change differences of scores by more than 10⁻¹²
 _MOST_CANCELLED = 8.0  # ratio of the terms of a gap to the gap itself: a loss of three bits
 _MANY_CLASSES = 8  # per feature; with more, it takes less time to whiten rows than to compute slopes
 _CLASSES_AT_ONCE = 1536  # in whole tiles; with fewer, threads that share a product wait for each other

@@ -17,9 +17,10 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
+from streamgda.gaussians.base import FAR
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.shared import FAR, SharedGaussians
+from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.whitening import Array, TriangularWhitening, Whitening, constant_features
 
 Positions = NDArray[np.intp]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from streamgda import GaussianNB
+from streamgda.gaussians.base import FAR
 from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.shared import FAR
 
 EPS = np.finfo(np.float64).eps
 
