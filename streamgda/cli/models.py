@@ -110,6 +110,7 @@ _PARAMETERS: dict[str, Option] = {
     "shrinkage": _parameter("shrinkage", default="not"),
     "pooling": _parameter("pooling", default="not"),
     "predictive": _parameter("predictive", sentences=3),
+    "temperature": _parameter("temperature"),
     "reg_param": _parameter("reg_param"),
     "singular": _parameter("singular", sentences=3, default="raise"),
     "var_smoothing": _parameter("var_smoothing"),

@@ -6,11 +6,13 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
+from numbers import Real
 from typing import Any, ClassVar, Generic, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, counted, named
@@ -58,12 +60,14 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StatisticsLearner._parameter_constraints,
         "priors": ["array-like", dict, None],
+        "temperature": [Interval(Real, 0, None, closed="neither")],
     }
 
     _renormalises_priors: ClassVar[bool] = False
 
     priors: ArrayLike | None
     predictive: Predictive = "plugin"
+    temperature: float = 1.0
 
     @abstractmethod
     def _finalise(self, statistics: Statistics) -> G:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import finalised
-from streamgda.estimators.exchange import describe
+from streamgda.estimators.exchange import check_untempered, describe
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import (
     GenerativeClassifier,
@@ -85,6 +85,10 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
         features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
         nothing, and always goes on to 1e-8.
+    temperature : float, default=1.0
+        Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
+        Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
+        it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
 
     Attributes
     ----------
@@ -159,6 +163,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         max_patterns: int = MAX_PATTERNS,
         max_reads: int = MAX_READS,
         em_tol: float = READ_TOLERANCE,
+        temperature: float = 1.0,
     ) -> None:
         self.covariance_model = covariance_model
         self.priors = priors
@@ -168,6 +173,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         self.max_patterns = max_patterns
         self.max_reads = max_reads
         self.em_tol = em_tol
+        self.temperature = temperature
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:
         names = MODELS if self.covariance_model == "bic" else (self.covariance_model,)
@@ -252,6 +258,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         features have very different units.
         """
         check_is_fitted(self)
+        check_untempered(self)
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             priors=self._priors_of_peer, store_covariance=True
         )

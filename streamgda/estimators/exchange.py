@@ -42,6 +42,15 @@ def check_plugin(model: Any) -> None:
         raise ValueError(f"scikit-learn has no {model.predictive} densities; set predictive='plugin'")
 
 
+def check_untempered(model: Any) -> None:
+    """Raise ValueError for a model whose posteriors a peer, which has no temperature, would not give."""
+    if model.temperature != 1.0:
+        raise ValueError(
+            "scikit-learn has no temperature; set temperature=1. LinearDiscriminantAnalysis keeps it in its "
+            "coefficients"
+        )
+
+
 def check_kind(peer: Any, kind: type) -> None:
     """Raise TypeError for an estimator of another class, and NotFittedError for one that is not fitted."""
     if not isinstance(peer, kind):

@@ -12,7 +12,6 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import Densities, Gaussians
@@ -44,6 +43,8 @@ class Finalised(Generic[G]):
         The densities that score rows: `gaussians`, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
+    temperature : float
+        What scores are divided by before they become posterior probabilities.
     """
 
     revision: object
@@ -53,18 +54,27 @@ class Finalised(Generic[G]):
     densities: Densities
     priors: Array
     log_priors: Array
+    temperature: float
     _derived: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, model: BaseEstimator, statistics: Statistics, gaussians: G, densities: Densities, priors: Array
+        cls, model: Any, statistics: Statistics, gaussians: G, densities: Densities, priors: Array
     ) -> Self:
         """The densities and priors of a model, computed from its current parameters and these statistics."""
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
         log_priors[list(densities.singular)] = -np.inf
-        params = model.get_params(deep=False)
-        return cls(statistics.revision, params, statistics.classes, gaussians, densities, priors, log_priors)
+        return cls(
+            statistics.revision,
+            model.get_params(deep=False),
+            statistics.classes,
+            gaussians,
+            densities,
+            priors,
+            log_priors,
+            float(model.temperature),
+        )
 
     @property
     def singular(self) -> list[tuple[Any, Reason]]:

@@ -188,9 +188,10 @@ class GenerativeClassifier(GaussianClassifier[G]):
     def boundary(self, i: Any, j: Any) -> QuadraticBoundary:
         """The surface between two classes, xᵀ A x + bᵀ x + c = 0, priors included.
 
-        Its value for a row is twice the log-odds of class i against class j: above zero, class i is the more
-        likely of the two. So it has the sign of the difference of their columns in `decision_function`. If
-        there are two classes, ``boundary(*classes_[::-1])`` has the sign of `decision_function` itself.
+        Its value for a row is twice the log-odds of class i against class j, at a temperature of 1: above
+        zero, class i is the more likely of the two. So it has the sign of the difference of their columns in
+        `decision_function`. If there are two classes, ``boundary(*classes_[::-1])`` has the sign of
+        `decision_function` itself.
 
         Parameters
         ----------

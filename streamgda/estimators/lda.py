@@ -111,6 +111,10 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
         features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
         nothing, and always goes on to 1e-8.
+    temperature : float, default=1.0
+        Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
+        Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
+        it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
 
     Attributes
     ----------
@@ -186,6 +190,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         max_patterns: int = MAX_PATTERNS,
         max_reads: int = MAX_READS,
         em_tol: float = READ_TOLERANCE,
+        temperature: float = 1.0,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -200,6 +205,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         self.max_patterns = max_patterns
         self.max_reads = max_reads
         self.em_tol = em_tol
+        self.temperature = temperature
 
     def required_statistics(self) -> dict[str, Any]:
         """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
@@ -272,7 +278,8 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     def _decisions(self, scores: RowScores) -> Array:
         discriminants = scores.discriminants
         if self.solver != "svd" and isinstance(scores.gaussians, SharedGaussians):
-            discriminants = discriminants + scores.gaussians.common_scores(scores.rows)
+            common = scores.gaussians.common_scores(scores.rows)
+            discriminants = discriminants + common / scores.finalised.temperature
         return decisions(discriminants)
 
     # ------------------------------------------------------------------ fitted attributes
@@ -305,7 +312,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         if self.solver != "svd":
             pull = state.gaussians.whitening.precision @ centre
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
-        return _between_two(coefficients), _between_two(intercepts)
+        return _between_two(coefficients / state.temperature), _between_two(intercepts / state.temperature)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

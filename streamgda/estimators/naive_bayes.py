@@ -13,7 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import PREDICTIVE, Predictive, finalised
-from streamgda.estimators.exchange import check_kind, check_plugin, class_counts, describe, from_moments
+from streamgda.estimators.exchange import (
+    check_kind,
+    check_plugin,
+    check_untempered,
+    class_counts,
+    describe,
+    from_moments,
+)
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import ClassCounts
@@ -58,6 +65,10 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         estimated. "student" takes into account that they are estimated: for each feature a Student t density,
         of n_k - 1 degrees of freedom without pooling (Jeffreys' prior). A class without degrees of freedom is
         an error in `fit` and `from_statistics`. After `partial_fit` it gets no posterior, with one warning.
+    temperature : float, default=1.0
+        Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
+        Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
+        it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
 
     Attributes
     ----------
@@ -123,6 +134,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         exact: bool = False,
         pooling: PoolingParameter = None,
         predictive: Predictive = "plugin",
+        temperature: float = 1.0,
     ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
@@ -130,6 +142,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         self.exact = exact
         self.pooling = pooling
         self.predictive = predictive
+        self.temperature = temperature
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         regularisation = None
@@ -213,6 +226,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         """
         check_is_fitted(self)
         check_plugin(self)
+        check_untempered(self)
         peer = naive_bayes.GaussianNB(priors=self._priors_of_peer, var_smoothing=self.var_smoothing)
         return describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 

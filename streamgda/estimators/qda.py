@@ -18,6 +18,7 @@ from streamgda.estimators.exchange import (
     check_kind,
     check_not_shrunk,
     check_plugin,
+    check_untempered,
     class_counts,
     describe,
     from_moments,
@@ -116,6 +117,10 @@ class QuadraticDiscriminantAnalysis(
         a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
         features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
         nothing, and always goes on to 1e-8.
+    temperature : float, default=1.0
+        Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
+        Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
+        it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
 
     Attributes
     ----------
@@ -198,6 +203,7 @@ class QuadraticDiscriminantAnalysis(
         max_patterns: int = MAX_PATTERNS,
         max_reads: int = MAX_READS,
         em_tol: float = READ_TOLERANCE,
+        temperature: float = 1.0,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -214,6 +220,7 @@ class QuadraticDiscriminantAnalysis(
         self.max_patterns = max_patterns
         self.max_reads = max_reads
         self.em_tol = em_tol
+        self.temperature = temperature
 
     def _validate_params(self) -> None:
         super()._validate_params()
@@ -349,6 +356,7 @@ class QuadraticDiscriminantAnalysis(
         """
         check_is_fitted(self)
         check_plugin(self)
+        check_untempered(self)
         for _, reason in finalised(self).singular:
             raise reason()
         if (finalised(self).gaussians.ranks < self.n_features_in_).any():

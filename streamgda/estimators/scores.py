@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.finalised import Finalised
 from streamgda.gaussians.base import Densities
-from streamgda.gaussians.posteriors import log_evidence, log_posteriors, posteriors, write_posteriors
+from streamgda.gaussians.posteriors import (
+    log_evidence,
+    log_posteriors,
+    posteriors,
+    tempered,
+    write_posteriors,
+)
 from streamgda.gaussians.products import TILE_ROWS
 from streamgda.gaussians.whitening import Observed
 from streamgda.statistics.covariances import Array
@@ -56,7 +62,9 @@ class RowScores:
 
     @cached_property
     def posterior_scores(self) -> Array:
-        """Ln p(x, k), up to a term that is the same for all classes of a row: (n, K).
+        """Ln p(x, k) / T, up to a term that is the same for all classes of a row: (n, K).
+
+        T is the temperature of the model.
 
         Raises
         ------
@@ -69,13 +77,13 @@ class RowScores:
         with np.errstate(over="ignore", invalid="ignore"):
             scores = gaussians.posterior_scores_from(self.squared_distances)
             scores += log_priors
-        return self._checked(scores)
+        return self._checked_and_tempered(scores)
 
     def _posterior_scores(self, out: Array | None = None) -> Array:
         """The scores in a new array; or in `out` (n, K), if that saves a copy."""
         with np.errstate(over="ignore", invalid="ignore"):
             scores = self.gaussians.posterior_scores(self.rows, self.finalised.log_priors, out)
-        return self._checked(scores)
+        return self._checked_and_tempered(scores)
 
     @cached_property
     def squared_distances(self) -> Array:
@@ -85,9 +93,12 @@ class RowScores:
 
     @property
     def discriminants(self) -> Array:
-        """Ln p(x, k), up to a term that is the same for all rows and classes: (n, K)."""
+        """Ln p(x, k) / T, up to a term that is the same for all rows and classes: (n, K)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._checked(self.gaussians.discriminants(self.rows, self.finalised.log_priors))
+            scores = self.gaussians.discriminants(self.rows, self.finalised.log_priors)
+            self._checked_and_tempered(scores)
+            scores /= self.finalised.temperature
+        return scores
 
     @property
     def joint_log_density(self) -> Array:
@@ -147,14 +158,18 @@ class RowScores:
         squared_distances = self.squared_distances[np.arange(len(self.rows)), self.codes]
         return np.sqrt(np.maximum(squared_distances, 0.0))
 
-    def _checked(self, scores: Array) -> Array:
-        """Return the scores; raise ValueError if a row has no finite score."""
+    def _checked_and_tempered(self, scores: Array) -> Array:
+        """Scores by the temperature, or ValueError if a row has no finite one, so that no class is likelier.
+
+        They are up to a term for each row.
+        """
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
             row = np.flatnonzero(~np.isfinite(best))[0]
             row = row + self.positions.start if isinstance(self.positions, slice) else self.positions[row]
             raise ValueError(f"row {row} is too far from the classes: squared distances exceed float64")
-        return scores
+        temperature = self.finalised.temperature
+        return scores if temperature == 1.0 else tempered(scores, temperature)
 
 
 def score_finalised(

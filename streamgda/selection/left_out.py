@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.gaussians.posteriors import tempered
 from streamgda.gaussians.products import deviations_from
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.selection.scorings import Scored
@@ -83,7 +84,8 @@ class Downdate(ABC):
     def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
         """Score rows that are among those of the statistics, as `log_joint` does."""
         scores = self.log_joint(rows, truth, weights)
-        return Scored(scores, truth, weights, scores[np.arange(len(rows)), truth] if log_joint else None)
+        joint = scores[np.arange(len(rows)), truth] if log_joint else None
+        return Scored(tempered(scores, self._fitted.temperature), truth, weights, joint)
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K).
