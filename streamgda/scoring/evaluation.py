@@ -15,11 +15,11 @@ from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import Array, ScoreHistogram
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
+from streamgda.scoring.temperature import LEAST_LOG_PROBABILITY, N_TEMPERATURES, losses_by_temperature
 from streamgda.storage.saving import Loadable
 
 _CALIBRATION_BINS = 10
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
-LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
 
 
 class Evaluation(Measures, Loadable):
@@ -63,6 +63,7 @@ class Evaluation(Measures, Loadable):
         self._is_weighted = False
         self._log_loss = 0.0
         self._squared_error = 0.0
+        self._losses = np.zeros(N_TEMPERATURES)
         self._allocate(0)
 
     def _allocate(self, n_classes: int) -> None:
@@ -128,10 +129,13 @@ class Evaluation(Measures, Loadable):
         known: Labels,
         weights: Array | None,
         predicted: NDArray[np.intp] | None = None,
+        temperature: float | None = 1.0,
     ) -> None:
         """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`.
 
         The predicted classes are `known[predicted]`, or the likeliest ones if `predicted` is None.
+        The scores have been divided by the temperature. If it is None, the losses at other temperatures are
+        not computed.
         """
         classes = labels.union(self.classes, labels.union(known, seen))
         self._reindex(classes)
@@ -146,6 +150,10 @@ class Evaluation(Measures, Loadable):
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
         self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
+        if temperature is None:
+            self._losses += np.inf
+        else:
+            self._losses += losses_by_temperature(scores * temperature, truth, weight)
         np.add.at(self._confusion, (truth, found), weight)
         for k, scored in enumerate(self._scores):
             scored.add(log_odds[:, k], truth == k, weight)
@@ -198,6 +206,7 @@ class Evaluation(Measures, Loadable):
         self._calibration += other._calibration
         self._log_loss += other._log_loss
         self._squared_error += other._squared_error
+        self._losses += other._losses
         self._is_weighted |= other._is_weighted
         self.n_rows += other.n_rows
         self.n_dropped += other.n_dropped
@@ -239,6 +248,7 @@ class Evaluation(Measures, Loadable):
             np.multiply(sums, factor, out=sums)
         self._log_loss *= factor
         self._squared_error *= factor
+        self._losses *= factor
         self._is_weighted = True
         return self
 
@@ -253,7 +263,7 @@ class Evaluation(Measures, Loadable):
             "confusion": self._confusion,
             "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
         }
-        document = {name: getattr(self, name) for name in _PLAIN}
+        document = {**{name: getattr(self, name) for name in _PLAIN}, "losses": self._losses}
         columns = {"label": self.classes, **matrices, "odds": odds, "odds_weights": weights}
         return columns, {"kind": "Evaluation", **document}
 
@@ -270,6 +280,7 @@ class Evaluation(Measures, Loadable):
                 raise ValueError("its columns are of different lengths")
         for name in _PLAIN:
             setattr(evaluation, name, document[name])
+        evaluation._losses += document.get("losses", np.inf)
         return evaluation
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import counted, listed
 from streamgda.scoring.curves import Array, ScoreHistogram
+from streamgda.scoring.temperature import best_temperature, loss_at, warned_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,8 @@ class Measures:
         Weight of the rows by true class (rows) and predicted class (columns).
     _scores : list of ScoreHistogram
         Weight of the other rows and of the rows of each class, by the log-odds of the class.
+    _losses : ndarray of shape (41,)
+        Sums of −ln p(true class | x), p at least 2⁻⁵², at the temperatures of a grid.
     _calibration : ndarray of shape (n_classes, 3, n_bins)
         Sum of the probabilities, weight of the members and weight of the rows, by bins of the probability.
     """
@@ -43,6 +46,7 @@ class Measures:
     _is_weighted: bool
     _log_loss: float
     _squared_error: float
+    _losses: Array
     _confusion: Array
     _scores: list[ScoreHistogram]
     _calibration: Array
@@ -94,6 +98,49 @@ class Measures:
         As in scikit-learn, p is at least 2⁻⁵², also for a class that the model does not know.
         """
         return float(_ratio(self._log_loss, self.weight, np.nan))
+
+    @property
+    def best_temperature(self) -> float:
+        """The `temperature` of the model at which the log loss of these rows is least.
+
+        The rows should not be those that the model has learnt. Predicted classes do not depend on it. It is
+        found from the losses at 1 / T = 2⁻⁸, 2⁻⁷·⁷⁵, …, 2² and a parabola through the least three. Where the
+        least is at an end of these, that is the temperature, with a warning. It is 1 if the loss is the same
+        at all of them, as for a single class.
+
+        References
+        ----------
+        Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural networks", ICML.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import Evaluation
+        >>> sure = np.log([[0.99, 0.01], [0.01, 0.99], [0.99, 0.01]])
+        >>> evaluation = Evaluation().update(["a", "b", "b"], sure, ["a", "b"])
+        >>> temperature = evaluation.best_temperature
+        >>> round(temperature, 1), round(evaluation.log_loss, 2)
+        (6.7, 1.54)
+        >>> round(evaluation.log_loss_at(temperature), 2)
+        0.64
+        """
+        return warned_of(best_temperature(self._mean_losses))
+
+    @property
+    def _mean_losses(self) -> Array:
+        return _ratio(self._losses, self.weight, np.nan)
+
+    def log_loss_at(self, temperature: float) -> float:
+        """The `log_loss` that these rows would have with another `temperature` of the model, from 1/4 to 256.
+
+        Between the temperatures of the grid of `best_temperature`, it is interpolated.
+
+        Raises
+        ------
+        ValueError
+            If the temperature is not within that grid.
+        """
+        return loss_at(self._mean_losses, temperature)
 
     @property
     def brier_score(self) -> float:
@@ -220,6 +267,7 @@ class Measures:
         by_class = self.to_frame().reset_index(names="label")
         return {
             **{name: getattr(self, name) for name in measures},
+            "best_temperature": best_temperature(self._mean_losses),
             "confusion_matrix": self.confusion_matrix.tolist(),
             "classes": by_class.to_dict(orient="records"),
         }
@@ -270,5 +318,5 @@ def _in_digits_held(area: float, error: float) -> str:
 def _ratio(part: Any, whole: Any, otherwise: float) -> Array:
     """The quotient, and `otherwise` where the denominator is zero."""
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    quotient: Array = np.divide(part, whole, out=np.full(whole.shape, otherwise), where=whole > 0)
+    quotient: Array = np.divide(part, whole, out=np.full(part.shape, otherwise), where=whole > 0)
     return quotient

@@ -19,7 +19,7 @@ from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.generative import joint_log_likelihood
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import ScoreHistogram
-from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
+from streamgda.scoring.temperature import LEAST_LOG_PROBABILITY
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
