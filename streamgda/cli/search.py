@@ -11,6 +11,7 @@ import click
 from streamgda.cli.data import Data, literal, to_learn
 from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
 from streamgda.cli.models import MODELS
+from streamgda.cli.options import of_library
 from streamgda.cli.running import Running, running_options
 from streamgda.cli.saved import check_apart, check_replaceable, out_option, summary_of
 
@@ -87,6 +88,13 @@ def _folds(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.option(
     "--groups", metavar="COLUMN", help="A column whose values keep rows in one fold.  [default: none]"
 )
+@of_library(
+    "streamgda.selection.search:StatisticsSearchCV",
+    "calibrate",
+    sentences=2,
+    is_flag=False,
+    flag_value="temperature",
+)
 @click.option("--fold", metavar="COLUMN", help="A column of folds, in place of --cv.  [default: none]")
 @out_option("Save the best model of all the rows.  [default: not]")
 @running_options
@@ -97,6 +105,7 @@ def search(
     scoring: str,
     groups: str | None,
     fold: str | None,
+    calibrate: Any,
     out: str | None,
     run: Running,
 ) -> None:
@@ -126,7 +135,9 @@ def search(
         for grid in grids:
             for estimator in grid["estimator"]:
                 estimator.set_params(missing="marginal")
-    found = StatisticsSearchCV(None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold)
+    found = StatisticsSearchCV(
+        None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold, calibrate=calibrate
+    )
     with run.scheduler_options() as options, warnings.catch_warnings():
         warnings.simplefilter("ignore", FitFailedWarning)  # the table says which candidates failed, and why
         found.fit(source, **options)
@@ -150,6 +161,7 @@ def _document_of(found: StatisticsSearchCV) -> dict[str, Any]:
         "n_splits": found.n_splits_,
         "n_reads": found.n_reads_,
         "best": {"model": best["model"], "params": best["params"], "score": best["mean"]},
+        "temperature": found.best_estimator_.temperature,
         "candidates": candidates,
     }
 
@@ -169,7 +181,8 @@ def _table_of(found: StatisticsSearchCV) -> str:
     what = "rows left out one by one" if found.cv == "loo" else f"{found.n_splits_} folds"
     times = "once" if found.n_reads_ == 1 else "twice"
     failed = [f"{', '.join(candidates)} failed: {error}" for error, candidates in reasons.items()]
-    return "\n".join([*lines, f"{what}; the data was read {times}", *failed])
+    fitted = [f"temperature {found.best_estimator_.temperature:.4g}"] if found.calibrate else []
+    return "\n".join([*lines, f"{what}; the data was read {times}", *fitted, *failed])
 
 
 def _rows(found: StatisticsSearchCV) -> list[tuple[Any, ...]]:

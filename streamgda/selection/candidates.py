@@ -23,8 +23,8 @@ class Candidate:
     params: dict[str, Any]
     estimator: GaussianClassifier[Any]
 
-    def fitted(self, statistics: Statistics) -> GaussianClassifier[Any]:
-        """The estimator fitted to the rows of some statistics.
+    def fitted(self, statistics: Statistics, **others: Any) -> GaussianClassifier[Any]:
+        """The estimator fitted to the rows of some statistics, with other parameters too.
 
         Raises
         ------
@@ -32,7 +32,7 @@ class Candidate:
             If they do not determine the model, or a parameter is not valid.
         """
         params = self.estimator.get_params(deep=False)
-        return type(self.estimator).from_statistics(statistics, **params)
+        return type(self.estimator).from_statistics(statistics, **{**params, **others})
 
 
 def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:

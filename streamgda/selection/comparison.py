@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from operator import attrgetter
 from time import perf_counter
 from typing import Any
@@ -26,7 +27,12 @@ from streamgda.selection.reading import (
     metrics_for,
     score_held_out,
 )
-from streamgda.selection.scorings import LOG_LIKELIHOOD, mean_log_likelihood
+from streamgda.selection.scorings import (
+    LOG_LIKELIHOOD,
+    TEMPERATURE,
+    LossesByTemperature,
+    mean_log_likelihood,
+)
 from streamgda.selection.splitters import is_leave_one_out, tested_folds, with_folds
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
@@ -58,6 +64,8 @@ class Trial:
         What scores rows, until they have been scored; None if no rows need to be scored.
     by_row : list of str
         The scorings for which rows must be scored.
+    losses : LossesByTemperature or None
+        The losses of the scored rows, if they are asked for.
     """
 
     tested: tuple[Any, ...]
@@ -68,6 +76,7 @@ class Trial:
     deviations: dict[str, float] = field(default_factory=dict)
     scorer: Scorer | None = None
     by_row: list[str] = field(default_factory=list)
+    losses: LossesByTemperature | None = None
 
 
 class Trials:
@@ -142,9 +151,10 @@ class Trials:
             return 0
         if source is None:
             name = next(iter(waiting.values())).by_row[0]
+            what = f"calibrate={name!r}" if name == TEMPERATURE else f"scoring {name!r}"
             raise ValueError(
-                f"scoring {name!r} needs the rows, and there are only statistics: give the source to fit, or "
-                "score normal densities by 'log_likelihood'"
+                f"{what} needs the rows, and there are only statistics: give the source to fit, or score "
+                "normal densities by 'log_likelihood', and do not calibrate"
             )
         found = score_held_out(source, self._models_by_fold(waiting), scheduler, progress)
         for i, trial in waiting.items():
@@ -152,6 +162,7 @@ class Trials:
             trial.error = found.failures.get(i, Message())
             metrics = {} if trial.error else found.metrics[i]
             trial.scores |= {name: metric.score for name, metric in metrics.items()}
+            trial.losses = metrics.get(TEMPERATURE)  # type: ignore[assignment]
             trial.deviations = {name: metric.deviation for name, metric in metrics.items()}
         return 1
 
@@ -214,6 +225,12 @@ class Comparison:
     def deviations(self, name: str) -> Array:
         """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
         return np.array([row[0].deviations.get(name, np.nan) for row in self.trials])
+
+    def temperatures(self) -> Array:
+        """The best temperature of each candidate, of the held-out rows of all folds: (n_candidates,)."""
+        losses = ([trial.losses for trial in row if trial.losses is not None] for row in self.trials)
+        pooled = (reduce(LossesByTemperature.merge, row, LossesByTemperature(0)) for row in losses)
+        return np.array([row.score for row in pooled])
 
     @property
     def n_failed(self) -> int:

@@ -85,7 +85,8 @@ class Downdate(ABC):
         """Score rows that are among those of the statistics, as `log_joint` does."""
         scores = self.log_joint(rows, truth, weights)
         joint = scores[np.arange(len(rows)), truth] if log_joint else None
-        return Scored(tempered(scores, self._fitted.temperature), truth, weights, joint)
+        temperature = self._fitted.temperature
+        return Scored(tempered(scores, temperature), truth, weights, joint, temperature)
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all the others: (n, K).

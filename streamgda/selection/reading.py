@@ -22,7 +22,15 @@ from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.selection.left_out import Codes, Downdate
-from streamgda.selection.scorings import LOG_LIKELIHOOD, METRICS, BinnedRocAuc, Metric, RocAuc, Scored
+from streamgda.selection.scorings import (
+    LOG_LIKELIHOOD,
+    MEASURED,
+    METRICS,
+    BinnedRocAuc,
+    Metric,
+    RocAuc,
+    Scored,
+)
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.covariances import Array
@@ -47,7 +55,7 @@ class ModelScorer:
             if joint is not None:
                 densities = part.joint_log_density
                 joint[part.positions] = densities[np.arange(len(densities)), truth[part.positions]]
-        return Scored(scores, truth, weights, joint)
+        return Scored(scores, truth, weights, joint, self.state.temperature)
 
 
 Scorer = ModelScorer | Downdate
@@ -106,7 +114,7 @@ class HeldOutScores:
 def metrics_for(scorings: Sequence[str], n_rows: int, n_classes: int, n_models: int) -> dict[str, type[Any]]:
     """The kind of metric of each scoring; areas are exact as long as their scores take little memory."""
     is_exact = n_rows * n_classes * n_models <= _MOST_KEPT
-    kinds = {name: METRICS[name] for name in scorings}
+    kinds = {name: MEASURED[name] for name in scorings}
     return {name: BinnedRocAuc if kind is RocAuc and not is_exact else kind for name, kind in kinds.items()}
 
 

@@ -19,11 +19,17 @@ from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.generative import joint_log_likelihood
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.curves import ScoreHistogram
-from streamgda.scoring.temperature import LEAST_LOG_PROBABILITY
+from streamgda.scoring.temperature import (
+    LEAST_LOG_PROBABILITY,
+    N_TEMPERATURES,
+    best_temperature,
+    losses_by_temperature,
+)
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 LOG_LIKELIHOOD = "log_likelihood"
+TEMPERATURE = "temperature"
 
 
 @dataclass(frozen=True)
@@ -33,19 +39,22 @@ class Scored:
     Attributes
     ----------
     scores : ndarray of shape (n, K)
-        ln p(x, k), up to a term for each row.
+        ln p(x, k) / T, up to a term for each row.
     truth : ndarray of int of shape (n,)
         The positions of the true classes.
     weights : ndarray of shape (n,)
         The weights of the rows.
     log_joint : ndarray of shape (n,), or None
         ln p(x, k) of the true class, where it is asked for.
+    temperature : float
+        T.
     """
 
     scores: Array
     truth: NDArray[np.intp]
     weights: Array
     log_joint: Array | None = None
+    temperature: float = 1.0
 
     @cached_property
     def predicted(self) -> NDArray[np.intp]:
@@ -244,6 +253,29 @@ def _mean_area(histograms: list[ScoreHistogram]) -> float:
     return float(np.mean([histogram.roc_auc()[0] for histogram in chosen]))
 
 
+class LossesByTemperature(Metric):
+    """The losses at other temperatures, of which the score is the best one; greater is not better."""
+
+    def __init__(self, n_classes: int) -> None:
+        self._losses, self._weight = np.zeros(N_TEMPERATURES), 0.0
+
+    def add(self, rows: Scored) -> None:
+        """Add scored rows."""
+        self._losses += losses_by_temperature(rows.scores * rows.temperature, rows.truth, rows.weights)
+        self._weight += float(rows.weights.sum())
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another metric, in place."""
+        self._losses += other._losses
+        self._weight += other._weight
+        return self
+
+    @property
+    def score(self) -> float:
+        """The temperature at which the mean loss is least."""
+        return best_temperature(self._losses / self._weight) if self._weight else np.nan
+
+
 METRICS: dict[str, type[Any]] = {
     LOG_LIKELIHOOD: LogLikelihood,
     "accuracy": Accuracy,
@@ -256,6 +288,10 @@ METRICS: dict[str, type[Any]] = {
     "f1_macro": F1Macro,
 }
 """The scorings, by their names; those of scikit-learn's scorers are the same."""
+
+
+MEASURED: dict[str, type[Any]] = {**METRICS, TEMPERATURE: LossesByTemperature}
+"""What rows are scored for: the scorings, and the temperature."""
 
 
 def scoring_names(scoring: str | Iterable[str]) -> list[str]:
@@ -280,6 +316,19 @@ def scoring_names(scoring: str | Iterable[str]) -> list[str]:
     if not names:
         raise ValueError("at least one scoring is needed")
     return names
+
+
+def calibrations(calibrate: Any) -> list[str]:
+    """What rows are scored for besides, by the parameter `calibrate`.
+
+    Raises
+    ------
+    ValueError
+        If it is neither "temperature" nor None.
+    """
+    if calibrate not in (None, TEMPERATURE):
+        raise ValueError(f"calibrate is {TEMPERATURE!r} or None; got {calibrate!r}")
+    return [] if calibrate is None else [calibrate]
 
 
 def mean_log_likelihood(model: GaussianClassifier[Any], statistics: Statistics) -> float:

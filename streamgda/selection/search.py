@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Any, Never, Self
+from typing import Any, Literal, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,12 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
+from streamgda.scoring.temperature import warned_of
 from streamgda.selection.arrays import ArraySource
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
 from streamgda.selection.comparison import Comparison, compare, read_folds
 from streamgda.selection.reading import RowScorer
 from streamgda.selection.results import Results, results_table, scores_table, splits_table
-from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.selection.scorings import LOG_LIKELIHOOD, TEMPERATURE, calibrations, scoring_names
 from streamgda.selection.splitters import is_leave_one_out, with_folds
 from streamgda.selection.validation import check_supported, report_failures
 from streamgda.statistics.covariances import Array
@@ -68,6 +69,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     refit : bool, str or callable, default=True
         Whether to make the best candidate from the statistics of all rows. With several scorings, the name
         of the one that counts. A callable gets `cv_results_` and returns the index of the best.
+    calibrate : {"temperature"} or None, default=None
+        Give the best candidate the temperature at which the log loss of the rows held out is least, of all
+        folds together. That takes one more read, unless `scoring` takes it anyway.
     error_score : "raise" or float, default=np.nan
         The score of a candidate that cannot be fitted, such as a singular one. `cv_results_["fit_error"]`
         says why. "raise" raises an error instead.
@@ -76,7 +80,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     ----------
     cv_results_ : dict of str to ndarray
         The table of scores, with the keys of `GridSearchCV`; `pandas.DataFrame` takes it. "fit_time" is the
-        time to make a model from statistics, "score_time" the time to score statistics by it.
+        time to make a model from statistics, "score_time" the time to score statistics by it. With
+        `calibrate`, "temperature" is that of each candidate.
     best_estimator_ : estimator
         Fitted to all the rows.
     best_params_ : dict
@@ -130,6 +135,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         groups: Any = None,
         fold: Any = None,
         refit: Refit = True,
+        calibrate: Literal["temperature"] | None = None,
         error_score: Any = np.nan,
         **others: Never,
     ) -> None:
@@ -141,6 +147,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         self.groups = groups
         self.fold = fold
         self.refit = refit
+        self.calibrate = calibrate
         self.error_score = error_score
 
     # ------------------------------------------------------------------ learning
@@ -179,7 +186,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             another error, or Ctrl-C, the search is as it was.
         """
         check_supported("StatisticsSearchCV.fit", others)
-        candidates, scorings = self._candidates(), self._scorings()
+        candidates, scorings = self._candidates(), self._measures()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
         folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
         read, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
@@ -218,9 +225,12 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         ValueError
             If the scoring needs the rows, or the batch cannot be learnt. The search is then unchanged.
         """
-        candidates, scorings = self._candidates(), self._scorings()
-        if scorings != [LOG_LIKELIHOOD] or is_leave_one_out(self.cv):
-            raise ValueError("batches are not kept, so folds of them can be scored by 'log_likelihood' alone")
+        candidates = self._candidates()
+        if self._measures() != [LOG_LIKELIHOOD] or is_leave_one_out(self.cv):
+            raise ValueError(
+                "batches are not kept, so folds of them can be scored by 'log_likelihood' alone, and do not "
+                "calibrate"
+            )
         source, rule = with_folds(X, y, sample_weight, self.cv, self.groups, self.fold)
         held = getattr(self, "fold_statistics_", None)
         if held is None:
@@ -244,6 +254,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             raise ValueError(f"with a list of scorings, refit is False or one of {names}; got {self.refit!r}")
         return names
 
+    def _measures(self) -> list[str]:
+        """The scorings, and the temperature if it is asked for."""
+        return [*self._scorings(), *calibrations(self.calibrate)]
+
     def _forget(self) -> None:
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             del self.__dict__[name]
@@ -256,6 +270,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         self.cv_results_ = results_table(params, comparison.times(), comparison.reasons())
         for name, values in comparison.filled(names, self.error_score).items():
             self.cv_results_ |= self._columns(comparison, name, values)
+        if self.calibrate is not None:
+            self.cv_results_[TEMPERATURE] = comparison.temperatures()
         scorers = {name: RowScorer(name) for name in names}
         self.n_splits_ = len(comparison.folds)
         self.multimetric_ = not isinstance(self.scoring, str)
@@ -282,7 +298,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         self.best_params_ = dict(best.params)
         if self.refit is not False:
             start = perf_counter()
-            self.best_estimator_ = best.fitted(self.fold_statistics_.total())
+            others = {}
+            if self.calibrate is not None:
+                others[TEMPERATURE] = warned_of(float(self.cv_results_[TEMPERATURE][self.best_index_]))
+            self.best_estimator_ = best.fitted(self.fold_statistics_.total(), **others)
             self.refit_time_ = perf_counter() - start
 
     def __getattr__(self, name: str) -> Any:

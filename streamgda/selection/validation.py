@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.candidates import candidates_of
 from streamgda.selection.comparison import Comparison, Trial, Trials, compare, read_folds
-from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.selection.scorings import LOG_LIKELIHOOD, calibrations, scoring_names
 from streamgda.selection.splitters import is_leave_one_out, tested_folds
 from streamgda.statistics.covariances import Array
 
@@ -31,6 +31,7 @@ def cross_validate(
     scoring: str | Iterable[str] = LOG_LIKELIHOOD,
     groups: Any = None,
     fold: Any = None,
+    calibrate: Literal["temperature"] | None = None,
     error_score: Any = np.nan,
     scheduler: Scheduler = None,
     progress: Progress = False,
@@ -46,13 +47,15 @@ def cross_validate(
         As for the `fit` of `StatisticsSearchCV`.
     cv, scoring, groups, fold, error_score
         As for `StatisticsSearchCV`.
+    calibrate : {"temperature"} or None, default=None
+        Report the temperature at which the log loss of the rows held out is least.
 
     Returns
     -------
     dict of str to ndarray of shape (n_splits,)
         The keys of scikit-learn's `cross_validate`: "fit_time", "score_time" and "test_score", or with
-        several scorings "test_" and their names. With ``cv="loo"``, arrays have one element, the mean over
-        the rows.
+        several scorings "test_" and their names. With `calibrate` also "temperature". With ``cv="loo"``,
+        arrays have one element, the mean over the rows.
 
     Raises
     ------
@@ -69,14 +72,17 @@ def cross_validate(
     """
     check_supported("cross_validate", others)
     names, candidates = scoring_names(scoring), candidates_of(estimator, {})
+    measures = [*names, *calibrations(calibrate)]
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
     folds = {"cv": cv, "groups": groups, "fold": fold}
-    states, source, _ = read_folds(candidates, names, X, y, sample_weight, **folds, **how)
-    comparison = compare(candidates, states, names, source, cv=cv, **how)
+    states, source, _ = read_folds(candidates, measures, X, y, sample_weight, **folds, **how)
+    comparison = compare(candidates, states, measures, source, cv=cv, **how)
     report_failures(comparison, error_score)
     table = {name: seconds[0] for name, seconds in comparison.times().items()}
     for name, values in comparison.filled(names, error_score).items():
         table["test_score" if isinstance(scoring, str) else f"test_{name}"] = values[0]
+    for name, values in comparison.filled(measures[len(names) :], np.nan).items():
+        table[name] = values[0]
     return table
 
 
