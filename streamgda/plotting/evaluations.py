@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -158,12 +158,43 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
             for one in drawn:
                 one.line_.set(marker="", linewidth=0.8)
             ax.plot(*evaluation.mean_calibration_curve()[::-1], "ks-", linewidth=2, label="All classes")
+        return cls._as_one(drawn, ax)
+
+    @classmethod
+    def from_evaluations(
+        cls, evaluations: Mapping[str, Evaluation], *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Draw the curve of all classes together of each evaluation, such as before and after calibration.
+
+        Parameters
+        ----------
+        evaluations : mapping of str to Evaluation
+            What `evaluate` returns, by names for the legend, which has the log losses too.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        **options
+            Parameters of `sklearn.calibration.CalibrationDisplay.plot`.
+
+        Returns
+        -------
+        display : CalibrationDisplay
+        """
+        ax, drawn = axes(ax), []
+        for name, evaluation in evaluations.items():
+            true, pred = evaluation.mean_calibration_curve()
+            named = f"{name} (log loss {evaluation.log_loss:.3g})"
+            drawn.append(cls(true, pred, pred, estimator_name=named).plot(ax=ax, **options))
+        return cls._as_one(drawn, ax)
+
+    @classmethod
+    def _as_one(cls, drawn: Sequence[Self], ax: Any) -> Self:
+        """The display of curves that were drawn to the same axes: with lists, if there are several."""
         ax.set(xlabel="Mean predicted probability", ylabel="Fraction of positives")
         draw_legend(ax)
         if len(drawn) == 1:
-            display: Self = drawn[0]
-            return display
-        display = cls(prob_true, prob_pred, prob_pred, estimator_name=names)
+            return drawn[0]
+        names = ("prob_true", "prob_pred", "y_prob", "estimator_name")
+        display = cls(**{name: [getattr(one, name) for one in drawn] for name in names})
         display.ax_, display.figure_, display.line_ = ax, ax.figure, [one.line_ for one in drawn]
         return display
 

@@ -152,6 +152,18 @@ def judged(n_classes):
     return Evaluation().update(names[y], scores, names)
 
 
+def test_calibration_before_and_after():
+    evaluation = judged(4)
+    sums = {"before": evaluation, "after": 0 + evaluation}
+    display = CalibrationDisplay.from_evaluations(sums)
+    assert len(display.line_) == len(display.prob_true) == 2
+    for (name, judged_rows), line in zip(sums.items(), display.line_, strict=True):
+        np.testing.assert_array_equal(line.get_data(), judged_rows.mean_calibration_curve()[::-1])
+        assert line.get_label() == f"{name} (log loss {judged_rows.log_loss:.3g})"
+    alone = CalibrationDisplay.from_evaluations({"before": evaluation}, ax=display.ax_)
+    assert alone.ax_ is display.ax_
+
+
 CURVES = [RocCurveDisplay, PrecisionRecallDisplay, CalibrationDisplay]
 
 
