@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Generic, Literal
+from typing import Any, ClassVar, Generic, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ from streamgda.estimators.validation import (
     check_labelled,
     check_rows,
     check_suffices,
+    checked_quantile,
     one_of,
 )
 from streamgda.gaussians.base import Densities, Gaussians
@@ -289,6 +290,48 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         for scores in score_finalised(state, rows, self.missing):
             scores.write_probabilities(result)
         return result
+
+    def predict_set(self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
+        """Predict a set of classes for each row, which holds its class with a given probability.
+
+        The set has the classes whose log-odds ln p / (1 - p) are at least `quantile`. With that of an
+        evaluation of this model on rows that it has not learnt, as many sets as its `coverage` hold the class
+        of a row, if rows are exchangeable with those of the evaluation. A set may be empty.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features), dask array or DataFrame
+            Rows, as for `predict`.
+        quantile : float or array-like of shape (n_classes,)
+            What `Evaluation.conformal_quantile` returns. After a change of a parameter, such as `temperature`
+            or `priors`, it must come from another evaluation.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_rows, n_classes)
+            Whether a class is in the set of a row, in the order of `classes_`.
+
+        References
+        ----------
+        Vovk, Gammerman & Shafer (2005), "Algorithmic learning in a random world"; Angelopoulos & Bates
+        (2021), "A gentle introduction to conformal prediction".
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[0.0], [2.0], [4.0], [6.0]], [0, 0, 1, 1])
+        >>> model.predict_set([[1.0], [2.5], [3.0]], quantile=-2.5)
+        array([[ True, False],
+               [ True,  True],
+               [ True,  True]])
+        """
+        check_has_learnt(self)
+        least = checked_quantile(quantile, len(self.statistics_.classes))
+
+        def sets(model: Self, X: Any) -> NDArray[np.bool_]:
+            return model._apply(X, lambda scores: scores.log_odds >= least)
+
+        return lazy_on_dask(columns=class_labels)(sets)(self, X)
 
     @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:

@@ -22,6 +22,7 @@ from streamgda.gaussians.posteriors import (
     log_evidence,
     log_posteriors,
     posteriors,
+    posteriors_and_odds,
     tempered,
     write_posteriors,
 )
@@ -134,6 +135,11 @@ class RowScores:
     def log_probabilities(self) -> Array:
         """Ln p(k | x): (n, K)."""
         return log_posteriors(self.posterior_scores)
+
+    @property
+    def log_odds(self) -> Array:
+        """Ln p(k | x) / (1 − p(k | x)): (n, K)."""
+        return posteriors_and_odds(self.posterior_scores, np.zeros(len(self.rows), np.intp))[1]
 
     @property
     def codes(self) -> NDArray[np.intp]:

@@ -138,6 +138,17 @@ def check_holds_products(statistics: Statistics, covariance_type: CovarianceType
         )
 
 
+def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:
+    """The least log-odds of the classes in a set: one number, or one for each class."""
+    least = np.asarray(quantile, dtype=np.float64)
+    if least.shape not in {(), (n_classes,)} or np.isnan(least).any():
+        raise ValueError(
+            f"quantile is a number, or one for each of the {n_classes} classes, as "
+            f"Evaluation.conformal_quantile returns it; got {quantile!r}"
+        )
+    return least
+
+
 def check_rows(
     model: Any,
     X: Any,

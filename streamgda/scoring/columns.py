@@ -9,11 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, code_dtype
 from streamgda.estimators.scores import RowScores
+from streamgda.estimators.validation import checked_quantile
+from streamgda.gaussians.posteriors import Array
 from streamgda.scoring.inference import Decision, Model, pieces_of, score_piece
 from streamgda.scoring.outputs.base import Field
 
@@ -21,7 +23,7 @@ _BYTES_OF_PIECE = 1 << 25
 
 _OF_ANY_LENGTH = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
 
-ColumnName = Literal["label", "probabilities", "log_density", "distance"]
+ColumnName = Literal["label", "probabilities", "log_density", "distance", "set"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,12 @@ def _number_for_each_class(classes: Labels) -> Field:
     return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
 
 
-COLUMNS: dict[str, Column] = {  # all but the labels, of which a row may have several
+def _flag_for_each_class(classes: Labels) -> Field:
+    names = tuple(f"in_set_{label}" for label in classes)
+    return Field("set", names, pa.bool_(), {"classes": classes.tolist()})
+
+
+COLUMNS: dict[str, Column] = {  # all but the labels, of which a row may have several, and the sets
     "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
     "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
     "distance": Column(_number("distance"), lambda scores: scores.distance),
@@ -67,10 +74,16 @@ class PredictionColumns:
     columns: tuple[ColumnName, ...]
     decision: Decision
     top: int
+    least_odds: Array
 
     @classmethod
     def checked(
-        cls, model: Model, columns: Sequence[ColumnName], decision: Decision, top: int
+        cls,
+        model: Model,
+        columns: Sequence[ColumnName],
+        decision: Decision,
+        top: int,
+        quantile: ArrayLike | None,
     ) -> PredictionColumns:
         """The columns of these names, without repetitions.
 
@@ -79,7 +92,7 @@ class PredictionColumns:
         ValueError
             If a name is unknown, or there is none.
         """
-        known = ["label", *COLUMNS]
+        known = ["label", *COLUMNS, "set"]
         if isinstance(columns, str) or not columns or not set(columns) <= set(known):
             raise ValueError(f"columns must be some of {', '.join(map(repr, known))}; got {columns!r}")
         n_classes = len(model.statistics_.classes)
@@ -87,7 +100,13 @@ class PredictionColumns:
             raise ValueError(f"top is a number of labels, from 1 to {n_classes}; got {top!r}")
         if top > 1 and "label" not in columns:
             raise ValueError(f"top={top} writes labels, so columns must have 'label'; got {columns!r}")
-        return cls(model, tuple(dict.fromkeys(columns)), decision, top)
+        if (quantile is None) != ("set" not in columns):
+            raise ValueError(
+                "the column 'set' needs a quantile, as Evaluation.conformal_quantile returns it, and it "
+                f"alone does; got quantile={quantile!r} and columns={columns!r}"
+            )
+        least_odds = np.array(-np.inf) if quantile is None else checked_quantile(quantile, n_classes)
+        return cls(model, tuple(dict.fromkeys(columns)), decision, top, least_odds)
 
     @property
     def fields(self) -> list[Field]:
@@ -116,7 +135,10 @@ class PredictionColumns:
         """
         codes, entries = code_dtype(len(self.model.statistics_.classes)), self._entries
         arrays = [
-            np.empty((len(field.columns), len(block.codes)), codes if column.holds_labels else np.float64)
+            np.empty(
+                (len(field.columns), len(block.codes)),
+                codes if column.holds_labels else field.type.to_pandas_dtype(),
+            )
             for column, field in entries
         ]
         for piece in pieces_of(self.model, block):
@@ -132,10 +154,12 @@ class PredictionColumns:
     @property
     def _entries(self) -> list[tuple[Column, Field]]:
         classes = self.model.statistics_.classes
+        sets = Column(_flag_for_each_class, lambda scores: scores.log_odds >= self.least_odds)
+        known = {**COLUMNS, "set": sets}
         kinds = [
             kind
             for name in self.columns
-            for kind in (map(self._label, range(self.top)) if name == "label" else [COLUMNS[name]])
+            for kind in (map(self._label, range(self.top)) if name == "label" else [known[name]])
         ]
         return [(kind, kind.field(classes)) for kind in kinds]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +141,60 @@ class Measures:
             If the temperature is not within that grid.
         """
         return loss_at(self._mean_losses, temperature)
+
+    @overload
+    def conformal_quantile(self, coverage: float, by: Literal["all"] = "all") -> float: ...
+
+    @overload
+    def conformal_quantile(self, coverage: float, by: Literal["class"]) -> Array: ...
+
+    def conformal_quantile(self, coverage: float, by: Literal["all", "class"] = "all") -> float | Array:
+        """The least log-odds ln p / (1 − p) of a class in a set that holds the class of a row.
+
+        `predict_set` of the model takes it. The rows must not be those that the model has learnt. Of n rows,
+        it is the largest of the log-odds of their classes that at least (n + 1) `coverage` of these reach;
+        where log-odds are in bins, the lower edge of its bin. So the sets of new rows hold their class with
+        at least the probability `coverage`, if new rows are exchangeable with these. −∞ if there are too few
+        rows: then all classes are in each set.
+
+        Parameters
+        ----------
+        coverage : float
+            The probability, between 0 and 1.
+        by : {"all", "class"}, default="all"
+            With "class", a quantile for each class, from its own rows: the coverage holds within each class,
+            and sets are larger.
+
+        Returns
+        -------
+        float, or ndarray of shape (n_classes,)
+            In the order of `classes`.
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is not between 0 and 1, or `by` is neither "all" nor "class".
+
+        References
+        ----------
+        Angelopoulos & Bates (2021), "A gentle introduction to conformal prediction", sections 1 and 4.1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import Evaluation
+        >>> odds = np.arange(1.0, 10.0)
+        >>> evaluation = Evaluation().update(["a"] * 9, np.outer(odds, [1, 0]), ["a", "b"])
+        >>> evaluation.conformal_quantile(0.8)
+        2.0
+        """
+        if not 0 < coverage < 1 or by not in {"all", "class"}:
+            raise ValueError(
+                f"coverage is a number between 0 and 1, and by 'all' or 'class'; got {coverage!r} and {by!r}"
+            )
+        if by == "all":
+            return _reached(self._scores, coverage)
+        return np.array([_reached([scores], coverage) for scores in self._scores])
 
     @property
     def brier_score(self) -> float:
@@ -297,6 +351,15 @@ class Measures:
                 *([f"... and {counted(more, 'more class')}"] if more > 0 else []),
             ]
         )
+
+
+def _reached(classes: Sequence[ScoreHistogram], coverage: float) -> float:
+    """The largest log-odds that at least (n + 1) times a share of the n rows of these classes reach."""
+    odds = np.concatenate([scores.thresholds for scores in classes])
+    weights = np.concatenate([scores.weights[1] for scores in classes])
+    order = odds.argsort()[::-1]
+    enough = weights[order].cumsum() >= (weights.sum() + 1) * coverage
+    return float(odds[order][enough.argmax()]) if enough.any() else -np.inf
 
 
 def _calibration_curve(sums: Array) -> tuple[Array, Array]:

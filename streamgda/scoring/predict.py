@@ -54,6 +54,7 @@ def predict_dataset(
     top: int = ...,
     threshold: float | None = ...,
     costs: ArrayLike | None = ...,
+    quantile: ArrayLike | None = ...,
     filesystem: AnyFileSystem | None = ...,
     scheduler: Scheduler = ...,
     progress: Progress = ...,
@@ -71,6 +72,7 @@ def predict_dataset(
     top: int = ...,
     threshold: float | None = ...,
     costs: ArrayLike | None = ...,
+    quantile: ArrayLike | None = ...,
 ) -> Any: ...
 
 
@@ -84,6 +86,7 @@ def predict_dataset(
     top: int = 1,
     threshold: float | None = None,
     costs: ArrayLike | None = None,
+    quantile: ArrayLike | None = None,
     filesystem: AnyFileSystem | None = None,
     scheduler: Scheduler = None,
     progress: Progress = False,
@@ -124,7 +127,8 @@ def predict_dataset(
         - "probabilities": p(k | x) of each class k, as `probability_k`; in Zarr, as one array
           `probabilities` of shape (n_rows, n_classes), whose attribute `classes` names its columns;
         - "log_density": ln p(x) under the mixture of the classes, as `log_density`;
-        - "distance": the Mahalanobis distance from the mean of the likeliest class, as `distance`.
+        - "distance": the Mahalanobis distance from the mean of the likeliest class, as `distance`;
+        - "set": whether each class k is in the set of `predict_set`, as `in_set_k`; in Zarr, as one array.
     keep : sequence of str, optional
         Columns of the input, partition keys, or one-dimensional Zarr arrays to copy to the output. Zarr holds
         no decimals and no lists, and nulls only as NaN in floats and NaT in times; times with a zone are
@@ -138,6 +142,8 @@ def predict_dataset(
     costs : array-like of shape (n_classes, n_classes), optional
         The cost of predicting a class (columns) for a row of a class (rows), in the order of `classes_`. The
         class of the least expected cost is predicted.
+    quantile : float or array-like of shape (n_classes,), optional
+        For the column "set": the least log-odds of the classes in a set, as for `predict_set` of a model.
     filesystem : pyarrow or fsspec filesystem, optional
         The filesystem of `out`. If None, inferred from `out`.
     scheduler : optional
@@ -180,7 +186,8 @@ def predict_dataset(
     ((4, 2), ['a', 'b'])
     """
     check_model(model)
-    predicted = PredictionColumns.checked(model, columns, Decision.checked(model, threshold, costs), top)
+    decision = Decision.checked(model, threshold, costs)
+    predicted = PredictionColumns.checked(model, columns, decision, top, quantile)
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
     kept = tuple(dict.fromkeys(keep))
@@ -200,9 +207,9 @@ def predict_dataset(
             f"{shown(out)} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
-    decided = (
-        [] if top == 1 and threshold is None and costs is None else [top, threshold, predicted.decision.costs]
-    )
+    decided = [] if top == 1 and threshold is None and costs is None else [top, threshold, decision.costs]
+    if quantile is not None:
+        decided.append(predicted.least_odds)
     parts = output.parts(splits, [_FORMAT, _fingerprint(model), predicted.columns, kept, *decided])
     with _naming(output), output.locked():
         return _write_missing(output, parts, predicted, scheduler, progress)
