@@ -7,7 +7,7 @@
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
   `GaussianDiscriminantAnalysis`. `load` reads what `save` wrote, and `load_metadata` where it comes from.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
-  `Evaluation`.
+  `Evaluation`. `estimate_priors` finds the shares of the classes in rows without labels.
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
   `cross_validate` and `learning_curve` score one model.
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streamgda.passes.progress import PassProgress
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
+    from streamgda.scoring.label_shift import estimate_priors
     from streamgda.scoring.predict import predict_dataset
     from streamgda.selection.search import StatisticsSearchCV
     from streamgda.selection.splitters import HashedKFold
@@ -61,6 +62,7 @@ __all__ = [
     "accumulate",
     "cross_validate",
     "drift",
+    "estimate_priors",
     "evaluate",
     "from_bytes",
     "learning_curve",
@@ -99,6 +101,7 @@ _HOME_OF = {
     "load_metadata": "streamgda.estimators.saved",
     "load_model": "streamgda.estimators.saved",
     "load_statistics": "streamgda.estimators.saved",
+    "estimate_priors": "streamgda.scoring.label_shift",
     "evaluate": "streamgda.scoring.evaluate",
     "predict_dataset": "streamgda.scoring.predict",
     "progressive_score": "streamgda.scoring.evaluate",

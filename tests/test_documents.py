@@ -294,6 +294,7 @@ def test_the_public_names_are_there():
         "accumulate",
         "cross_validate",
         "drift",
+        "estimate_priors",
         "evaluate",
         "from_bytes",
         "learning_curve",

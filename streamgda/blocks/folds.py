@@ -66,20 +66,25 @@ class FoldRule:
 
 
 def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -> NDArray[np.uint16]:
-    """The fold of each row, from its number in a file of a dataset.
+    """The fold of each row, from its number in a file of a dataset."""
+    hashed = mixed(numbers.astype(np.uint64), _hash_of(dataset))
+    return (hashed % np.uint64(n_folds)).astype(np.uint16)
+
+
+def mixed(numbers: NDArray[np.uint64], start: int = 0) -> NDArray[np.uint64]:
+    """A hash of each number, by the finaliser of a generator that begins at `start`.
 
     References
     ----------
     Steele, Lea & Flood (2014), "Fast splittable pseudorandom number generators": SplitMix64.
     """
-    hashed = numbers.astype(np.uint64)
-    hashed *= _GOLDEN
-    hashed += np.uint64(_hash_of(dataset))
+    hashed = numbers * _GOLDEN
+    hashed += np.uint64(start)
     for shift, multiplier in zip(_SHIFTS, _MULTIPLIERS, strict=False):
         hashed ^= hashed >> shift
         hashed *= multiplier
     hashed ^= hashed >> _SHIFTS[2]
-    return (hashed % np.uint64(n_folds)).astype(np.uint16)
+    return hashed
 
 
 def folds_of_groups(labels: Labels, n_folds: int) -> NDArray[np.uint16]:

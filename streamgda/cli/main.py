@@ -10,6 +10,7 @@ from streamgda.cli.fit import fit
 from streamgda.cli.inspect import inspect
 from streamgda.cli.plot import plot
 from streamgda.cli.predict import evaluate, predict
+from streamgda.cli.priors import priors
 from streamgda.cli.refresh import refresh
 from streamgda.cli.search import search
 from streamgda.cli.update import drop_class, merge, update
@@ -46,5 +47,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, search, update, merge, drop_class, refresh, predict, evaluate, inspect, plot):
+for command in (fit, search, update, merge, drop_class, refresh, predict, evaluate, priors, inspect, plot):
     main.add_command(command)

@@ -326,7 +326,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                [ True,  True]])
         """
         check_has_learnt(self)
-        least = checked_quantile(quantile, len(self.statistics_.classes))
+        least = checked_quantile(quantile, len(self.classes_))
 
         def sets(model: Self, X: Any) -> NDArray[np.bool_]:
             return model._apply(X, lambda scores: scores.log_odds >= least)

@@ -196,7 +196,7 @@ def predict_dataset(
         _check_lazy_options(out, filesystem, scheduler, progress)
         return lazy_predictions(predicted, source, kept)
     out = _checked_place(out)
-    source = matched(model, _as_scorable(model, source))
+    source = matched(model, as_scorable(model, source))
     scheduler = scheduler_for(source, scheduler)
     splits, types = source.to_score(kept, opening_on(scheduler))
     if not splits:
@@ -249,7 +249,8 @@ def _write_missing(
 # ---------------------------------------------------------------------- input and output
 
 
-def _as_scorable(model: Model, source: Any) -> ScorableSource:
+def as_scorable(model: Model, source: Any) -> ScorableSource:
+    """The source of a dataset that can be read without labels; TypeError for what cannot be."""
     if hasattr(source, "__array__") and not isinstance(source, Source):
         raise TypeError(
             f"a dataset is needed, got {type(source).__name__}: of rows in memory, the model's predict and "

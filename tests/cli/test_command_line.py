@@ -48,7 +48,7 @@ ROOT = Path(__file__).parents[2]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
 COMMANDS = [
     *("fit", "search", "update", "merge", "drop-class"),
-    *("refresh", "predict", "evaluate", "inspect", "plot"),
+    *("refresh", "predict", "evaluate", "priors", "inspect", "plot"),
 ]
 
 

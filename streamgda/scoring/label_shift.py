@@ -1,0 +1,219 @@
+"""The shares of the classes in rows without labels, where they differ from those of the rows learnt."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.folds import mixed
+from streamgda.blocks.labels import Labels
+from streamgda.estimators.classifier import finalised
+from streamgda.estimators.validation import check_rows
+from streamgda.gaussians.posteriors import Array, posteriors
+from streamgda.passes.compute import compute_plan, opening_on
+from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.progress import Progress
+from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
+from streamgda.scoring.inference import Model, check_model, matched, pieces_of, score_piece
+from streamgda.scoring.predict import as_scorable
+from streamgda.sources.ahead import begun
+from streamgda.sources.base import ScorableSplit, Source, group_into_tasks
+
+_MOST_STEPS = 2000
+_LEAST_GAIN = 1e-4  # of the log-likelihood of all rows, which moves a share by 0.014 standard errors
+_SURE = 0.01
+_LAST = np.uint64(2**64 - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class PriorEstimate:
+    """The shares of the classes in rows without labels, as `estimate_priors` returns them.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The classes of the model.
+    shares : ndarray of shape (n_classes,)
+        Their estimated shares in the rows.
+    priors : ndarray of shape (n_classes,)
+        The parameter `priors` with which the posterior probabilities of the model are those for these shares.
+        They are the shares, unless the model has a temperature T: then they are proportional to
+        π (shares / π)^T, for the priors π that the model has had.
+    statistic : float
+        Twice the logarithm of the likelihood ratio of these shares and the priors of the model.
+    p_value : float
+        The probability of such a statistic if the shares are still the priors, by the χ² distribution.
+    n_rows : int
+        How many rows the estimate is from.
+    """
+
+    classes: Labels
+    shares: Array
+    priors: Array
+    statistic: float
+    p_value: float
+    n_rows: int
+
+
+def estimate_priors(
+    model: Model,
+    X: Any,
+    max_rows: int = 20_000,
+    *,
+    scheduler: Scheduler = None,
+    progress: Progress = False,
+) -> PriorEstimate:
+    """Estimate the shares of the classes in rows without labels, and test whether they have changed.
+
+    It assumes that the rows of each class are distributed as those that the model has learnt. The shares
+    maximise the likelihood of the rows, by EM on their posterior probabilities. If these are not right, the
+    shares are not: calibrate the model first, by `Evaluation.best_temperature` of labelled rows.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    X : array-like of shape (n_rows, n_features), source, path or URL
+        Rows in memory; or a source or path as for `predict_dataset`, which is read once.
+    max_rows : int, default=20,000
+        How many rows are taken. Of more, those are taken whose places have the lowest hashes, so that the
+        sample is the same with every scheduler.
+    scheduler, progress : optional
+        For a source, as for `accumulate`.
+
+    Returns
+    -------
+    PriorEstimate
+        With `shares`, `priors` for ``model.set_params(priors=...)``, and the `p_value` of the test.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, `max_rows` is below 1, or a row cannot be scored.
+
+    Warns
+    -----
+    UserWarning
+        If the shares seem to have changed (p < 0.01), and the model has no temperature: its probabilities
+        have not been calibrated.
+
+    References
+    ----------
+    Saerens, Latinne & Decaestecker (2002), "Adjusting the outputs of a classifier to new a priori
+    probabilities: a simple procedure", Neural Computation 14:21, sections 2.2 and 4; for the bound that ends
+    the steps, Lindsay (1983), "The geometry of mixture likelihoods", Annals of Statistics 11.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import GaussianNB, estimate_priors
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(400, 1)), np.arange(400) % 2
+    >>> model = GaussianNB(temperature=1.02).fit(X + 2 * y[:, None], y)
+    >>> later = np.vstack([rng.normal(size=(360, 1)), rng.normal(size=(40, 1)) + 2])
+    >>> estimate = estimate_priors(model, later)
+    >>> estimate.shares.round(2), estimate.p_value < 1e-9
+    (array([0.9, 0.1]), True)
+    >>> model.set_params(priors=estimate.priors).predict([[1.0]])
+    array([0])
+    """
+    check_model(model)
+    if max_rows < 1:
+        raise ValueError(f"max_rows is a number of rows, from 1 on; got {max_rows!r}")
+    if isinstance(X, Source | PathLike | str):
+        source = matched(model, as_scorable(model, X))
+        scheduler = scheduler_for(source, scheduler)
+        splits, _ = source.to_score((), opening_on(scheduler))
+        groups = list(group_into_tasks(splits, n_rows_of))
+        plan = Plan(groups, sample_splits, (model, max_rows))
+        sample = compute_plan(plan, scheduler, progress) if groups else None
+        if sample is None or not len(sample.keys):
+            raise ValueError(f"there is nothing to estimate from: {source!r} has no rows")
+    else:
+        rows = check_rows(model, X)
+        block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
+        sample = _sample_of(model, block, max_rows)
+    return _estimate(model, sample.posterior)
+
+
+def _estimate(model: Model, posterior: Array) -> PriorEstimate:
+    """The shares by posterior probabilities (n, K), and the test."""
+    priors, n_rows = posteriors(finalised(model).log_priors[None, :])[0], len(posterior)
+    known = priors > 0
+    ratios = np.divide(posterior, priors, out=np.zeros_like(posterior), where=known)
+    shares = priors
+    for _ in range(_MOST_STEPS):
+        evidence = ratios @ shares
+        gains = (1 / evidence) @ ratios / n_rows
+        if n_rows * (gains.max() - 1) < _LEAST_GAIN:  # no shares are likelier by more
+            break
+        shares = shares * gains
+    else:
+        warnings.warn(f"the shares did not converge in {_MOST_STEPS:,} steps of EM", stacklevel=3)
+    statistic = max(0.0, 2 * float(np.log(evidence).sum()))
+    p_value = float(chdtrc(known.sum() - 1, statistic)) if known.sum() > 1 else 1.0
+    if p_value < _SURE and model.temperature == 1.0:
+        warnings.warn(
+            "the shares of the classes seem to have changed. They are estimated by the probabilities of the "
+            "model, which have not been calibrated: set its temperature first, to best_temperature of an "
+            "evaluation on labelled rows that it has not learnt",
+            stacklevel=3,
+        )
+    moved = np.divide(shares, priors, out=np.zeros_like(shares), where=known) ** model.temperature
+    adjusted = priors * moved / (priors @ moved)
+    return PriorEstimate(model.classes_, shares, adjusted, statistic, p_value, n_rows)
+
+
+# ---------------------------------------------------------------------- the sample
+
+
+@dataclass(eq=False)
+class _Sample:
+    """The posterior probabilities of the rows whose keys are the lowest, in the order of the keys."""
+
+    keys: NDArray[np.uint64]
+    posterior: Array
+    most: int
+    n_rows: int = 0
+    n_dropped: int = 0
+
+    def __add__(self, other: _Sample) -> _Sample:
+        keys = np.concatenate([self.keys, other.keys])
+        order = keys.argsort(kind="stable")[: self.most]
+        posterior = np.concatenate([self.posterior, other.posterior])[order]
+        sums = (self.n_rows + other.n_rows, self.n_dropped + other.n_dropped)
+        return _Sample(keys[order], posterior, self.most, *sums)
+
+
+def _sample_of(model: Model, block: Block, most: int, below: np.uint64 = _LAST) -> _Sample:
+    """The sample of the rows of a block whose keys are below one. No other rows are scored."""
+    n_rows, places = len(block.codes), block.row_name
+    keys = mixed(places.numbers(n_rows).astype(np.uint64), crc32(places.dataset.encode()))
+    low = np.flatnonzero(keys < below)
+    chosen = np.sort(low[keys[low].argsort(kind="stable")[:most]])
+    part, posterior = block.take(chosen), np.empty((len(chosen), len(model.classes_)))
+    for piece in pieces_of(model, part):
+        for scores in score_piece(model, part, piece):
+            posterior[piece][scores.positions] = scores.probabilities
+    return _Sample(keys[chosen], posterior, most, n_rows, block.n_dropped)
+
+
+def sample_splits(splits: Iterable[ScorableSplit], shared: tuple[Model, int]) -> _Sample:
+    """One task: the sample of the rows of consecutive splits."""
+    model, most = shared
+    found = _Sample(np.empty(0, np.uint64), np.empty((0, len(model.classes_))), most)
+    with single_blas_thread:
+        for split in begun(splits):
+            for block, _ in split.features():
+                is_full = len(found.keys) == most
+                found += _sample_of(model, block, most, found.keys[-1] if is_full else _LAST)
+    return found

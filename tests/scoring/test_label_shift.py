@@ -1,0 +1,170 @@
+"""Shares of classes in rows without labels, and the test of whether they have changed."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from scipy.optimize import minimize
+from scipy.stats import chi2, kstest
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    estimate_priors,
+    evaluate,
+    load,
+    scan_parquet,
+    scan_zarr,
+)
+from tests.cli.test_command_line import invoke
+
+MEANS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+
+
+def rows_of(shares, n, seed):
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(3, n, p=shares)
+    return rng.normal(size=(n, 2)) + MEANS[codes], np.array(["ant", "bee", "cat"])[codes]
+
+
+MODEL = LinearDiscriminantAnalysis(temperature=1.01).fit(*rows_of([0.5, 0.3, 0.2], 3000, 0))
+LATER, LABELS = rows_of([0.1, 0.3, 0.6], 1500, 1)
+
+
+def log_likelihood(model, rows, shares):
+    """ln p(rows) beside that for the shares of the model, from its probabilities."""
+    return np.log(model.predict_proba(rows) @ (shares / model.priors_)).sum()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_no_shares_are_likelier(temperature):
+    model = LinearDiscriminantAnalysis(temperature=temperature).fit(*rows_of([0.5, 0.3, 0.2], 3000, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimate = estimate_priors(model, LATER)
+
+    def loss(logits):
+        return -log_likelihood(model, LATER, np.exp(logits) / np.exp(logits).sum())
+
+    best = minimize(loss, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9})
+    assert estimate.statistic == pytest.approx(-2 * best.fun, rel=1e-4)
+    np.testing.assert_allclose(estimate.shares, np.exp(best.x) / np.exp(best.x).sum(), atol=2e-3)
+    assert estimate.p_value == pytest.approx(chi2(2).sf(estimate.statistic), rel=1e-12)
+    assert (estimate.n_rows, list(estimate.classes)) == (1500, ["ant", "bee", "cat"])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
+def test_the_priors_make_the_adjusted_posteriors(temperature):
+    """p(k | x) share_k / prior_k, normalised: equation 2.4 of Saerens, Latinne & Decaestecker."""
+    model = QuadraticDiscriminantAnalysis(temperature=temperature).fit(*rows_of([0.5, 0.3, 0.2], 900, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimate = estimate_priors(model, LATER)
+    expected = model.predict_proba(LATER) * estimate.shares / model.priors_
+    expected /= expected.sum(axis=1, keepdims=True)
+    model.set_params(priors=estimate.priors)
+    np.testing.assert_allclose(model.predict_proba(LATER), expected, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(expected.mean(axis=0), estimate.shares, atol=1e-3)
+
+
+def test_fewer_rows_are_wrong_with_the_new_priors():
+    estimate = estimate_priors(MODEL, LATER)
+    np.testing.assert_allclose(estimate.shares, [0.1, 0.3, 0.6], atol=0.04)
+    assert estimate.p_value < 1e-50
+    adjusted = LinearDiscriminantAnalysis.from_statistics(MODEL.statistics_, priors=estimate.priors)
+    before, after = (evaluate(model, LATER, LABELS) for model in (MODEL, adjusted))
+    assert after.accuracy > before.accuracy + 0.03
+    assert after.log_loss < before.log_loss - 0.1
+
+
+def test_p_values_are_uniform_where_nothing_has_changed():
+    model = LinearDiscriminantAnalysis(priors=[0.5, 0.3, 0.2], temperature=1.001)
+    model.fit(*rows_of([0.5, 0.3, 0.2], 200_000, 4))
+    found = [estimate_priors(model, rows_of([0.5, 0.3, 0.2], 300, seed)[0]).p_value for seed in range(100)]
+    assert kstest(found, "uniform").pvalue > 0.01
+
+
+def test_probabilities_that_were_not_calibrated_are_said_only_where_shares_have_changed():
+    model = LinearDiscriminantAnalysis().fit(*rows_of([0.5, 0.3, 0.2], 3000, 0))
+    with pytest.warns(UserWarning, match="seem to have changed.*have not been calibrated: set its temper"):
+        estimate_priors(model, LATER)
+    estimate_priors(model, rows_of([0.5, 0.3, 0.2], 300, 5)[0])
+
+
+def test_a_class_without_a_prior_has_no_share():
+    model = LinearDiscriminantAnalysis(priors=[0.6, 0.4, 0.0], temperature=1.01)
+    model.fit(*rows_of([0.4, 0.3, 0.3], 900, 6))
+    rows = rows_of([0.3, 0.7, 0.0], 800, 7)[0]
+    estimate = estimate_priors(model, rows)
+    assert estimate.shares[2] == estimate.priors[2] == 0
+    assert estimate.p_value == pytest.approx(chi2(1).sf(estimate.statistic), rel=1e-12)
+    one = GaussianNB(priors=[1.0, 0.0], temperature=1.01).fit([[0.0], [1], [5], [7]], [0, 0, 1, 1])
+    assert estimate_priors(one, [[1.0], [6.0]]).p_value == 1
+    streamed = QuadraticDiscriminantAnalysis(temperature=1.01).fit(*rows_of([0.5, 0.5, 0.0], 900, 6))
+    with pytest.warns(UserWarning, match="class cat gets no posterior"):
+        found = estimate_priors(
+            streamed.partial_fit([[9.0, 9.0]], ["cat"]), rows_of([0.5, 0.5, 0], 300, 8)[0]
+        )
+    assert found.shares[2] == 0
+    assert found.p_value > 0.01
+
+
+@pytest.fixture
+def files(tmp_path):
+    for i, part in enumerate(np.array_split(LATER, 3)):
+        table = pa.table({"x0": part[:, 0], "x1": part[:, 1]})
+        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=170)
+    return tmp_path
+
+
+def test_files_are_sampled_alike_by_every_scheduler(files):
+    whole = estimate_priors(MODEL, files / "*.parquet")
+    np.testing.assert_allclose(whole.shares, estimate_priors(MODEL, LATER).shares, rtol=1e-6)
+    assert whole.n_rows == 1500
+    source = scan_parquet(str(files / "*.parquet"))
+    some = [estimate_priors(MODEL, source, 400, scheduler=name) for name in ("sync", "threads")]
+    assert some[0].n_rows == 400
+    np.testing.assert_array_equal(some[0].shares, some[1].shares)
+    np.testing.assert_allclose(some[0].shares, whole.shares, atol=0.1)  # of all files, and not the first rows
+    group = zarr.open_group(files / "rows.zarr", mode="w")
+    group.create_array("X", data=LATER, chunks=(100, 2))
+    found = estimate_priors(MODEL, scan_zarr(files / "rows.zarr", None))
+    np.testing.assert_allclose(found.shares, whole.shares, rtol=1e-6)
+    sorted_rows = LATER[LATER[:, 0].argsort()]
+    np.testing.assert_allclose(estimate_priors(MODEL, sorted_rows, 400).shares, whole.shares, atol=0.1)
+
+
+def test_bad_input_is_named(files):
+    with pytest.raises(ValueError, match="max_rows is a number of rows, from 1 on; got 0"):
+        estimate_priors(MODEL, LATER, 0)
+    with pytest.raises(ValueError, match="0 sample"):
+        estimate_priors(MODEL, LATER[:0])
+    with pytest.raises(ValueError, match="NaN"):
+        estimate_priors(MODEL, [[np.nan, 1.0]])
+    pq.write_table(
+        pa.table({"x0": pa.array([], pa.float64()), "x1": pa.array([], pa.float64())}), files / "none"
+    )
+    with pytest.raises(ValueError, match="nothing to estimate from: .* has no rows"):
+        estimate_priors(MODEL, files / "none")
+
+
+def test_on_the_command_line(files):
+    learnt, y = rows_of([0.5, 0.3, 0.2], 900, 0)
+    frame = pd.DataFrame(learnt, columns=["x0", "x1"])
+    model = LinearDiscriminantAnalysis(temperature=1.2).fit(frame, y)
+    model.save(files / "model")
+    said = invoke(files, "priors", "model", "0.parquet", "1.parquet", "2.parquet", "--out", "adjusted")
+    estimate = estimate_priors(model, files / "*.parquet")
+    assert f"cat {model.priors_[2]:9.4f} {estimate.shares[2]:7.4f}" in said
+    assert "1,500 rows; p = " in said
+    np.testing.assert_allclose(load(files / "adjusted").priors_, estimate.priors, rtol=1e-6)
+    told = json.loads(invoke(files, "priors", "model", "0.parquet", "--max-rows", "200", "--json"))
+    assert told["n_rows"] == 200
+    assert [row["label"] for row in told["classes"]] == ["ant", "bee", "cat"]
+    assert sum(row["share"] for row in told["classes"]) == pytest.approx(1)
