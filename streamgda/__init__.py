@@ -5,7 +5,8 @@
   are missing, `IncompleteStatistics`. `WindowedStatistics` holds the last batches of a stream, and
   `StatisticsLedger` the files of a dataset. `drift` compares two states.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
-  `GaussianDiscriminantAnalysis`. `load` reads what `save` wrote, and `load_metadata` where it comes from.
+  `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`. `load` reads what `save` wrote, and
+  `load_metadata` where it comes from.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`. `estimate_priors` finds the shares of the classes in rows without labels.
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
@@ -22,6 +23,7 @@ from streamgda.estimators import ESTIMATORS
 if TYPE_CHECKING:
     from streamgda.estimators.edda import GaussianDiscriminantAnalysis
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
+    from streamgda.estimators.mda import MixtureDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from streamgda.statistics.exact.state import ExactClassStatistics
     from streamgda.statistics.floating.state import ClassStatistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
+    from streamgda.statistics.subclasses import SubclassCenters
     from streamgda.statistics.window import WindowedStatistics
 
 __all__ = [
@@ -54,10 +57,12 @@ __all__ = [
     "HashedKFold",
     "IncompleteStatistics",
     "LinearDiscriminantAnalysis",
+    "MixtureDiscriminantAnalysis",
     "PassProgress",
     "QuadraticDiscriminantAnalysis",
     "StatisticsLedger",
     "StatisticsSearchCV",
+    "SubclassCenters",
     "WindowedStatistics",
     "accumulate",
     "cross_validate",
@@ -90,6 +95,7 @@ _HOME_OF = {
     "HashedKFold": "streamgda.selection.splitters",
     "StatisticsLedger": "streamgda.ledger.ledger",
     "StatisticsSearchCV": "streamgda.selection.search",
+    "SubclassCenters": "streamgda.statistics.subclasses",
     "WindowedStatistics": "streamgda.statistics.window",
     "PassProgress": "streamgda.passes.progress",
     "accumulate": "streamgda.passes.accumulate",

@@ -6,6 +6,7 @@ kept sorted, so that the position of a label does not depend on when it was firs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from streamgda.blocks.wording import counted, listed
 
 Labels = NDArray[Any]
 Codes = NDArray[Any]
+
+_SUBCLASS = np.dtype(np.int32)
 
 _KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
@@ -28,8 +31,51 @@ def no_labels() -> Labels:
 
 
 def kind_of(labels: Labels) -> str:
-    """The kind of labels in an encoded array: "int", "str" or "bool"."""
+    """The kind of labels in an encoded array: "int", "str" or "bool"; of subclasses, said of them."""
+    if labels.dtype.names:
+        return f"subclasses of {kind_of(labels['label'])}"
     return _KINDS[labels.dtype.kind]
+
+
+def subclass_labels(classes: Labels, numbers: ArrayLike) -> Labels:
+    """Labels of subclasses: the label of the class and the number of the subclass, as records.
+
+    Examples
+    --------
+    >>> subclass_labels(np.array(["a", "a", "b"]), [0, 1, 0]).tolist()
+    [('a', 0), ('a', 1), ('b', 0)]
+    """
+    labels = np.empty(len(classes), [("label", classes.dtype), ("subclass", _SUBCLASS)])
+    labels["label"], labels["subclass"] = classes, numbers
+    return labels
+
+
+def by_class(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+    """The classes of sorted labels, and where the first subclass of each stands.
+
+    Labels of classes are each its own.
+    """
+    if not labels.dtype.names:
+        return labels, np.arange(len(labels))
+    classes, starts = np.unique(labels["label"], return_index=True)
+    return classes, starts
+
+
+def label_columns(labels: Labels) -> dict[str, NDArray[Any]]:
+    """Labels as columns of a table: of subclasses, their classes and their numbers."""
+    return {name: labels[name] for name in labels.dtype.names or ()} or {"label": labels}
+
+
+def labels_in(columns: Mapping[str, NDArray[Any]]) -> Labels:
+    """The labels that such columns hold.
+
+    Raises
+    ------
+    ValueError
+        As `as_labels` does.
+    """
+    labels = as_labels(columns["label"])
+    return subclass_labels(labels, columns["subclass"]) if "subclass" in columns else labels.copy()
 
 
 def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
@@ -107,6 +153,9 @@ def as_labels(labels: ArrayLike) -> Labels:
     ValueError
         If a label is missing or is not an integer, a string or a bool, or the kinds are mixed.
     """
+    if isinstance(labels, list) and labels and all(isinstance(label, tuple) for label in labels):
+        classes, numbers = zip(*labels, strict=True)
+        return subclass_labels(as_labels(list(classes)), numbers)
     values = _one_dimensional(labels)
     if values.dtype.kind in "fO" and _missing(values) is not None:
         raise ValueError("a label is missing (null or NaN)")
@@ -145,7 +194,7 @@ def _typed(values: NDArray[Any]) -> Labels:
     missing value.
     """
     kind = values.dtype.kind
-    if kind in "bU":
+    if kind in "bU" or values.dtype.names == ("label", "subclass"):
         return values
     if kind in "iu":
         if kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
@@ -207,6 +256,8 @@ def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
 
 def trimmed(classes: Labels) -> Labels:
     """Strings at the width of the longest of them; other labels as they are."""
+    if classes.dtype.names:
+        return subclass_labels(trimmed(classes["label"]), classes["subclass"])
     if classes.dtype.kind != "U":
         return classes
     width = max(int(np.strings.str_len(classes).max(initial=0)), 1)
@@ -245,7 +296,8 @@ def union(ours: Labels, theirs: Labels) -> Labels:
     """
     if not len(ours) or not len(theirs):
         return ours if len(ours) else theirs
-    if ours.dtype.kind != theirs.dtype.kind:
+    differ = ours.dtype.kind != theirs.dtype.kind
+    if differ or (ours.dtype.names and kind_of(ours) != kind_of(theirs)):
         raise ValueError(
             f"labels of different kinds cannot be one set of classes: {kind_of(ours)} "
             f"(such as {ours[0].item()!r}) and {kind_of(theirs)} (such as {theirs[0].item()!r})"

@@ -65,14 +65,19 @@ def fit(
       streamgda fit days --target kind --filter 'day>=3' --model lda --out model.parquet
       streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
-    from streamgda import accumulate
+    from streamgda import MixtureDiscriminantAnalysis, accumulate
 
     model.check()
     check_replaceable(out)
     source = data.labelled()
     check_apart(out, source)
-    kept = model.kind(**model.params).required_statistics()
+    estimator = model.kind(**model.params)
+    kept = estimator.required_statistics()
     with run.scheduler_options() as options:
+        if isinstance(estimator, MixtureDiscriminantAnalysis):
+            missing = "marginal" if data.missing == "marginal" else "raise"
+            estimator.set_params(exact=exact, missing=missing)
+            kept["subclass_centers"] = estimator.draw_centers(source, **options)
         learnt = accumulate(source, exact=exact, **_how_to_read(once=statistics, **em), **kept, **options)
     try:
         saved = learnt if statistics else model.build(learnt, missing=data.missing)

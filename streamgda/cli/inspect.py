@@ -88,7 +88,7 @@ def _text(saved: Saved) -> list[str]:
     features = (
         f"{statistics.n_features:,} without names" if names is None else abridged(names, _MOST_FEATURES)
     )
-    columns = {"class": statistics.classes, "rows": statistics.counts, "weight": statistics.weights}
+    columns = {"class": statistics.classes.tolist(), "rows": statistics.counts, "weight": statistics.weights}
     classes = pd.DataFrame(columns).set_index("class")
     lines += [f"features: {features}", "", *_head(classes, "class", float_format="{:.10g}".format)]
     if has_patterns(statistics):

@@ -79,8 +79,8 @@ class ModelOptions:
 def model_options(*, otherwise: str, default: str | None = None) -> Option:
     """The options of the argument `model`; the help says what holds otherwise."""
     text = (
-        "Quadratic or linear discriminant analysis, Gaussian naive Bayes, or the best of fourteen models of "
-        f"the covariances.  [default: {otherwise}]"
+        "Quadratic or linear discriminant analysis, Gaussian naive Bayes, the best of fourteen models of the "
+        f"covariances, or a mixture for each class.  [default: {otherwise}]"
     )
     model: Option = click.option("--model", type=click.Choice(list(MODELS)), default=default, help=text)
     return bundled("model", ModelOptions.of, {"model": model, **_PARAMETERS})
@@ -112,6 +112,7 @@ _PARAMETERS: dict[str, Option] = {
     "predictive": _parameter("predictive", sentences=3),
     "temperature": _parameter("temperature"),
     "reg_param": _parameter("reg_param"),
+    "n_subclasses": _parameter("n_subclasses"),
     "singular": _parameter("singular", sentences=3, default="raise"),
     "var_smoothing": _parameter("var_smoothing"),
     "covariance_model": _parameter(

@@ -132,7 +132,7 @@ def options_held(path: str) -> dict[str, Any]:
 def document_of(saved: Saved) -> dict[str, Any]:
     """Describe a model or statistics in plain values, for JSON."""
     statistics = statistics_of(saved)
-    sums = zip(statistics.classes, statistics.counts, statistics.weights, strict=True)
+    sums = zip(statistics.classes.tolist(), statistics.counts, statistics.weights, strict=True)
     return {
         "kind": type(saved).__name__,
         "parameters": parameters_of(saved),
@@ -152,9 +152,12 @@ def summary_of(saved: Saved) -> str:
     """Describe a model or statistics in one line."""
     statistics = statistics_of(saved)
     dropped = f" ({statistics.n_dropped:,} dropped)" if statistics.n_dropped else ""
+    labels = statistics.classes
+    classes = counted(len(statistics.class_labels), "class")
+    classes += f" in {counted(len(labels), 'subclass')}" if labels.dtype.names else ""
     return (
         f"{type(saved).__name__}: {counted(statistics.n_rows, 'row')}{dropped}, "
-        f"{counted(len(statistics.classes), 'class')}, {counted(statistics.n_features, 'feature')}"
+        f"{classes}, {counted(statistics.n_features, 'feature')}"
     )
 
 

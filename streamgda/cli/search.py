@@ -67,8 +67,8 @@ def _folds(context: click.Context, parameter: click.Parameter, value: str) -> in
     multiple=True,
     required=True,
     callback=_grids,
-    help="A model (qda, lda, nb, edda) and the values of its parameters to try, in all combinations. none is "
-    "Python's None. Several models may be tried.",
+    help="A model (qda, lda, nb, edda, mda) and the values of its parameters to try, in all combinations. "
+    "none is Python's None. Several models may be tried.",
 )
 @click.option(
     "--cv",

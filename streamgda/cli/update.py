@@ -60,6 +60,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
             statistics.covariance_type,
             fourth_moments=statistics.has_fourth_moments,
             exact=statistics.exact,
+            subclass_centers=statistics.subclass_centers,
             **options,
         )
     could_predict = fault_of(saved) is None

@@ -19,7 +19,7 @@ one an option of the other commands. Editors complete its name once it is also i
 The modules, from the top down:
 
 - `saved`: `load`.
-- `lda`, `qda`, `naive_bayes`, `edda`: the estimators.
+- `lda`, `qda`, `naive_bayes`, `edda`, `mda`: the estimators. `centers`: centres of subclasses, for the last.
 - `discriminant`: what LDA and QDA share. `projection`: the projection of LDA. `pooling`: the parameter
   `pooling` of QDA and naive Bayes.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria.
@@ -47,6 +47,7 @@ ESTIMATORS: dict[str, Entry] = {
     "LinearDiscriminantAnalysis": Entry("streamgda.estimators.lda", "lda"),
     "GaussianNB": Entry("streamgda.estimators.naive_bayes", "nb"),
     "GaussianDiscriminantAnalysis": Entry("streamgda.estimators.edda", "edda"),
+    "MixtureDiscriminantAnalysis": Entry("streamgda.estimators.mda", "mda"),
 }
 """The estimators, by the names of their classes."""
 

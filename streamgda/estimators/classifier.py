@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval
 
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, by_class
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
@@ -35,6 +35,7 @@ from streamgda.estimators.validation import (
 )
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
+from streamgda.gaussians.mixtures import Mixtures
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
@@ -92,7 +93,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                 warn_unless_converged(statistics)
             gaussians = self._finalise(statistics)
         densities = gaussians if self.predictive == "plugin" else self._students(gaussians, statistics)
-        return Finalised.of(self, statistics, gaussians, densities, priors_of(self, statistics))
+        priors = priors_of(self, statistics)
+        if len(priors) < len(gaussians.means):  # the densities are those of subclasses
+            densities = Mixtures.of(densities, by_class(statistics.classes)[1], statistics.weights)
+        return Finalised.of(self, statistics, gaussians, densities, priors)
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Raise ValueError if rows in which features are missing do not determine a class."""

@@ -68,7 +68,7 @@ class Finalised(Generic[G]):
         return cls(
             statistics.revision,
             model.get_params(deep=False),
-            statistics.classes,
+            statistics.class_labels,
             gaussians,
             densities,
             priors,

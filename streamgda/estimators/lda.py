@@ -224,7 +224,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
         if self.n_components is not None:
             self._check_components(statistics, self.n_components)
-        if statistics.n_rows == len(statistics.classes):
+        if statistics.n_rows == len(statistics.class_labels):
             raise ValueError("The number of samples must be more than the number of classes.")
         means = statistics.means
         whitening = Whitening.of(self._covariance(statistics), means, float(self.tol) ** 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self
@@ -64,6 +64,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
     _covariance_type: ClassVar[CovarianceType]
+    _draws_centers: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "exact": ["boolean"],
         "missing": [one_of("raise", "marginal")],
@@ -127,18 +128,42 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
     ) -> Reading:
         """Read rows once; if they have too many patterns of observed features, as often as `steps` allow."""
-        kind = {"exact": self.exact, **self.required_statistics()}
-        if not self.learns_incomplete:
-            return Reading(read(empty_statistics(**kind)))
-        empty = IncompleteStatistics(max_patterns=self.most_patterns, **kind)
-        return read_incomplete(read, empty, steps, note, keep)
+        return self._read_into(self._empty(**self.required_statistics()), read, steps, note, keep)
+
+    def _empty(self, **kind: Any) -> Statistics:
+        """The state of no rows, of such a kind, that takes what the model learns from."""
+        incomplete = self.learns_incomplete
+        return empty_statistics(
+            exact=self.exact, incomplete=incomplete, max_patterns=self.most_patterns, **kind
+        )
+
+    def _read_into(
+        self,
+        empty: Statistics,
+        read: Read,
+        steps: Steps = ONE_READ,
+        note: Note | None = None,
+        keep: Keep | None = None,
+    ) -> Reading:
+        """Read rows into a state, as `_read` does."""
+        if isinstance(empty, IncompleteStatistics):
+            return read_incomplete(read, empty, steps, note, keep)
+        return Reading(read(empty))
+
+    def _read_more(self, read: Read) -> Statistics:
+        """Read rows that come after those learnt before, once."""
+        return self._read(read).statistics
+
+    def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
+        """The rows of a batch that comes after others; of models that draw centres from it."""
+        raise NotImplementedError
 
     # ------------------------------------------------------------------ rows and statistics go in
 
     @property
     def classes_(self) -> Labels:
         """The labels seen, sorted; shape (n_classes,)."""
-        return self._types.of_labels(self.statistics_.classes)
+        return self._types.of_labels(self.statistics_.class_labels)
 
     def fit(
         self,
@@ -240,7 +265,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         if not isinstance(X, np.ndarray) and (isinstance(X, Source) or is_dask(X)):
             names = list(getattr(self, "feature_names_in_", ()))
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)
-            return self.merge(self._read(read).statistics)
+            return self.merge(self._read_more(read))
         blocks_of = partial(
             blocks_to_learn, self, X, y, sample_weight, missing=missing, classes=classes, min_rows=0
         )
@@ -248,7 +273,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             return self
         if not hasattr(self, "statistics_") and self._learn_first_batch(partial(blocks_of, reset=True)):
             return self
-        blocks = blocks_of(reset=False)
+        blocks: Iterable[Block] = blocks_of(reset=False)
+        if self._draws_centers:
+            blocks = self._arrived(blocks)
         if self.learns_incomplete:
             check_holds_products(self.statistics_, self._covariance_type)
             with _replacing:
@@ -266,7 +293,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             if hasattr(self, "statistics_"):
                 return False
             with kept_on_error(self, self._set_by_reading):
-                self.statistics_ = self._read_blocks(blocks).statistics
+                self.statistics_ = self._read_more(reading_blocks(blocks))
         return True
 
     def merge(self, other: Self | Statistics) -> Self:
@@ -302,7 +329,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     def _copied_statistics(self, other: Self | Statistics) -> Statistics:
         if isinstance(other, Statistics):
             self._check_exactness(other)
-            return other.to_covariance_type(**self.required_statistics()).ordinary()
+            return self._narrowed(other).ordinary()
         if type(other) is not type(self):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
         check_is_fitted(other)
@@ -337,8 +364,11 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         missing = {"missing": "marginal"} if statistics.ordinary().keeps_patterns else {}
         estimator = cls(**{"exact": statistics.exact, **missing, **params})
         estimator._check_exactness(statistics)
-        narrow = statistics.to_covariance_type(**estimator.required_statistics())
-        return estimator._set_fitted(Reading(narrow.ordinary()))
+        return estimator._set_fitted(Reading(estimator._narrowed(statistics).ordinary()))
+
+    def _narrowed(self, statistics: Statistics) -> Statistics:
+        """What the model needs of statistics, copied."""
+        return statistics.class_statistics().to_covariance_type(**self.required_statistics())
 
     def _check_exactness(self, statistics: Statistics) -> None:
         if self.exact != statistics.exact:
@@ -352,7 +382,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         if name not in ESTIMATORS or estimator_named(name) is not type(self):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         columns, metadata = self.statistics_.to_columns()
-        params = self.get_params(deep=False)
+        params = self._plain_params()
         model: dict[str, Any] = {"name": name, "params": params}
         if isinstance(params.get("priors"), Mapping):
             model["priors"] = in_pairs(params["priors"])
@@ -360,6 +390,11 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         if self._types != FittedTypes():
             model["types"] = vars(self._types)
         return columns, {**metadata, "model": model}
+
+    def _plain_params(self) -> dict[str, Any]:
+        """The parameters, of which all but the priors are values that JSON holds."""
+        params: dict[str, Any] = self.get_params(deep=False)
+        return params
 
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
@@ -384,8 +419,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         statistics = reading.statistics
         try:
             finalised = self._compute_finalised(statistics)
-            if finalised.singular and self.singular != "skip":
-                raise finalised.singular[0][1]()
+            reasons = {**finalised.gaussians.singular, **finalised.densities.singular}
+            if reasons and self.singular != "skip":
+                raise next(iter(reasons.values()))()
         except ValueError as error:
             if keep and statistics.n_rows:
                 self._hold(statistics)

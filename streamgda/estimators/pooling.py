@@ -40,7 +40,11 @@ class RegularisedClassifier(GenerativeClassifier[P]):
     def pooling_(self) -> Array:
         """The share of the pooled covariance in that of each class."""
         regularisation = finalised(self).gaussians.regularisation
-        return np.zeros(len(self.classes_)) if regularisation is None else regularisation.shares.copy()
+        return (
+            np.zeros(len(self.statistics_.classes))
+            if regularisation is None
+            else regularisation.shares.copy()
+        )
 
     @property
     def prior_rows_(self) -> float:

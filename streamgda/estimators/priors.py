@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streamgda.blocks.labels import by_class
 from streamgda.blocks.wording import Message, listed, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
@@ -33,11 +34,14 @@ def priors_of(model: Any, statistics: Statistics) -> Array:
         If the priors are not such probabilities.
     """
     priors, renormalise = model.priors, model._renormalises_priors
+    classes = statistics.class_labels
     if priors is None:
         weights = statistics.weights
+        if len(classes) < len(weights):
+            weights = np.add.reduceat(weights, by_class(statistics.classes)[1])
         shares: Array = weights / weights.sum()
         return shares
-    classes, is_by_label = statistics.classes, isinstance(priors, Mapping)
+    is_by_label = isinstance(priors, Mapping)
     given = _numbers(_of_classes(priors, classes.tolist()) if isinstance(priors, Mapping) else priors)
     if given.shape != classes.shape:
         raise ValueError(

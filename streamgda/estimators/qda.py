@@ -251,7 +251,7 @@ class QuadraticDiscriminantAnalysis(
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         if self.pooling:
             return self._finalise_regularised(statistics.completed())
-        whitenings = self._whitenings(statistics, np.arange(len(statistics.classes)))
+        whitenings = self._whitenings(statistics, np.arange(len(statistics.counts)))
         return _separate(statistics, whitenings)
 
     def _refinalise(
@@ -260,7 +260,7 @@ class QuadraticDiscriminantAnalysis(
         """Finalise only the classes that have changed. The bits are those of finalising all classes."""
         if self.pooling or self.covariance_estimator is not None:
             return None
-        positions = before.unchanged(statistics.classes, later)
+        positions = before.unchanged(statistics.class_labels, later)
         try:
             changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
         except ValueError:  # all classes together may give a fuller message

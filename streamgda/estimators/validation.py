@@ -114,7 +114,7 @@ def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> N
 
     They have fewer than two classes, lack the covariances, or are exact with covariances beyond float64.
     """
-    classes = statistics.classes
+    classes = statistics.class_labels
     if len(classes) < 2:
         seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
         raise ValueError(

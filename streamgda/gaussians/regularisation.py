@@ -9,7 +9,7 @@ under which the scatters W_k are most probable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -45,6 +45,8 @@ class Regularisation:
         The degrees of freedom of the predictive density. If they are not positive, it cannot be estimated.
     n_free : float
         The number of free covariances that those of the classes are equivalent to.
+    informative : ndarray of bool of shape (n_classes,), or None
+        The classes that have a say in the evidence, if it was asked.
     """
 
     prior_rows: float
@@ -53,6 +55,7 @@ class Regularisation:
     divisors: Array
     degrees: Array
     n_free: float
+    informative: NDArray[np.bool_] | None = None
 
     @classmethod
     def by_share(cls, share: float, weights: Array, rank: int) -> Self:
@@ -98,7 +101,9 @@ class Regularisation:
         scatters = eigenvalues.reshape(-1, dimension) if eigenvalues.size else np.empty((0, 1))
         prior_rows = most_likely_prior_rows(scatters, np.repeat(rows, n_scatters)[: len(scatters)])
         divisors = prior_rows + rows
-        return cls._of(prior_rows, 1 / divisors, prior_rows / divisors, divisors, divisors + 2, weights)
+        how = cls._of(prior_rows, 1 / divisors, prior_rows / divisors, divisors, divisors + 2, weights)
+        informative = _are_informative(scatters, np.repeat(rows, n_scatters)[: len(scatters)])
+        return replace(how, informative=np.asarray(informative.reshape(-1, n_scatters).any(axis=1)))
 
     @classmethod
     def _of(

@@ -30,6 +30,8 @@ from streamgda.statistics.incomplete.reads import (
     separating,
 )
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.statistics.sampled import SampledStatistics
+from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
 from streamgda.storage.retries import RETRIES
@@ -44,6 +46,7 @@ def accumulate(
     *,
     fourth_moments: bool = False,
     exact: bool = False,
+    subclass_centers: SubclassCenters | None = None,
     max_patterns: int = MAX_PATTERNS,
     max_reads: int = 1,
     em_tol: float = READ_TOLERANCE,
@@ -69,6 +72,9 @@ def accumulate(
     exact : bool, default=False
         Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
         again; see `ExactClassStatistics`.
+    subclass_centers : SubclassCenters, optional
+        The centres by which the rows of a class are kept apart by subclass, as `subclass_centers_` of a
+        `MixtureDiscriminantAnalysis`.
     max_patterns : int, default=256
         How many patterns of observed features may be kept of a source with ``missing="keep"``; see
         `IncompleteStatistics`.
@@ -146,6 +152,7 @@ def accumulate(
         exact=exact,
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
+        subclass_centers=subclass_centers,
     )
     # Where it may be read again.
     many = empty if isinstance(empty, IncompleteStatistics) and max_reads > 1 else None
@@ -206,7 +213,7 @@ def accumulate_folds(
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
-S = TypeVar("S", bound=Statistics | FoldStatistics)
+S = TypeVar("S", bound=Statistics | FoldStatistics | SampledStatistics)
 
 
 def read_into(

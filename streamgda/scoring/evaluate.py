@@ -202,7 +202,11 @@ def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator
             raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
         X, y, *weights = batch
         weight = weights[0] if weights else None
-        if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and len(model.statistics_.classes) > 1:
+        if (
+            np.shape(X)[:1] != (0,)
+            and hasattr(model, "statistics_")
+            and len(model.statistics_.class_labels) > 1
+        ):
             yield _evaluate_blocks(model, _blocks_of(model, X, y, weight), Decision())
         model.partial_fit(X, y, sample_weight=weight)
 
@@ -244,7 +248,7 @@ def _evaluate_blocks(
         for piece in pieces_of(model, block):
             scores = _posterior_scores(model, block, piece)
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
-            known, predicted = model.statistics_.classes, decision.ranked(scores)[:, 0]
+            known, predicted = model.statistics_.class_labels, decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[piece], scores, known, weights, predicted)
             evaluation.add_coded(*rows, temperature)
     return evaluation
@@ -252,7 +256,7 @@ def _evaluate_blocks(
 
 def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
     """The posterior scores of the rows of a piece: (n, K)."""
-    result = np.empty((piece.stop - piece.start, len(model.statistics_.classes)), order="F")
+    result = np.empty((piece.stop - piece.start, len(model.statistics_.class_labels)), order="F")
     for scores in score_piece(model, block, piece):
         result[scores.positions] = scores.posterior_scores
     return result
@@ -273,11 +277,11 @@ def _check_labels(model: Model, evaluation: Evaluation) -> None:
     """Raise ValueError if there were no rows, or none of a class that the model knows."""
     if not evaluation.n_rows:
         raise ValueError(f"there is nothing to evaluate: no row counts ({evaluation.n_dropped} dropped)")
-    support = evaluation.support[np.searchsorted(evaluation.classes, model.statistics_.classes)]
+    support = evaluation.support[np.searchsorted(evaluation.classes, model.statistics_.class_labels)]
     if not support.any():
-        unknown = np.setdiff1d(evaluation.classes, model.statistics_.classes)
+        unknown = np.setdiff1d(evaluation.classes, model.statistics_.class_labels)
         raise ValueError(
             "no row is of a class that the model knows. "
-            f"It knows {listed(model.statistics_.classes.tolist())}; "
+            f"It knows {listed(model.statistics_.class_labels.tolist())}; "
             f"the labels are {listed(unknown.tolist())}. Is this the target?"
         )

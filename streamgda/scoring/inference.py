@@ -27,7 +27,7 @@ _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 def pieces_of(model: Model, block: Block) -> list[slice]:
     """Slices of a block whose values, and whose scores, take at most 2 MB."""
-    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.statistics_.classes)))
+    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.statistics_.class_labels)))
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
@@ -82,7 +82,7 @@ class Decision:
     @classmethod
     def checked(cls, model: Model, threshold: float | None, costs: ArrayLike | None) -> Decision:
         """The decision by these parameters; ValueError if they do not fit the model."""
-        n_classes = len(model.statistics_.classes)
+        n_classes = len(model.statistics_.class_labels)
         if threshold is not None and costs is not None:
             raise ValueError("threshold and costs each say which class is predicted; give one of them")
         if threshold is not None and (n_classes != 2 or not 0 <= threshold <= 1):

@@ -56,7 +56,7 @@ class _PredictPartition:
     def __call__(self, frame: Any) -> Any:
         import pandas as pd
 
-        classes = self.columns.model.statistics_.classes
+        classes = self.columns.model.statistics_.class_labels
         predictions = self.columns.compute(self._block(frame[list(self.features)]), classes.__getitem__)
         return pd.DataFrame({**{name: frame[name] for name in self.keep}, **predictions}, index=frame.index)
 

@@ -294,7 +294,9 @@ def _fingerprint(model: Model) -> str:
     statistics, params = model.statistics_, model.get_params(deep=False)
     if isinstance(params.get("priors"), Mapping):
         params["priors"] = sorted(in_pairs(params["priors"]), key=str)
-    state = hashlib.sha256(digest([type(model).__name__, params, statistics.classes]).encode())
+    for name in ("n_subclasses", "subclass_centers"):  # which the statistics tell
+        params.pop(name, None)
+    state = hashlib.sha256(digest([type(model).__name__, params, statistics.class_labels]).encode())
     for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
         state.update(np.ascontiguousarray(sums).tobytes())
     return state.hexdigest()
@@ -350,7 +352,7 @@ def _predicted_rows(
 def _table(
     columns: PredictionColumns, output: Output[Any], block: Block, kept: Mapping[str, pa.Array]
 ) -> pa.Table:
-    classes = pa.array(columns.model.statistics_.classes)
+    classes = pa.array(columns.model.statistics_.class_labels)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
     table = pa.table({**kept, **predictions})
     try:

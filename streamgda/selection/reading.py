@@ -194,7 +194,7 @@ class RowScorer:
         """
         if self.scoring == "accuracy" or y is None:
             return float(estimator.score(X, y, sample_weight))
-        rows, classes = check_rows(estimator, X), estimator.statistics_.classes
+        rows, classes = check_rows(estimator, X), estimator.statistics_.class_labels
         scorer = ModelScorer(finalised(estimator), estimator.missing)
         measured, found = MeasuredScorer(scorer, {self.scoring: METRICS[self.scoring]}), HeldOutScores()
         for block in array_blocks(rows, y, sample_weight):

@@ -24,6 +24,7 @@ from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceTy
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.revisions import Revision
+from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.statistics.validation import (
     Columns,
     as_affine_map,
@@ -98,6 +99,7 @@ class Statistics(Savable):
     keeps_patterns = False  # of observed features, in rows in which some are missing
 
     _labelled: Labelled[Any]
+    _centers: SubclassCenters | None = None
 
     def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
         self._lock = RLock()
@@ -162,6 +164,30 @@ class Statistics(Savable):
     def classes(self) -> Labels:
         """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
         return self._labelled.classes.copy()
+
+    @property
+    def class_labels(self) -> Labels:
+        """The labels of the classes, also where rows are kept apart by subclass; shape (n_classes,)."""
+        classes = self._labelled.classes
+        return np.unique(classes["label"]) if classes.dtype.names else classes.copy()
+
+    @property
+    def subclass_centers(self) -> SubclassCenters | None:
+        """The centres by which rows are kept apart by subclass, if there are any."""
+        return self._centers
+
+    def keep_apart(self, centers: SubclassCenters | None) -> None:
+        """Keep the rows that come from now on apart by these centres, if there are any."""
+        self._centers = centers
+
+    def class_statistics(self) -> Self:
+        """The statistics of the classes, if rows are kept apart by subclass; else these."""
+        with self._lock:
+            if not self._labelled.classes.dtype.names:
+                return self
+            twin = self._twin(self._labelled.relabelled(self._labelled.classes["label"]))
+            twin._centers = None
+            return twin
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -333,6 +359,8 @@ class Statistics(Savable):
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
+        if self._centers is not None:
+            blocks = map(self._centers.assign, blocks)
         together = self._from_blocks(blocks, workspace or Workspace())
         if together is not None:
             self._merge(together, owned=True)  # nothing else holds it
@@ -411,6 +439,9 @@ class Statistics(Savable):
                 f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
                 "statistics of that first with IncompleteStatistics.from_statistics"
             )
+        if self._centers is not other._centers:
+            none = SubclassCenters({}, ())
+            (self._centers or none).check_same(other._centers or none)
         if self._names != other._names:
             check_same_names(self._names, other._names)
         self._labelled.check_compatible(other._labelled)
@@ -582,7 +613,9 @@ class Statistics(Savable):
             if not len(classes):
                 return self.copy()
             new = labels.as_labels([mapping.get(label, label) for label in classes.tolist()])
-            return self._twin(self._labelled.relabelled(new))
+            twin = self._twin(self._labelled.relabelled(new))
+            twin._centers = None
+            return twin
 
     def linear_map(
         self, A: ArrayLike, b: ArrayLike | None = None, *, feature_names: Sequence[str] | None = None
@@ -627,6 +660,7 @@ class Statistics(Savable):
     def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
         """A state with these moments of new features, and all else as here."""
         derived = self._twin(labelled)
+        derived._centers = None
         derived._names = None if feature_names is None else tuple(feature_names)
         check_feature_names(derived._names, derived.n_features)
         return derived
@@ -641,9 +675,10 @@ class Statistics(Savable):
         """Whether two states are the same to the last bit."""
         if not isinstance(other, type(self)):
             return NotImplemented
-        return (self.feature_names, self.n_dropped) == (
+        return (self.feature_names, self.n_dropped, self._centers) == (
             other.feature_names,
             other.n_dropped,
+            other._centers,
         ) and self._labelled.equals(other._labelled)
 
     def __repr__(self) -> str:
@@ -687,6 +722,8 @@ class Statistics(Savable):
         names = as_feature_names(metadata["feature_names"])
         n_dropped = as_count(metadata["n_dropped"], "n_dropped")
         state.__setstate__({"_names": None if names is None else tuple(names), "_n_dropped": n_dropped})
+        if "subclass_centers" in metadata:
+            state._centers = SubclassCenters.from_document(metadata["subclass_centers"])
         state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
         check_feature_names(state.feature_names, n_features)
         return state
@@ -699,6 +736,7 @@ class Statistics(Savable):
             "n_features": self.n_features,
             "feature_names": self._names,
             "n_dropped": self._n_dropped,
+            **({} if self._centers is None else {"subclass_centers": self._centers.to_document()}),
         }
 
 

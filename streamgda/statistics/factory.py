@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
@@ -12,6 +12,7 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.statistics.subclasses import SubclassCenters, check_centers
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 from streamgda.storage.documents import Metadata
 
@@ -24,7 +25,7 @@ KINDS: dict[str, type[ClassStatistics | ExactClassStatistics | IncompleteStatist
 
 COLUMNS = frozenset(
     {
-        *("pattern", "label", "count", "weight", "weight_tail", "mean", "mean_tail"),
+        *("pattern", "label", "subclass", "count", "weight", "weight_tail", "mean", "mean_tail"),
         *("scatter", "pooled_scatter"),
         *("third_moment", "fourth_moment"),
         *("weight_digits", "sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
@@ -44,6 +45,7 @@ def empty_statistics(
     incomplete: bool = False,
     max_patterns: int = MAX_PATTERNS,
     feature_names: Sequence[str] | None = None,
+    subclass_centers: SubclassCenters | None = None,
 ) -> Statistics:
     """The state that has seen no rows.
 
@@ -53,6 +55,8 @@ def empty_statistics(
         As for `ClassStatistics`.
     exact : bool, default=False
         Whether sums are to be exact, as those of `ExactClassStatistics`.
+    subclass_centers : SubclassCenters, optional
+        The centres by which the rows of a class are kept apart by subclass.
     incomplete : bool, default=False
         Whether rows may lack features, as those of `IncompleteStatistics`, which has `max_patterns`.
 
@@ -61,18 +65,19 @@ def empty_statistics(
     ValueError
         If the covariance type is unknown, or fourth moments are asked for with exact sums.
     """
+    kept: dict[str, Any] = {"fourth_moments": fourth_moments, "feature_names": feature_names}
+    empty: ClassStatistics | ExactClassStatistics | IncompleteStatistics
     if incomplete:
-        return IncompleteStatistics(
-            covariance_type,
-            exact=exact,
-            max_patterns=max_patterns,
-            feature_names=feature_names,
-            fourth_moments=fourth_moments,
-        )
-    if not exact:
-        return ClassStatistics(covariance_type, fourth_moments=fourth_moments, feature_names=feature_names)
-    check_no_fourth_moments(fourth_moments)
-    return ExactClassStatistics(covariance_type, feature_names=feature_names)
+        empty = IncompleteStatistics(covariance_type, exact=exact, max_patterns=max_patterns, **kept)
+    elif not exact:
+        empty = ClassStatistics(covariance_type, **kept)
+    else:
+        check_no_fourth_moments(fourth_moments)
+        empty = ExactClassStatistics(covariance_type, feature_names=feature_names)
+    if subclass_centers is not None:
+        check_centers(subclass_centers)
+        empty.keep_apart(subclass_centers)
+    return empty
 
 
 def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:

@@ -84,7 +84,8 @@ class FoldStatistics:
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
         workspace, together = workspace or Workspace(), FoldStatistics(self.empty, self.rule)
-        for block in blocks:
+        centers = self.empty.subclass_centers
+        for block in blocks if centers is None else map(centers.assign, blocks):
             together.n_dropped += block.n_dropped
             if len(block.codes):
                 folds, codes = self.rule.assign(block)

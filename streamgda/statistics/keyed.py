@@ -59,7 +59,7 @@ def states_by_key(
     Parameters
     ----------
     empty : Statistics
-        The state of no rows.
+        The state of no rows. Rows are not kept apart by its centres of subclasses: their labels are final.
     block : Block
         The rows, of which none was dropped.
     keys : ndarray of shape (n_keys,)
@@ -95,5 +95,7 @@ def states_by_key(
 
 def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:
     state = empty.copy()
+    state.keep_apart(None)
     state.update_blocks([block], workspace)
+    state.keep_apart(empty.subclass_centers)
     return state

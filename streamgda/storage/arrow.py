@@ -51,19 +51,20 @@ def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDAr
 
     If `n_patterns` is given, the rows are of so many patterns of observed features. Then columns of lists
     become arrays of objects, each a vector of any length or None, and a label occurs at most once in each
-    pattern.
+    pattern. With a column of subclasses, a label may occur any number of times.
 
     Raises
     ------
     ValueError
         If a value or a whole row is missing, or the lists of a column are not of one length.
     """
-    return {name: _array(table.column(name), name, n_patterns) for name in table.column_names}
+    most = len(table) if "subclass" in table.column_names else n_patterns or 1
+    return {name: _array(table.column(name), name, n_patterns, most) for name in table.column_names}
 
 
-def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None) -> NDArray[Any]:
+def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None, most: int) -> NDArray[Any]:
     if pa.types.is_dictionary(column.type):
-        column = _without_dictionary(column, name, 1 if n_patterns is None else n_patterns)
+        column = _without_dictionary(column, name, most)
     if not _is_list(column.type):
         if column.null_count:
             raise ValueError(f"column {name!r} holds a null")

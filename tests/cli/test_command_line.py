@@ -704,15 +704,16 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     ).save(tmp_path / "statistics.parquet")
     lines = invoke(tmp_path, "inspect", "statistics.parquet").splitlines()
     assert lines[0] == "ClassStatistics: 82 rows, 4 classes, 2 features"
-    assert lines[-4].startswith(
+    assert lines[-5].startswith(
         "QuadraticDiscriminantAnalysis cannot predict: The covariance matrix of class new is"
     )
-    assert "--reg-param above 0, or --pooling bayes" in lines[-4]
-    assert lines[-3:] == [
+    assert "--reg-param above 0, or --pooling bayes" in lines[-5]
+    assert lines[-4:-1] == [
         "LinearDiscriminantAnalysis can predict",
         "GaussianNB can predict",
         "GaussianDiscriminantAnalysis can predict",
     ]
+    assert lines[-1].startswith("MixtureDiscriminantAnalysis cannot predict: these statistics do not keep")
 
 
 def test_plot_draws_to_files_of_the_kind_that_they_are_named(made, tmp_path):
@@ -1139,7 +1140,7 @@ def test_help_has_the_parameters_and_defaults_of_signatures(place, documented_by
 def test_the_help_of_an_option_is_the_docstring_of_the_library(tmp_path):
     said = " ".join(invoke(tmp_path, "refresh", "--help").split())
     assert "Also read the footer of each file that seems unchanged, and count the file as changed if" in said
-    assert "--shrinkage auto|oas|SHARE qda, lda: how far to shrink the covariance of each class" in said
+    assert "--shrinkage auto|oas|SHARE qda, lda, mda: how far to shrink the covariance of each class" in said
     assert "[default: 1e-9]" in said
     assert "see `" not in said
 
@@ -1262,3 +1263,19 @@ def test_a_search_that_cannot_be_made_is_refused(irises, options, message):
     result = CliRunner().invoke(main, ["search", str(irises), "--target", "kind", *options])
     assert result.exit_code
     assert message in result.output
+
+
+def test_mixtures_are_fitted_updated_and_merged(made, tmp_path):
+    days = [str(made / "days" / f"{day}.parquet") for day in (1, 2)]
+    data = ("--target", "kind", "--features", "sepal_width,sepal_length")
+    mda = ("--model", "mda", "--n-subclasses", "2", "--exact", "--out", "one.parquet")
+    assert "3 classes in 6 subclasses" in invoke(tmp_path, "fit", *days, *data, *mda)
+    invoke(tmp_path, "update", "one.parquet", *days, "--target", "kind", "--out", "twice.parquet")
+    invoke(tmp_path, "merge", "one.parquet", "twice.parquet", "--out", "all.parquet")
+    invoke(tmp_path, "predict", "all.parquet", *days, "--out", "out.parquet")
+    one, twice, every = (streamgda.load(tmp_path / f"{name}.parquet") for name in ("one", "twice", "all"))
+    assert twice.subclass_centers_ == one.subclass_centers_
+    assert (twice.statistics_.counts == 2 * one.statistics_.counts).all()
+    assert every.statistics_ == twice.merge(one).statistics_
+    said = json.loads(invoke(tmp_path, "inspect", "one.parquet", "--json"))
+    assert [entry["label"] for entry in said["classes"]] == [list(pair) for pair in one.subclasses_]

@@ -27,18 +27,13 @@ _FURTHEST = 1 << 12  # far beyond the squares of float64; a file that claims mor
 
 def to_columns(state: Labelled[Sums]) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
     """The arrays of a state, a row for each class, and the positions of the lowest planes."""
-    columns: dict[str, NDArray[Any]] = {"label": _narrow(state.classes), "count": state.counts}
+    columns = {**labels.label_columns(labels.trimmed(state.classes)), "count": state.counts}
     positions = {}
     for name, numbers in zip(_names(state.kind), state.moments.arrays, strict=True):
         planes = np.moveaxis(numbers.digits, 0, 1)
         columns[f"{name}_digits"] = planes.reshape(len(planes), math.prod(planes.shape[1:]))
         positions[name] = numbers.position
     return columns, positions
-
-
-def _narrow(classes: Labels) -> Labels:
-    """The labels; strings in an array no wider than the longest of them."""
-    return np.array(classes.tolist(), dtype=np.str_) if classes.dtype.kind == "U" else classes
 
 
 def _names(kind: CovarianceKind) -> tuple[str, str, str]:
@@ -68,7 +63,7 @@ def from_columns(
         )
         for name, like in zip(names, zeros.arrays, strict=True)
     ]
-    return _labelled(labels.as_labels(columns["label"]), np.asarray(columns["count"]), Sums(kind, *arrays))
+    return _labelled(labels.labels_in(columns), np.asarray(columns["count"]), Sums(kind, *arrays))
 
 
 def _planes(digits: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[np.int64]:

@@ -110,7 +110,7 @@ class ExactClassStatistics(Statistics):
             If a scatter exceeds float64.
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
-        state._n_dropped = self._n_dropped
+        state._n_dropped, state._centers = self._n_dropped, self._centers
         exact = self._moments
         rounded = Moments(
             self._labelled.kind,

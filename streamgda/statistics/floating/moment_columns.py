@@ -30,7 +30,7 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     """Vectors and matrices with one row for each class; the scatter packed."""
     held, n_classes = state.moments, len(state.classes)
     columns = {
-        "label": state.classes,
+        **labels.label_columns(state.classes),
         "count": state.counts,
         "weight": held.weights,
         "mean": held.means,
@@ -60,11 +60,12 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
         shapes["weight_tail"] = shapes["weight"]
     if not len(columns["label"]):
         return Labelled.empty(Moments.zeros(kind, 0, 0, fourth=has_fourth), n_features)
-    classes = labels.as_labels(columns["label"]).copy()
+    classes = labels.labels_in(columns)
     arrays = {name: _numbers(columns[name], shape, name) for name, shape in shapes.items()}
     _check_totals(classes, arrays["count"], arrays["weight"])
     state = Labelled(classes, arrays["count"], _moments(kind, arrays, n_features))
-    return state if (classes[1:] > classes[:-1]).all() else _sorted(state)
+    is_sorted = not classes.dtype.names and (classes[1:] > classes[:-1]).all()
+    return state if is_sorted else _sorted(state)
 
 
 def _scatter_column(kind: CovarianceKind) -> str:

@@ -109,8 +109,10 @@ def read_incomplete(
     """
     kind, names = empty.covariance_type, empty.feature_names
     if empty.has_fourth_moments:
+        plain = ClassStatistics(kind, feature_names=names, fourth_moments=True)
+        plain._centers = empty._centers
         with remedying(_REMEDY):
-            return Reading(read(ClassStatistics(kind, feature_names=names, fourth_moments=True)))
+            return Reading(read(plain))
     if steps.max_reads == 1 or empty.exact or kind == "diag":
         return Reading(read(empty).ordinary())
     first: IncompleteStatistics = read(separating(empty))

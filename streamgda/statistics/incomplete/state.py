@@ -125,7 +125,7 @@ class IncompleteStatistics(Statistics):
         )
         with statistics.lock:
             state._set_labelled(of_complete_rows(statistics._labelled.copy()))
-            state._n_dropped = statistics.n_dropped
+            state._n_dropped, state._centers = statistics.n_dropped, statistics._centers
         return state
 
     def _set_labelled(self, labelled: Labelled[Any]) -> None:
@@ -290,7 +290,7 @@ class IncompleteStatistics(Statistics):
             completion = complete(self._states(), kind, classes, self._total_weights(), self._shown_names())
             plain = ClassStatistics()
             plain._set_labelled(Labelled(self.classes, self.counts, completion.moments))
-        plain._names, plain._n_dropped = self._names, self._n_dropped
+        plain._names, plain._n_dropped, plain._centers = self._names, self._n_dropped, self._centers
         return plain, completion
 
     @property
@@ -456,6 +456,7 @@ class IncompleteStatistics(Statistics):
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(features_in(pattern, n_features))
             described = {**metadata, **own, "n_features": n_observed, "feature_names": None, "n_dropped": 0}
+            described.pop("subclass_centers", None)
             parts[pattern] = type(plain).from_columns(part, described)._labelled
         return PatternStates(plain._labelled.moments, n_features, parts)
 

@@ -1,0 +1,441 @@
+"""Mixture discriminant analysis: each class is several normal subclasses."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_scalar
+from sklearn.utils._param_validation import Interval
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.labels import by_class
+from streamgda.blocks.wording import Message, counted
+from streamgda.estimators.centers import NumberOfSubclasses, drawn_centers, more_centers, within_covariance
+from streamgda.estimators.classifier import PREDICTIVE, Predictive
+from streamgda.estimators.finalised import Finalised
+from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.estimators.naive_bayes import GaussianNB
+from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
+from streamgda.estimators.priors import ClassCounts, in_pairs, priors_of
+from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.estimators.reading import source_to_learn
+from streamgda.estimators.shrinkage import Shrinkage
+from streamgda.estimators.validation import MissingAtPrediction, one_of
+from streamgda.gaussians.mixtures import Mixtures, shares_of
+from streamgda.passes.progress import Progress
+from streamgda.passes.schedulers import Scheduler
+from streamgda.sources.base import Source
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.incomplete.reads import ONE_READ, Keep, Note, Read, Reading, Steps
+from streamgda.statistics.sampled import SampledStatistics
+from streamgda.statistics.subclasses import SubclassCenters
+
+
+class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
+    """Mixture discriminant analysis: a class is several normal subclasses, each with a mean of its own.
+
+    Each row is of the subclass of its class whose centre is nearest, by the covariance within the classes.
+    The statistics are those of the subclasses, and the density of a class is that of its subclasses, weighted
+    by their shares. With one subclass for each class it is QDA, LDA or naive Bayes, to the last bit.
+
+    Centres are found by k-means in a sample of the rows of each class. `fit` reads the rows twice: once for
+    the covariance and the sample, once to learn. If the centres are given as `subclass_centers_` of a model,
+    which knows the covariance, it reads them once; so batches, other machines and ledgers learn states that
+    add up. `partial_fit` without centres draws those of a class in the first batch that has `rows_per_class`
+    rows of it, with the covariance of the first of these batches. The rows that the class had before are a
+    subclass of their own.
+
+    Parameters
+    ----------
+    n_subclasses : int or dict of label to int, default=3
+        The number of subclasses of each class; classes that are not named have one. A class of n rows has at
+        most n / 20, as means and covariances of fewer rows are noise.
+    covariance_type : {"full", "tied", "diag"}, default="full"
+        Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
+        mixture discriminant analysis, or features are independent, as in naive Bayes.
+    subclass_centers : SubclassCenters or dict of label to array-like (n_subclasses, n_features), optional
+        The centres. In a dict they come without the covariance that measures distances, so `fit` finds it in
+        a read of its own, and `partial_fit` in the first batch. Classes without centres have one subclass.
+    rows_per_class : int, default=200
+        How many different rows of each class are drawn for k-means, by a hash of their values.
+    random_state : int, default=0
+        The seed of k-means.
+    pooling : float in [0, 1], "bayes" or None, default="bayes"
+        How far the covariance of each subclass leans on the covariance within the subclasses; as in
+        `QuadraticDiscriminantAnalysis` and `GaussianNB`. Not used with covariance type "tied".
+    priors : array-like of shape (n_classes,) or dict, optional
+        Prior probabilities of the classes; as in `QuadraticDiscriminantAnalysis`.
+    shrinkage : float in [0, 1], "auto", "oas" or None, default=None
+        As in `QuadraticDiscriminantAnalysis`, of each subclass; not for "diag".
+    reg_param : float in [0, 1], default=0.0
+        As in `QuadraticDiscriminantAnalysis`; for "full" alone.
+    tol : float, default=1e-4
+        As in `QuadraticDiscriminantAnalysis`.
+    missing : {"raise", "marginal"}, default="raise"
+        How to predict and learn a row with NaN; as in `QuadraticDiscriminantAnalysis`. Its nearest centre is
+        that by the features that are observed.
+    singular : {"raise", "skip"} or None, default=None
+        How to treat a subclass whose covariance is singular, which pooling does away with; as in
+        `QuadraticDiscriminantAnalysis`.
+    predictive : {"plugin", "student"}, default="plugin"
+        The densities of the subclasses; as in `QuadraticDiscriminantAnalysis`.
+    exact : bool, default=False
+        Whether to learn by exact sums; see `ExactClassStatistics`.
+    temperature : float, default=1.0
+        Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
+        Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
+        it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
+
+    Attributes
+    ----------
+    statistics_ : ClassStatistics, ExactClassStatistics or IncompleteStatistics
+        What the model has learnt, of the classes (class, subclass).
+    subclasses_ : list of tuple
+        The label and the number of each subclass that has rows, in order.
+    subclass_centers_ : SubclassCenters or None
+        The centres by class, with the covariance that measures distances from them.
+    subclass_means_ : ndarray of shape (n_subclasses, n_features)
+        The mean of the rows of each subclass.
+    subclass_weights_ : ndarray of shape (n_subclasses,)
+        Its share of the rows of its class.
+    classes_, n_features_in_, feature_names_in_, priors_, n_reads_
+        As in `QuadraticDiscriminantAnalysis`.
+    means_ : ndarray of shape (n_classes, n_features)
+        Means of the classes.
+    pooling_ : ndarray of shape (n_subclasses,)
+        The share of the pooled covariance in that of each subclass.
+    prior_rows_ : float
+        How many rows the pooled covariance counts for.
+
+    References
+    ----------
+    Hastie & Tibshirani (1996), "Discriminant analysis by Gaussian mixtures", Journal of the Royal Statistical
+    Society B 58; here with rows assigned to subclasses once, by their nearest centres.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import MixtureDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 2000)
+    >>> X = rng.normal(size=(2000, 2)) + 6 * rng.integers(0, 2, (2000, 1)) + [[0, 3]] * y[:, None] * [[-1, 1]]
+    >>> X[:, 1] += np.where(y == 0, np.abs(X[:, 0] - 3), 0)  # one class is bent
+    >>> model = MixtureDiscriminantAnalysis(n_subclasses=2).fit(X, y)
+    >>> model.subclasses_
+    [(0, 0), (0, 1), (1, 0), (1, 1)]
+    >>> model.score(X, y) > QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **RegularisedClassifier._parameter_constraints,
+        **PREDICTIVE,
+        "n_subclasses": [Interval(Integral, 1, None, closed="left"), Mapping],
+        "covariance_type": [one_of("full", "tied", "diag")],
+        "subclass_centers": [Mapping, None],
+        "rows_per_class": [Interval(Integral, 1, None, closed="left")],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+    }
+    _renormalises_priors = True
+    _draws_centers = True
+
+    def __init__(
+        self,
+        n_subclasses: NumberOfSubclasses = 3,
+        *,
+        covariance_type: CovarianceType = "full",
+        subclass_centers: Mapping[Any, ArrayLike] | None = None,
+        rows_per_class: int = 200,
+        random_state: int = 0,
+        pooling: PoolingParameter = "bayes",
+        priors: ArrayLike | None = None,
+        shrinkage: Shrinkage = None,
+        reg_param: float = 0.0,
+        tol: float = 1e-4,
+        missing: MissingAtPrediction = "raise",
+        singular: Any = None,
+        predictive: Predictive = "plugin",
+        exact: bool = False,
+        temperature: float = 1.0,
+    ) -> None:
+        self.n_subclasses = n_subclasses
+        self.covariance_type = covariance_type
+        self.subclass_centers = subclass_centers
+        self.rows_per_class = rows_per_class
+        self.random_state = random_state
+        self.pooling = pooling
+        self.priors = priors
+        self.shrinkage = shrinkage
+        self.reg_param = reg_param
+        self.tol = tol
+        self.missing = missing
+        self.singular = singular
+        self.predictive = predictive
+        self.exact = exact
+        self.temperature = temperature
+
+    @property
+    def _covariance_type(self) -> CovarianceType:  # type: ignore[override]
+        return self.covariance_type
+
+    # ------------------------------------------------------------------ the model of the subclasses
+
+    def _normal(self, **params: Any) -> GenerativeClassifier[Any]:
+        """The model whose classes are the subclasses."""
+        params |= {"missing": self.missing, "exact": self.exact}
+        if self.covariance_type == "diag":
+            return GaussianNB(pooling=self.pooling, **params)
+        params |= {"shrinkage": self.shrinkage, "tol": self.tol}
+        if self.covariance_type == "tied":
+            return LinearDiscriminantAnalysis(**params)
+        own: dict[str, Any] = {"reg_param": self.reg_param, "singular": self.singular}
+        return QuadraticDiscriminantAnalysis(pooling=self.pooling, **own, **params)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        for name, kinds in {"shrinkage": ("full", "tied"), "reg_param": ("full",)}.items():
+            if getattr(self, name) and self.covariance_type not in kinds:
+                raise ValueError(
+                    Message(
+                        f"⟨covariance_type={self.covariance_type!r}⟩ takes no {name}; leave it out, or set "
+                        "⟨covariance_type='full'⟩"
+                    )
+                )
+        if isinstance(self.n_subclasses, Mapping):
+            for label, number in self.n_subclasses.items():
+                check_scalar(number, f"n_subclasses[{label!r}]", Integral, min_val=1)
+        self._normal()._validate_params()
+
+    def required_statistics(self) -> dict[str, Any]:
+        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
+        return self._normal().required_statistics()
+
+    def _finalise(self, statistics: Statistics) -> Any:
+        normal = self._normal()
+        if self.covariance_type == "tied":  # of which the priors set the centre of all rows
+            classes, starts = by_class(statistics.classes)
+            every, normal.priors = np.arange(len(statistics.classes)), self.priors
+            if len(classes) < len(every):
+                shares = shares_of(starts, statistics.weights)
+                sizes = np.diff(starts, append=len(every))
+                classes, normal.priors = every, shares * np.repeat(priors_of(self, statistics), sizes)
+            statistics = statistics.of_classes(every, classes)
+        return normal._finalise(statistics)
+
+    def _warn_once(self, state: Finalised[Any]) -> None:
+        """Warn, besides, if most rows are of subclasses that lack a direction."""
+        super()._warn_once(state)
+        how, weights = getattr(state.gaussians, "regularisation", None), self.statistics_.weights
+        lacking = None if how is None or how.informative is None else ~how.informative
+        if isinstance(state.densities, Mixtures) and lacking is not None and not self.__dict__.get("_lacks"):
+            share = float(weights[lacking].sum() / weights.sum())
+            if share > 0.5:
+                self._lacks = True
+                warnings.warn(
+                    f"{lacking.sum()} of {counted(len(weights), 'subclass')} lack a direction, as where "
+                    f"features are constant in them, and hold {share:.0%} of the rows; all have the "
+                    "pooled covariance. Fewer subclasses vary in all directions",
+                    stacklevel=6,
+                )
+
+    # ------------------------------------------------------------------ learning
+
+    def _read(
+        self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
+    ) -> Reading:
+        centers, n_reads = self._centers_for(read)
+        empty = self._empty(**self.required_statistics(), subclass_centers=centers)
+        reading = self._read_into(empty, read, steps, note, keep)
+        return replace(reading, n_reads=reading.n_reads + n_reads)
+
+    def _centers_for(self, read: Read) -> tuple[SubclassCenters, int]:
+        """The centres for the rows of a `fit`, and how often these were read for them."""
+        if isinstance(self.subclass_centers, SubclassCenters):
+            return self.subclass_centers, 0
+        if self.subclass_centers is not None:
+            return SubclassCenters(self.subclass_centers, within_covariance(read(self._first_state()))), 1
+        sampled: SampledStatistics = read(self._sample())
+        return drawn_centers(sampled, self.n_subclasses, self.random_state), 1
+
+    def _first_state(self) -> Statistics:
+        """The state of no rows that gives the covariance within the classes."""
+        return self._empty(covariance_type="diag" if self.covariance_type == "diag" else "tied")
+
+    def _sample(self) -> SampledStatistics:
+        return SampledStatistics(self._first_state(), self.rows_per_class)
+
+    def _read_more(self, read: Read) -> Statistics:
+        if "statistics_" in self.__dict__:
+            centers = self.statistics_.subclass_centers
+        elif self.subclass_centers is not None:
+            centers, _ = self._centers_for(read)
+        else:
+            sampled: SampledStatistics = read(self._sample())
+            centers = more_centers(None, sampled, self.n_subclasses, self.random_state, self.rows_per_class)
+        empty = self._empty(**self.required_statistics(), subclass_centers=centers)
+        return self._read_into(empty, read).statistics
+
+    def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
+        """The rows of a batch that comes after others. Classes of which it has enough get their centres."""
+        held = self.statistics_.subclass_centers
+        if held is None or self.subclass_centers is not None:
+            return blocks
+        kept = list(blocks)
+        counts: Counter[Any] = Counter()
+        for block in kept:
+            numbers = np.bincount(block.codes, minlength=len(block.classes)).tolist()
+            counts.update(dict(zip(block.classes.tolist(), numbers, strict=True)))
+        if any(label not in held and n >= self.rows_per_class for label, n in counts.items()):
+            sampled = self._sample()
+            sampled.update_blocks(kept)
+            with self.statistics_.lock:
+                self.statistics_.keep_apart(
+                    more_centers(
+                        self.statistics_, sampled, self.n_subclasses, self.random_state, self.rows_per_class
+                    )
+                )
+        return kept
+
+    def draw_centers(
+        self, source: Source, *, scheduler: Scheduler = None, progress: Progress = False
+    ) -> SubclassCenters:
+        """The centres by which `fit` would learn a source, in the first of its reads.
+
+        With them, `accumulate`, ledgers and other machines learn states that add up.
+
+        Parameters
+        ----------
+        source : Source
+            As `scan_parquet` returns it.
+        scheduler, progress : optional
+            As for `accumulate`.
+
+        Raises
+        ------
+        ValueError
+            As `fit` does.
+        """
+        self._validate_params()
+        return self._centers_for(source_to_learn(self, source, None, None, "raise", scheduler, progress))[0]
+
+    def _narrowed(self, statistics: Statistics) -> Statistics:
+        if not statistics.classes.dtype.names and statistics.n_rows and self.n_subclasses != 1:
+            raise ValueError(
+                "these statistics do not keep subclasses apart: accumulate again with subclass_centers, as "
+                "draw_centers returns them, or set n_subclasses to 1"
+            )
+        return statistics.to_covariance_type(**self.required_statistics())
+
+    # ------------------------------------------------------------------ saved models
+
+    def _plain_params(self) -> dict[str, Any]:
+        params, centers = super()._plain_params(), self.subclass_centers
+        if isinstance(self.n_subclasses, Mapping):
+            params["n_subclasses"] = in_pairs(self.n_subclasses)
+        if isinstance(centers, SubclassCenters):
+            params["subclass_centers"] = centers.to_document()
+        elif centers is not None:
+            params["subclass_centers"] = in_pairs({k: np.asarray(own).tolist() for k, own in centers.items()})
+        return params
+
+    @classmethod
+    def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a saved model, of which JSON holds no dictionaries by label."""
+        params = dict(params)
+        for name in ("n_subclasses", "subclass_centers"):
+            if isinstance(params[name], list):
+                params[name] = dict(params[name])
+        if "numbers" in (params["subclass_centers"] or ()):
+            params["subclass_centers"] = SubclassCenters.from_document(params["subclass_centers"])
+        return params
+
+    # ------------------------------------------------------------------ fitted attributes
+
+    @property
+    def subclasses_(self) -> list[tuple[Any, int]]:
+        """The label of the class and the number of each subclass that has rows."""
+        classes = self.statistics_.classes
+        numbers = classes["subclass"] if classes.dtype.names else np.zeros(len(classes), int)
+        labels = self._types.of_labels(classes["label"] if classes.dtype.names else classes)
+        return list(zip(labels.tolist(), numbers.tolist(), strict=True))
+
+    @property
+    def subclass_centers_(self) -> SubclassCenters | None:
+        """The centres by which the rows of a class are kept apart, and their covariance."""
+        return self.statistics_.subclass_centers
+
+    @property
+    def subclass_means_(self) -> Array:
+        """The mean of the rows of each subclass."""
+        return self.statistics_.means
+
+    @property
+    def subclass_weights_(self) -> Array:
+        """The share of each subclass in the rows of its class."""
+        return shares_of(by_class(self.statistics_.classes)[1], self.statistics_.weights)
+
+    @property
+    def means_(self) -> Array:
+        """Means of the classes."""
+        return self.class_statistics().means
+
+    def class_statistics(self) -> Statistics:
+        """The statistics of the classes, as `QuadraticDiscriminantAnalysis` learns them."""
+        return self.statistics_.class_statistics()
+
+    # ------------------------------------------------------------------ what mixtures have not
+
+    @property
+    def coef_(self) -> NoReturn:
+        """Not there: the decision function of mixtures is not linear."""
+        raise AttributeError("the decision function of mixtures is not linear, so it has no coef_")
+
+    def boundary(self, i: Any, j: Any) -> NoReturn:
+        """Not there: an error that names what there is.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError(
+            "the surface between two mixtures is no quadric; predict_log_proba gives the log-odds of rows"
+        )
+
+    @property
+    def log_likelihood_(self) -> NoReturn:
+        """Not there: the statistics of subclasses do not give the likelihood of mixtures."""
+        raise AttributeError(
+            "the likelihood of mixtures needs the rows, which are not kept: score_samples gives that of any, "
+            "and cross_validate that of rows which were not learnt"
+        )
+
+    def to_sklearn(self) -> NoReturn:
+        """Not there: scikit-learn has no classifier by mixtures.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError("scikit-learn has no classifier by mixtures; predict_dataset and save take this one")
+
+    @classmethod
+    def from_sklearn(cls, estimator: Any, class_count: ClassCounts = None) -> NoReturn:
+        """Not there: scikit-learn has no classifier by mixtures.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError("scikit-learn has no classifier by mixtures; a model of one is learnt from rows")

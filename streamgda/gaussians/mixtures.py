@@ -1,0 +1,175 @@
+"""Densities of classes that are mixtures: of the densities of their subclasses, weighted by their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.gaussians.base import Densities
+from streamgda.gaussians.posteriors import posteriors
+from streamgda.gaussians.whitening import Array, Observed, Reason
+
+
+@dataclass(frozen=True)
+class Mixtures(Densities):
+    """The density of a class is p(x | k) = Σ_j p(j | k) p(x | k, j), over its subclasses j.
+
+    Attributes
+    ----------
+    components : Densities
+        The densities of the M subclasses, those of a class side by side.
+    starts : ndarray of int of shape (K,)
+        Where those of each class begin.
+    shares : ndarray of shape (M,)
+        p(j | k): the share of each subclass in its class.
+
+    References
+    ----------
+    Hastie & Tibshirani (1996), "Discriminant analysis by Gaussian mixtures", JRSS B 58.
+    """
+
+    scores_from_distances: ClassVar[bool] = False
+
+    components: Densities
+    starts: NDArray[np.intp]
+    shares: Array
+
+    @classmethod
+    def of(cls, components: Densities, starts: NDArray[np.intp], weights: Array) -> Self:
+        """The densities of the classes of which these are the subclasses, with their weights."""
+        return cls(components, starts, shares_of(starts, weights))
+
+    @cached_property
+    def means(self) -> Array:
+        """The means of the classes: (K, d)."""
+        means: Array = np.add.reduceat(self.shares[:, None] * self.components.means, self.starts)
+        return means
+
+    @property
+    def low_parts(self) -> None:
+        """The low parts of the means, which are not known."""
+
+    @cached_property
+    def log_normalisers(self) -> Array:
+        """−2 times the log density of each class at its mean: (K,)."""
+        normalisers: Array = -2 * np.diag(self.log_density(self.means))
+        return normalisers
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """The largest rank of a covariance of each class: (K,)."""
+        ranks: NDArray[np.int64] = np.maximum.reduceat(self.components.ranks, self.starts)
+        return ranks
+
+    @property
+    def singular(self) -> Mapping[int, Reason]:
+        """The positions of classes of which no subclass has a density, and the reason of the first."""
+        reasons = self.components.singular
+        classes = [(k, self._of_class(k)) for k in range(len(self.starts))] if reasons else []
+        return {
+            k: reasons[own.start]
+            for k, own in classes
+            if all(j in reasons for j in range(own.start, own.stop))
+        }
+
+    def _of_class(self, k: int) -> slice:
+        """The subclasses of a class."""
+        return slice(self.starts[k], self.starts[k + 1] if k + 1 < len(self.starts) else len(self.shares))
+
+    @cached_property
+    def _sizes(self) -> NDArray[np.intp]:
+        return np.diff(self.starts, append=len(self.shares))
+
+    @cached_property
+    def _log_shares(self) -> Array:
+        return np.log(self.shares)
+
+    def _added(self, scores: Array) -> Array:
+        """Ln Σ_j exp(score) of the subclasses of each class: (n, K), of scores (n, M)."""
+        by_subclass = scores.T
+        highest = np.maximum.reduceat(by_subclass, self.starts)
+        highest[np.isneginf(highest)] = 0.0
+        gaps = by_subclass - np.repeat(highest, self._sizes, axis=0)
+        with np.errstate(divide="ignore"):
+            added: Array = np.log(np.add.reduceat(np.exp(gaps, out=gaps), self.starts))
+        added += highest
+        return added.T
+
+    def squared_distances(self, X: Array) -> Array:
+        """The least squared distance of rows (n, d) from the mean of a subclass of each class: (n, K)."""
+        distances: Array = np.minimum.reduceat(self.components.squared_distances(X).T, self.starts)
+        return distances.T
+
+    def log_density(self, X: Array) -> Array:
+        """The log density of rows (n, d) under each class: (n, K)."""
+        return self._added(self.components.log_density(X) + self._log_shares)
+
+    def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """Ln p(x, k), up to a term that is the same for all rows and classes: (n, K)."""
+        return self._added(self.components.discriminants(X, self._log_shares)) + log_priors
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """Ln p(x, k), up to a term that is the same for all classes of a row: (n, K)."""
+        return self._added(self.components.posterior_scores(X, self._log_shares)) + log_priors
+
+    def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
+        """The largest tail probability of a subclass of each class: (n, K).
+
+        A row of the class has one of at most α with a probability of at most α, as that of its own subclass
+        is no larger.
+        """
+        own = self.components.tail_probabilities(X, self.components.squared_distances(X))
+        largest: Array = np.maximum.reduceat(own.T, self.starts)
+        return largest.T
+
+    def marginal(self, observed: Observed) -> Self:
+        """The marginal densities of the observed features, given as a mask (d,)."""
+        return replace(self, components=self.components.marginal(observed))
+
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        """The mean of the missing features given the observed ones: (n, d − d')."""
+        weights = marginal.of_subclasses(X)
+        weights *= np.repeat(posteriors, self._sizes, axis=1)
+        expected: Array = self.components.conditional_mean(observed, marginal.components, X, weights)
+        return expected
+
+    def of_subclasses(self, X: Array) -> Array:
+        """The probability p(j | x, k) of each subclass in its class: (n, M)."""
+        scores = self.components.posterior_scores(X, self._log_shares)
+        parts = [posteriors(scores[:, self._of_class(k)]) for k in range(len(self.starts))]
+        return np.concatenate(parts, axis=1)
+
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Deviations of random rows of class k from its mean: (n, d)."""
+        of_class = self._of_class(k)
+        drawn = random.choice(np.arange(of_class.start, of_class.stop), size=n, p=self.shares[of_class])
+        rows = np.empty((n, self.means.shape[1]))
+        for j in np.unique(drawn):
+            chosen = np.flatnonzero(drawn == j)
+            rows[chosen] = self.components.sample(j, len(chosen), random)
+        rows -= self.means[k]
+        return rows
+
+    def covariance(self, k: int) -> Array:
+        """The covariance of class k, within its subclasses and between them: (d, d)."""
+        own = self._of_class(k)
+        within = [self.components.covariance(j) for j in range(own.start, own.stop)]
+        gaps, shares = self.components.means[own] - self.means[k], self.shares[own]
+        covariance: Array = np.tensordot(shares, within, axes=1) + (gaps.T * shares) @ gaps
+        return covariance
+
+    def precision(self, k: int) -> Array:
+        """The inverse of the covariance of class k: (d, d)."""
+        return np.asarray(np.linalg.inv(self.covariance(k)), dtype=np.float64)
+
+
+def shares_of(starts: NDArray[np.intp], weights: Array) -> Array:
+    """The share of each subclass in the weight of its class, of which the first ones begin at `starts`."""
+    totals = np.add.reduceat(weights, starts)
+    shares: Array = weights / np.repeat(totals, np.diff(starts, append=len(weights)))
+    return shares

@@ -1,0 +1,136 @@
+"""Statistics with a sample of the rows of each class, from which centres of subclasses are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.folds import mixed
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array
+from streamgda.statistics.gather import Workspace
+
+_LAST = np.uint64(2**64 - 1)
+_HALF = np.uint64(32)
+
+
+class Sample(NamedTuple):
+    """Different rows of a class, with the key of each, in the order of the keys, and its weight."""
+
+    keys: NDArray[np.uint64]
+    rows: Array
+    weights: Array
+
+    def joined(self, other: Sample, most: int) -> Sample:
+        """The rows of both that have the lowest keys. The weight of a row is the sum of both."""
+        keys, first, places = np.unique(
+            np.concatenate([self.keys, other.keys]), return_index=True, return_inverse=True
+        )
+        weights: Array = np.bincount(places, np.concatenate([self.weights, other.weights])).astype(np.float64)
+        rows = np.concatenate([self.rows, other.rows])[first[:most]]
+        return Sample(keys[:most], rows, weights[:most])
+
+
+class SampledStatistics:
+    """Statistics of labelled rows, and of each class the complete rows whose values have the lowest hashes.
+
+    Which rows these are depends on the set of rows alone: not on their order, their files or their number, as
+    a row that stands twice is one of double weight. A row that is in the sample in the end has been in it
+    from its first occurrence on, so its weight is that of all its occurrences.
+
+    Parameters
+    ----------
+    empty : Statistics
+        The state that has seen no rows.
+    most : int
+        How many different rows of each class are kept.
+
+    References
+    ----------
+    Cohen & Kaplan (2007), "Summarizing data using bottom-k sketches", PODC.
+    """
+
+    def __init__(self, empty: Statistics, most: int) -> None:
+        self.empty, self.most = empty, most
+        self.statistics = empty.copy()
+        self.samples: dict[Any, Sample] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows went in."""
+        return self.statistics.n_rows
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were left out because something was missing."""
+        return self.statistics.n_dropped
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return self.statistics.nbytes + sum(part.nbytes for own in self.samples.values() for part in own)
+
+    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
+        """Add the rows of some blocks."""
+        self.statistics.update_blocks(self._drawn(blocks), workspace)
+
+    def _drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        for block in blocks:
+            if len(block.codes):
+                self._draw(block)
+            yield block
+            del block  # or it would be held while the next one is fetched
+
+    def _draw(self, block: Block) -> None:
+        rows = block.matrix(0, len(block.codes))
+        keys, labels = keys_of(rows), block.classes.tolist()
+        last = [
+            own.keys[-1] if (own := self.samples.get(label)) and len(own.keys) == self.most else _LAST
+            for label in labels
+        ]
+        chosen = np.flatnonzero(keys <= np.array(last, np.uint64)[block.codes])
+        chosen = chosen[np.isfinite(rows[chosen]).all(axis=1)]
+        codes, weights = block.codes[chosen], block.row_weights[chosen]
+        for code in np.unique(codes).tolist():
+            some = chosen[codes == code]
+            self._add(labels[code], Sample(keys[some], rows[some], weights[codes == code]))
+
+    def _add(self, label: Any, sample: Sample) -> None:
+        none = Sample(sample.keys[:0], sample.rows[:0], sample.weights[:0])
+        if len(sample.keys):
+            self.samples[label] = self.samples.get(label, none).joined(sample, self.most)
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another state, in place."""
+        self.statistics.merge(other.statistics)
+        for label, sample in other.samples.items():
+            self._add(label, sample)
+        return self
+
+    def copy(self) -> Self:
+        """A state of the same rows that does not change with this one."""
+        return type(self)(self.empty, self.most).merge(self)
+
+    def __add__(self, other: Self) -> Self:
+        return self.copy().merge(other)
+
+    def __iadd__(self, other: Self) -> Self:
+        return self.merge(other)
+
+
+def keys_of(rows: Array) -> NDArray[np.uint64]:
+    """A hash of the values of each row: (n,).
+
+    References
+    ----------
+    Lemire & Kaser (2014), "Strongly universal string hashing is fast", for the sum of products; the rest is
+    that of SplitMix64.
+    """
+    bits = (rows + 0.0).view(np.uint64)  # zero has one sign
+    bits ^= bits >> _HALF  # the low bits of small integers are zero
+    factors = mixed(np.arange(1, rows.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    return mixed(np.einsum("ij,j->i", bits, factors))

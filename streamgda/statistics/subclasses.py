@@ -1,0 +1,245 @@
+"""Centres of subclasses: the rule by which the rows of a class get the label of one of its subclasses."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.labels import as_labels, drop_unused, subclass_labels
+from streamgda.blocks.wording import Message, named
+from streamgda.gaussians.whitening import Whitening, constant_features
+from streamgda.statistics.covariances import Array
+
+_LEAST_EIGENVALUE = 1e-6  # of correlations; the covariance may have been rounded to 24 bits
+_BITS = 24
+
+
+class SubclassCenters(Mapping[Any, Array]):
+    """The centres of the subclasses of each class, and the covariance by which distances are measured.
+
+    A row of a class is of the subclass whose centre c has the smallest (x − c)ᵀ Σ⁻¹ (x − c), and of the first
+    of these where two are as near. Where features are missing, x, c and Σ are those of the others. A class
+    without centres has one subclass, of number 0. It is a mapping: `centers["a"]` are those of class "a".
+
+    Parameters
+    ----------
+    centers : mapping of label to array-like of shape (n_subclasses, n_features)
+        The centres. A first row of NaN stands for rows that were learnt before there were centres; no further
+        row is given to it.
+    covariance : array-like of shape (n_features, n_features) or (n_features,)
+        Σ, or the variances if features are taken as independent. Directions in which it is singular do not
+        count; if it is zero, distances are Euclidean.
+
+    Raises
+    ------
+    ValueError
+        If the centres are not of as many features, or are no finite numbers.
+
+    Examples
+    --------
+    >>> from streamgda import ClassStatistics, accumulate, scan_arrow, SubclassCenters
+    >>> import pyarrow as pa
+    >>> centers = SubclassCenters({"a": [[0.0], [10.0]]}, covariance=[[1.0]])
+    >>> source = scan_arrow(pa.table({"x": [1.0, 9.0, 2.0, 5.0], "y": ["a", "a", "a", "b"]}), "y")
+    >>> state = accumulate(source, subclass_centers=centers)
+    >>> state.classes.tolist(), state.means.ravel()
+    ([('a', 0), ('a', 1), ('b', 0)], array([1.5, 9. , 5. ]))
+    """
+
+    def __init__(self, centers: Mapping[Any, ArrayLike], covariance: ArrayLike) -> None:
+        self.covariance = np.array(covariance, dtype=np.float64)
+        keys = as_labels(list(centers)).tolist()
+        given = zip(keys, centers.values(), strict=True)
+        self._centers = {
+            label: np.array(own, np.float64) for label, own in sorted(given, key=lambda of: of[0])
+        }
+        if self.covariance.ndim not in {1, 2} or len({*self.covariance.shape}) > 1:
+            raise ValueError(f"a covariance has shape (d, d), or variances (d,); got {self.covariance.shape}")
+        if not np.isfinite(self.covariance).all():
+            raise ValueError("the covariance of the centres holds NaN or infinity")
+        for label, own in self._centers.items():
+            if own.ndim != 2 or not len(own) or own.shape[1] != self.n_features:
+                raise ValueError(
+                    f"class {named(label)}: centres have shape (n_subclasses, {self.n_features}), as the "
+                    f"covariance is of {self.n_features} features; got {own.shape}"
+                )
+            if not np.isfinite(own[int(np.isnan(own[0]).all()) :]).all():
+                raise ValueError(f"class {named(label)}: a centre holds NaN or infinity")
+        self._slopes: dict[tuple[Any, bytes], tuple[Array, Array, Array]] = {}
+
+    def __getitem__(self, label: Any) -> Array:
+        return self._centers[label]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._centers)
+
+    def __len__(self) -> int:
+        return len(self._centers)
+
+    def __repr__(self) -> str:
+        return f"SubclassCenters({', '.join(f'{label!r}: {len(own)}' for label, own in self.items())})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether centres and covariance are the same to the last bit."""
+        return (
+            isinstance(other, SubclassCenters)
+            and self.has_same(other)
+            and np.array_equal(self.covariance, other.covariance)
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_slopes": {}}
+
+    @property
+    def n_features(self) -> int:
+        """How many features a centre has."""
+        return int(self.covariance.shape[-1])
+
+    def has_same(self, other: SubclassCenters) -> bool:
+        """Whether the centres are the same to the last bit, whatever the covariance."""
+        return [*self] == [*other] and all(
+            np.array_equal(own, other[label], equal_nan=True) for label, own in self.items()
+        )
+
+    def check_same(self, other: SubclassCenters) -> None:
+        """Raise ValueError unless the centres are the same."""
+        if not self.has_same(other):
+            raise ValueError(
+                Message(
+                    f"states about other centres of subclasses cannot be merged, {self!r} and {other!r}, as "
+                    "their rows are apart by other rules; learn both about the same centres: give the second "
+                    "the subclass_centers_ of the first as subclass_centers"
+                )
+            )
+
+    # ------------------------------------------------------------------ rows get their subclass
+
+    def assign(self, block: Block) -> Block:
+        """The same rows, of the classes (class, subclass)."""
+        cut = [(k, label) for k, label in enumerate(block.classes.tolist()) if len(self.get(label, ())) > 1]
+        numbers = np.zeros(len(block.codes), np.int64)
+        most = max((len(self[label]) for _, label in cut), default=1)
+        if cut and len(numbers):
+            if block.n_features != self.n_features:
+                raise ValueError(
+                    f"{block.row_name(0)}: rows of {block.n_features} features have no distance from centres "
+                    f"of {self.n_features}"
+                )
+            self._number(block, cut, numbers)
+        classes = subclass_labels(
+            np.repeat(block.classes, most), np.tile(np.arange(most), len(block.classes))
+        )
+        labels, codes = drop_unused(classes, block.codes.astype(np.int64) * most + numbers)
+        return replace(block, classes=labels, codes=codes)
+
+    def _number(self, block: Block, cut: list[tuple[int, Any]], numbers: NDArray[np.int64]) -> None:
+        """Write the number of the subclass of each row."""
+        matrix = block.matrix(0, len(block.codes))
+        order = np.argsort(block.codes, kind="stable")
+        bounds = np.searchsorted(block.codes[order], np.arange(len(block.classes) + 1))
+        lacks = block.lacks_features()
+        for k, label in cut:
+            of_class = order[bounds[k] : bounds[k + 1]]
+            rows = matrix[of_class]
+            if not lacks:
+                numbers[of_class] = self._nearest(label, rows)
+                continue
+            patterns, codes = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
+            for i, observed in enumerate(patterns):
+                chosen = np.flatnonzero(codes.ravel() == i)
+                numbers[of_class[chosen]] = self._nearest(label, rows[chosen][:, observed], observed)
+
+    def _nearest(
+        self, label: Any, rows: Array, observed: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.intp]:
+        """The number of the centre of a class that is nearest to each row, which is changed."""
+        key = label, b"" if observed is None else observed.tobytes()
+        if key not in self._slopes:
+            self._slopes[key] = self._slopes_of(label, slice(None) if observed is None else observed)
+        anchor, slopes, intercepts = self._slopes[key]
+        with np.errstate(over="ignore", invalid="ignore"):  # a value that is not finite is refused later
+            rows -= anchor
+            scores = rows @ slopes
+            scores += intercepts
+        nearest: NDArray[np.intp] = scores.argmax(axis=1)
+        return nearest
+
+    def _slopes_of(self, label: Any, observed: Any) -> tuple[Array, Array, Array]:
+        """The mean a of the centres c, Σ⁻¹ (c − a) and −½ (c − a)ᵀ Σ⁻¹ (c − a)."""
+        known, centers = ~np.isnan(self[label][:, 0]), self[label][:, observed]
+        means = np.vstack([own[~np.isnan(own[:, 0])] for own in self.values()])
+        covariance = self.covariance[observed]
+        axes = axes_of(covariance if covariance.ndim == 1 else covariance[:, observed], means[:, observed])
+        anchor = centers[known].mean(axis=0)
+        gaps = np.where(known[:, None], centers - anchor, 0.0)
+        scaled = gaps * axes**2 if axes.ndim == 1 else gaps @ axes @ axes.T
+        intercepts = np.where(known, -0.5 * np.vecdot(gaps, scaled), -np.inf)
+        return anchor, np.ascontiguousarray(scaled.T), intercepts
+
+    # ------------------------------------------------------------------ centres are saved
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain values that JSON holds, and `from_document` reads."""
+        numbers = np.concatenate([self.covariance.ravel(), *(own.ravel() for own in self.values())])
+        return {
+            "labels": list(self),
+            "subclasses": [len(own) for own in self.values()],
+            "covariance": list(self.covariance.shape),
+            "numbers": b64encode(numbers.astype("<f8").tobytes()).decode(),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The centres that `to_document` made plain values of.
+
+        Raises
+        ------
+        ValueError
+            If they are not such.
+        """
+        try:
+            numbers = np.frombuffer(b64decode(document["numbers"]), "<f8").astype(np.float64)
+            shape, lengths = tuple(document["covariance"]), document["subclasses"]
+            start = int(np.prod(shape))
+            stops = start + np.cumsum(lengths, dtype=int)[:-1] * shape[-1]
+            parts = np.split(numbers[start:], stops - start) if lengths else []
+            centers = [part.reshape(n, shape[-1]) for part, n in zip(parts, lengths, strict=True)]
+            return cls(dict(zip(document["labels"], centers, strict=True)), numbers[:start].reshape(shape))
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"these are no centres of subclasses: {error!r}") from error
+
+
+def axes_of(covariance: Array, means: Array) -> Array:
+    """Factors (d,) of features, or a matrix (d, r) from the right, after which distances are Euclidean.
+
+    The covariance is (d, d), or variances (d,), of classes with these means (K, d).
+    """
+    axes = np.ones(len(covariance))
+    if covariance.ndim == 1:
+        varying = ~constant_features(covariance, means)
+        axes = np.divide(varying, np.sqrt(np.where(varying, covariance, 1.0)))
+    elif len(covariance):
+        axes = Whitening.of(covariance, means, _LEAST_EIGENVALUE).matrix
+    return axes if axes.any() else np.ones(len(covariance))
+
+
+def rounded(covariance: Array) -> Array:
+    """A covariance to 24 bits, so that its last bits, which depend on the order of sums, move no row."""
+    mantissas, exponents = np.frexp(covariance)
+    near: Array = np.ldexp(np.rint(np.ldexp(mantissas, _BITS)), exponents - _BITS)
+    return near
+
+
+def check_centers(centers: object) -> None:
+    """Raise TypeError for centres without the covariance by which distances from them are measured."""
+    if centers is not None and not isinstance(centers, SubclassCenters):
+        raise TypeError(
+            f"subclass_centers are a SubclassCenters, as subclass_centers_ of a model; got "
+            f"{type(centers).__name__}. SubclassCenters(centers, covariance) makes one"
+        )

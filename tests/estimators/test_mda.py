@@ -1,0 +1,441 @@
+"""Mixture discriminant analysis: values computed elsewhere, laws of its state, and what users meet."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
+from scipy.stats import chi2, multivariate_normal
+from sklearn.datasets import load_iris, load_wine
+
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    IncompleteStatistics,
+    LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    SubclassCenters,
+    accumulate,
+    evaluate,
+    from_bytes,
+    predict_dataset,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+)
+from streamgda.blocks.labels import subclass_labels
+from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
+
+
+def errors_and_log_loss(model, X, y):
+    log_probability = model.predict_log_proba(X)[np.arange(len(X)), np.searchsorted(model.classes_, y)]
+    return (model.predict(X) != y).sum(), -np.maximum(log_probability, LEAST_LOG_PROBABILITY).mean()
+
+
+@pytest.mark.parametrize(
+    ("covariance_type", "errors", "log_loss"), [("full", 1, 0.031855590), ("tied", 3, 0.042596095)]
+)
+def test_iris_by_the_median_of_petal_length(covariance_type, errors, log_loss):
+    X, y = load_iris(return_X_y=True)
+    above = X[:, 2] > np.array([np.median(X[y == k, 2]) for k in range(3)])[y]
+    state = ClassStatistics(covariance_type).update(X, subclass_labels(y, above))
+    model = MixtureDiscriminantAnalysis.from_statistics(state, covariance_type=covariance_type, pooling=None)
+    found = errors_and_log_loss(model, X, y)
+    assert found[0] == errors
+    np.testing.assert_allclose(found[1], log_loss, atol=5e-10)
+
+
+def test_wine_by_its_first_feature():
+    X, y = load_wine(return_X_y=True)
+    above = X[:, 0] > np.array([np.median(X[y == k, 0]) for k in range(3)])[y]
+    state = ClassStatistics("tied").update(X, subclass_labels(y, above))
+    model = MixtureDiscriminantAnalysis.from_statistics(state, covariance_type="tied")
+    found = errors_and_log_loss(model, X, y)
+    assert found[0] == 0
+    np.testing.assert_allclose(found[1], 0.002238362, atol=5e-10)
+
+
+def lloyd(rows, n_centers, covariance):
+    """Centres after twenty steps from the first different rows, by distances in Lᵀx with L Lᵀ = Σ⁻¹."""
+    z = rows @ np.linalg.cholesky(np.linalg.inv(covariance))
+    _, first = np.unique(rows, axis=0, return_index=True)
+    centers = z[np.sort(first)[:n_centers]]
+    for _ in range(20):
+        nearest = ((z[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+        centers = np.array([z[nearest == j].mean(axis=0) for j in range(n_centers)])
+    return np.array([rows[nearest == j].mean(axis=0) for j in range(n_centers)]), centers
+
+
+@pytest.mark.parametrize(
+    ("n_centers", "prior_rows", "errors", "log_loss"),
+    [(4, 5.830613, 176, 0.193850957), (8, 7.0882, 90, 0.095708803)],
+)
+def test_letter_by_lloyds_centres(real_data, n_centers, prior_rows, errors, log_loss):
+    frame = pq.read_table(real_data / "letter.parquet").to_pandas()
+    X, y = frame.drop(columns="letter").to_numpy(dtype=float), frame["letter"].to_numpy(dtype=str)
+    learnt, tested = slice(0, 16_000), slice(16_000, None)
+    plain = LinearDiscriminantAnalysis(store_covariance=True).fit(X[learnt], y[learnt])
+    covariance = plain.covariance_
+    centers = {k: lloyd(X[learnt][y[learnt] == k], n_centers, covariance)[0] for k in plain.classes_}
+    model = MixtureDiscriminantAnalysis(subclass_centers=centers).fit(X[learnt], y[learnt])
+    given = SubclassCenters(centers, covariance)
+    again = MixtureDiscriminantAnalysis(subclass_centers=given).fit(X[learnt], y[learnt])
+    assert (model.n_reads_, again.n_reads_) == (2, 1)
+    for one in (model, again):
+        found = errors_and_log_loss(one, X[tested], y[tested])
+        np.testing.assert_allclose(one.prior_rows_, prior_rows, rtol=1e-6)
+        assert found[0] == errors
+        np.testing.assert_allclose(found[1], log_loss, atol=5e-9)
+
+
+# ---------------------------------------------------------------------- laws
+
+KINDS = {
+    "full": QuadraticDiscriminantAnalysis,
+    "tied": LinearDiscriminantAnalysis,
+    "diag": GaussianNB,
+}
+
+
+def clustered(seed=0, n=1200, labels=("a", "b", "c")):
+    """Rows of classes of two clusters each, with values of three digits."""
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(len(labels), n, p=[0.5, 0.3, 0.2])
+    X = rng.normal(size=(n, 3)) @ [[1, 0.5, 0], [0, 1, 0.3], [0, 0, 0.1]] + codes[:, None]
+    X += np.outer(6.0 * rng.integers(0, 2, n), [1, -1, 0.2])
+    return X.round(3), np.array(labels)[codes]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return clustered()
+
+
+@pytest.fixture(scope="module")
+def sources(rows, tmp_path_factory):
+    """The same rows, in other files, row groups, orders and types of storage."""
+    X, y = rows
+    table = pa.table({**{f"x{j}": X[:, j] for j in range(3)}, "y": y})
+    shuffled = table.take(np.random.default_rng(1).permutation(len(table)))
+    folder = tmp_path_factory.mktemp("rows")
+    cuts = {"one": (table, 1200, 1200), "many": (table, 170, 31), "shuffled": (shuffled, 500, 100)}
+    for name, (content, n_rows, n_group) in cuts.items():
+        (folder / name).mkdir()
+        for start in range(0, len(content), n_rows):
+            path = folder / name / f"{start:05}.parquet"
+            pq.write_table(content.slice(start, n_rows), path, row_group_size=n_group)
+    dask = scan_dask(dd.from_pandas(table.to_pandas(), npartitions=7), target="y")
+    return [*(scan_parquet(folder / name, "y") for name in cuts), scan_arrow(table, "y"), dask]
+
+
+@pytest.mark.parametrize("covariance_type", KINDS)
+def test_any_partition_of_a_source_gives_the_same_model(sources, covariance_type):
+    how = {"exact": True, "covariance_type": covariance_type}
+    models = [MixtureDiscriminantAnalysis(4, **how).fit(source) for source in sources]
+    assert {model.n_reads_ for model in models} == {2}
+    for model in models:
+        assert model.subclass_centers_ == models[0].subclass_centers_
+        assert model.statistics_ == models[0].statistics_
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_any_scheduler_gives_the_same_model(sources, scheduler):
+    model = MixtureDiscriminantAnalysis(2).fit(sources[1], scheduler=scheduler)
+    assert model.statistics_ == MixtureDiscriminantAnalysis(2).fit(sources[1]).statistics_
+
+
+def test_weights_are_repetitions(rows):
+    X, y = rows
+    w = np.random.default_rng(2).integers(0, 4, len(X))
+    weighted = MixtureDiscriminantAnalysis(2, exact=True).fit(X, y, sample_weight=w)
+    repeated = MixtureDiscriminantAnalysis(2, exact=True).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    assert weighted.subclass_centers_ == repeated.subclass_centers_
+    np.testing.assert_array_equal(weighted.statistics_.means, repeated.statistics_.means)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_batches_merges_and_passes_about_given_centres_add_up(rows, sources, exact):
+    X, y = rows
+    whole = MixtureDiscriminantAnalysis(3, exact=exact).fit(X, y)
+    how = {"subclass_centers": whole.subclass_centers_, "exact": exact}
+    stream, first, second = (MixtureDiscriminantAnalysis(**how) for _ in range(3))
+    for start in range(0, len(X), 170):
+        stream.partial_fit(X[start : start + 170], y[start : start + 170])
+    first.fit(X[:500], y[:500]).merge(second.fit(X[500:], y[500:]))
+    of_source = MixtureDiscriminantAnalysis(**how).fit(sources[1])
+    read = accumulate(sources[1], subclass_centers=whole.subclass_centers_, exact=exact)
+    assert of_source.n_reads_ == 1
+    for state in (stream.statistics_, first.statistics_, of_source.statistics_, read):
+        assert state.allclose(whole.statistics_)
+        assert state.subclass_centers == whole.subclass_centers_
+    model = MixtureDiscriminantAnalysis.from_statistics(read, exact=exact).partial_fit(
+        pd.DataFrame(X[:9], columns=["x0", "x1", "x2"]), y[:9]
+    )
+    np.testing.assert_array_equal(model.subclasses_, whole.subclasses_)
+
+
+@pytest.mark.parametrize("covariance_type", KINDS)
+@pytest.mark.parametrize("params", [{}, {"priors": [0.2, 0.3, 0.5]}, {"predictive": "student"}])
+def test_one_subclass_is_the_plain_model_to_the_bit(rows, covariance_type, params):
+    X, y = rows
+    plain = KINDS[covariance_type](**params).fit(X, y)
+    how = {"covariance_type": covariance_type, "pooling": None, **params}
+    model = MixtureDiscriminantAnalysis(1, **how).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
+    np.testing.assert_array_equal(model.score_samples(X), plain.score_samples(X))
+
+
+@pytest.mark.parametrize("covariance_type", KINDS)
+def test_class_statistics_are_those_of_the_plain_model(rows, covariance_type):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(3, covariance_type=covariance_type, exact=True).fit(X, y)
+    assert len(model.subclasses_) == 9
+    assert model.class_statistics() == KINDS[covariance_type](exact=True).fit(X, y).statistics_
+    assert QuadraticDiscriminantAnalysis(exact=True).fit(X, y).merge(
+        MixtureDiscriminantAnalysis(exact=True).fit(X, y).statistics_
+    ).classes_.tolist() == ["a", "b", "c"]
+
+
+def test_each_row_is_of_the_nearest_centre_of_its_class(rows):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(3).fit(X, y)
+    within = LinearDiscriminantAnalysis(store_covariance=True).fit(X, y).covariance_
+    for label, centers in model.subclass_centers_.items():
+        own = X[y == label]
+        nearest = cdist(own, centers, "mahalanobis", VI=np.linalg.inv(within)).argmin(axis=1)
+        for j in range(3):
+            at = model.subclasses_.index((label, j))
+            np.testing.assert_allclose(model.subclass_means_[at], own[nearest == j].mean(axis=0))
+            assert model.statistics_.counts[at] == (nearest == j).sum()
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_densities_are_those_of_scipys_mixtures(rows, covariance_type):
+    X, y = rows
+    priors = np.array([0.2, 0.2, 0.6])
+    how = {"covariance_type": covariance_type, "pooling": None, "priors": priors}
+    model = MixtureDiscriminantAnalysis(2, **how).fit(X, y)
+    state = model.statistics_
+    covariances = np.broadcast_to(state.covariance(), (6, 3, 3))
+    log_densities = np.column_stack(
+        [
+            np.log(share) + multivariate_normal(mean, covariance).logpdf(X)
+            for share, mean, covariance in zip(model.subclass_weights_, state.means, covariances, strict=True)
+        ]
+    )
+    joint = logsumexp(log_densities.reshape(len(X), 3, 2), axis=2) + np.log(priors)
+    np.testing.assert_allclose(model.score_samples(X), logsumexp(joint, axis=1), rtol=1e-10)
+    expected = joint - logsumexp(joint, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_log_proba(X), expected, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(np.exp(expected), model.predict_proba(X), atol=1e-12)
+    distances = np.column_stack(
+        [
+            cdist(X, mean[None], "mahalanobis", VI=np.linalg.inv(covariance))[:, 0]
+            for mean, covariance in zip(state.means, covariances, strict=True)
+        ]
+    ).reshape(len(X), 3, 2)
+    np.testing.assert_allclose(model.mahalanobis(X), distances.min(axis=2), rtol=1e-9)
+    tails = chi2(3).sf(distances**2).max(axis=2)
+    np.testing.assert_allclose(model.p_values(X), tails, atol=1e-12)
+
+
+def test_rows_of_a_class_have_small_p_values_no_more_often_than_they_say(rows):
+    model = MixtureDiscriminantAnalysis(2).fit(*rows)
+    X, _ = model.sample(4000, "a", random_state=0)
+    for level in (0.01, 0.05, 0.2):
+        share = (model.p_values(X)[:, 0] <= level).mean()
+        assert share <= level + 3 * np.sqrt(level / 4000)
+
+
+def test_samples_have_the_moments_of_the_classes(rows):
+    model = MixtureDiscriminantAnalysis(2, covariance_type="tied").fit(*rows)
+    X, y = model.sample(20_000, random_state=0)
+    np.testing.assert_allclose([(y == k).mean() for k in "abc"], model.priors_, atol=0.02)
+    plain = model.class_statistics()
+    for k, label in enumerate("abc"):
+        own = X[y == label]
+        scale = np.sqrt(np.diag(plain.covariance()) / len(own))
+        assert (np.abs(own.mean(axis=0) - plain.means[k]) < 5 * scale).all()
+
+
+def test_imputed_values_are_conditional_means_of_the_mixture(rows):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(2, pooling=None).fit(X, y)
+    state = model.statistics_
+    x = X[7].copy()
+    weights = state.weights / state.weights.sum()
+    log_weights = np.array(
+        [
+            np.log(w) + multivariate_normal(m[[0, 2]], c[np.ix_([0, 2], [0, 2])]).logpdf(x[[0, 2]])
+            for w, m, c in zip(weights, state.means, state.covariance(), strict=True)
+        ]
+    )
+    means = [
+        m[1] + c[1, [0, 2]] @ np.linalg.solve(c[np.ix_([0, 2], [0, 2])], x[[0, 2]] - m[[0, 2]])
+        for m, c in zip(state.means, state.covariance(), strict=True)
+    ]
+    expected = np.exp(log_weights - logsumexp(log_weights)) @ means
+    x[1] = np.nan
+    np.testing.assert_allclose(model.impute([x])[0, 1], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("covariance_type", KINDS)
+def test_a_saved_model_is_the_same(rows, covariance_type):
+    X, y = rows
+    holes = X.copy()
+    holes[::5, 1] = np.nan
+    for values, how in (
+        (X, {"n_subclasses": {"a": 3, "b": 2}}),
+        (X, {"exact": True, "subclass_centers": {"a": X[y == "a"][:2]}}),
+        (holes, {"missing": "marginal"}),
+    ):
+        model = MixtureDiscriminantAnalysis(covariance_type=covariance_type, **how).fit(values, y)
+        loaded = from_bytes(model.to_bytes())
+        assert loaded.statistics_ == model.statistics_
+        assert loaded.n_subclasses == model.n_subclasses
+        np.testing.assert_array_equal(loaded.predict_proba(values), model.predict_proba(values))
+        loaded.merge(model)
+        again = loaded.fit(values, y)
+        assert again.statistics_ == model.statistics_
+
+
+def test_a_row_with_a_missing_value_is_of_the_centre_nearest_by_what_is_observed():
+    centers = SubclassCenters({0: [[0.0, 0.0], [4.0, 1.0]]}, [[1.0, 0.0], [0.0, 0.01]])
+    state = IncompleteStatistics()
+    state.keep_apart(centers)
+    state.update([[1.0, 0.9], [1.0, np.nan], [np.nan, 0.9], [np.nan, np.nan]], [0] * 4)
+    assert state.classes.tolist() == [(0, 0), (0, 1)]
+    assert state.counts.tolist() == [2, 2]  # by both features and the second alone, of the second centre
+
+
+# ---------------------------------------------------------------------- streams that draw their own centres
+
+
+def test_a_stream_draws_the_centres_of_a_class_in_the_first_batch_with_enough_rows(rows):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(2, rows_per_class=100)
+    model.partial_fit(X[:150], y[:150])
+    assert model.subclasses_ == [("a", 0), ("b", 0), ("c", 0)]
+    model.partial_fit(X[150:400], y[150:400])
+    assert model.subclasses_ == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0)]
+    model.partial_fit(X[400:], y[400:])
+    assert len(model.subclasses_) == 9
+    counts = model.statistics_.counts
+    assert counts[0] == (y[:150] == "a").sum()  # those before are apart, and stay so
+    first = model.subclass_centers_
+    model.partial_fit(X, y).partial_fit([[1.0, 2.0, 3.0]], ["d"])
+    assert model.subclass_centers_ == first
+    assert model.statistics_.counts[0] == counts[0]
+    assert model.subclasses_[-1] == ("d", 0)
+
+
+def test_a_refused_batch_changes_nothing(rows):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(2).partial_fit(X[:100], y[:100])
+    before = model.to_bytes()
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(np.where(X > 0, X, np.nan), y)
+    assert from_bytes(before).statistics_ == model.statistics_
+
+
+# ---------------------------------------------------------------------- what users meet
+
+
+def test_classes_of_few_rows_have_one_subclass(rows):
+    X, y = rows
+    few = np.concatenate(
+        [np.flatnonzero(y == "a"), np.flatnonzero(y == "b")[:39], np.flatnonzero(y == "c")[:1]]
+    )
+    model = MixtureDiscriminantAnalysis(4).fit(X[few], y[few])
+    assert [label for label, _ in model.subclasses_] == ["a"] * 4 + ["b", "c"]
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_identical_rows_and_constant_features():
+    X = np.repeat([[0.0, 1.0], [5.0, 1.0], [9.0, 1.0]], 100, axis=0)
+    y = np.repeat([0, 0, 1], 100)
+    model = MixtureDiscriminantAnalysis(3, covariance_type="diag", pooling=None).fit(X, y)
+    assert model.subclasses_ == [(0, 0), (0, 1), (1, 0)]
+    assert model.score(X, y) == 1
+
+
+@pytest.mark.parametrize("labels", [(3, 1, 2), (True, False, True), ("x", "é", "zz")])
+def test_labels_of_any_kind_and_rows_in_float32(labels):
+    X, codes = clustered(labels=(0, 1, 2))
+    y = np.array(labels)[codes]
+    model = MixtureDiscriminantAnalysis(2).fit(X.astype(np.float32), y)
+    assert model.predict(X[:5]).dtype == y.dtype
+    assert model.score(X, y) > 0.7
+    assert from_bytes(model.to_bytes()).predict(X[:1])[0] in model.classes_
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_subclasses": {"z": 2}}, "n_subclasses names 'z', which is none of the classes"),
+        ({"n_subclasses": {"a": 0}}, "a.*must be >= 1"),
+        ({"n_subclasses": 0}, "n_subclasses"),
+        ({"covariance_type": "tied", "reg_param": 0.1}, "covariance_type='tied' takes no reg_param"),
+        ({"covariance_type": "diag", "shrinkage": 0.1}, "covariance_type='diag' takes no shrinkage"),
+        ({"subclass_centers": {"a": [[0.0, 1.0]]}}, r"class a: centres have shape \(n_subclasses, 3\)"),
+        ({"subclass_centers": {"a": [[0.0, 1.0, np.inf]]}}, "class a: a centre holds NaN or infinity"),
+        ({"shrinkage": "oas"}, "set shrinkage to a number or to None"),
+    ],
+)
+def test_what_cannot_be_is_said(rows, params, message):
+    with pytest.raises(ValueError, match=message):
+        MixtureDiscriminantAnalysis(**params).fit(*rows)
+
+
+def test_states_about_other_centres_do_not_merge(rows):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(2).fit(X, y)
+    with pytest.raises(ValueError, match="give the second the subclass_centers_ of the first"):
+        model.merge(MixtureDiscriminantAnalysis(3).fit(X, y))
+    plain = ClassStatistics().update(X, y)
+    for call in (model.merge, MixtureDiscriminantAnalysis.from_statistics):
+        with pytest.raises(ValueError, match="do not keep subclasses apart"):
+            call(plain)
+    with pytest.raises(TypeError, match="SubclassCenters"):
+        accumulate(scan_arrow(pa.table({"x": [1.0], "y": [1]}), "y"), subclass_centers={1: [[1.0]]})
+
+
+def test_what_mixtures_have_not_is_said(rows):
+    model = MixtureDiscriminantAnalysis(2).fit(*rows)
+    with pytest.raises(ValueError, match="no quadric"):
+        model.boundary("a", "b")
+    with pytest.raises(ValueError, match="scikit-learn has no classifier by mixtures"):
+        model.to_sklearn()
+    for name in ("coef_", "log_likelihood_", "bic_"):
+        with pytest.raises(AttributeError, match="mixtures"):
+            getattr(model, name)
+
+
+def test_subclasses_without_a_density_are_an_error_or_skipped(rows):
+    X, y = rows
+    random = np.random.default_rng(0).normal(size=len(X))
+    flat = np.column_stack([X, np.where(y == "c", random, 1.0)])  # constant in most subclasses
+    with pytest.raises(np.linalg.LinAlgError, match="pooling='bayes'"):
+        MixtureDiscriminantAnalysis(2, pooling=None).fit(flat, y)
+    with pytest.warns(UserWarning, match="lack a direction, .* and hold [78].% of the rows"):
+        model = MixtureDiscriminantAnalysis(2).fit(flat, y)
+    assert np.isfinite(model.predict_proba(flat)).all()
+
+
+def test_predictions_of_datasets_are_those_in_memory(rows, sources, tmp_path):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(2).fit(sources[0])
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2"])
+    predict_dataset(model, sources[0], tmp_path / "out", columns=["label", "probabilities"])
+    written = pq.read_table(tmp_path / "out").to_pandas()
+    np.testing.assert_array_equal(written.iloc[:, 0], model.predict(frame))
+    found = evaluate(model, sources[1])
+    np.testing.assert_allclose(found.accuracy, model.score(frame, y))
+    given = MixtureDiscriminantAnalysis({"a": 2}, subclass_centers=model.subclass_centers_).fit(sources[0])
+    assert predict_dataset(given, sources[0], tmp_path / "given").n_rows == len(X)
+    lazy = model.predict_proba(dd.from_pandas(frame, npartitions=3)).compute()
+    np.testing.assert_array_equal(lazy, model.predict_proba(frame))
