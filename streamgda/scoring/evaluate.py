@@ -66,8 +66,8 @@ def evaluate(
         How classes are predicted, as for `predict_dataset`. The mean cost is
         ``(evaluation.confusion_matrix * costs).sum() / evaluation.weight``.
     temperatures : bool, default=True
-        Whether to add up the losses at other temperatures, for `best_temperature` of the result. Without
-        them, scoring rows of few features by many classes takes up to half the time.
+        Whether to add up the losses at other temperatures, for `best_temperature` of the result. They take a
+        quarter of the time of a pass, and two fifths for few features and many classes.
     scheduler : optional
         The scheduler, as for `accumulate`.
     progress : bool or callable, default=False

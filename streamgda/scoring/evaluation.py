@@ -25,9 +25,9 @@ _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 class Evaluation(Measures, Loadable):
     """The evaluation of a classifier on labelled rows, as `evaluate` returns it. Evaluations can be merged.
 
-    Its size is at most K² + 20,510 K + 41 numbers for K classes, or 164 kB per class for few classes, and less for
-    few rows. Rows are weighted as in scikit-learn's metrics. A class that the model does not know has
-    probability 0 in all rows.
+    Its size is at most K² + 20,510 K + 41 numbers for K classes, or 164 kB per class for few classes, and
+    less for few rows. Rows are weighted as in scikit-learn's metrics. A class that the model does not know
+    has probability 0 in all rows.
 
     Attributes
     ----------

@@ -76,7 +76,9 @@ def estimate_priors(
 
     It assumes that the rows of each class are distributed as those that the model has learnt. The shares
     maximise the likelihood of the rows, by EM on their posterior probabilities. If these are not right, the
-    shares are not: calibrate the model first, by `Evaluation.best_temperature` of labelled rows.
+    shares are not, and the test finds changes where there are none. So calibrate the model first, by
+    `Evaluation.best_temperature` of labelled rows. Then try this on labelled rows whose shares are known: if
+    it does not find them, it does not find others.
 
     Parameters
     ----------
