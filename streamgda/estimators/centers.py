@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -13,11 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from streamgda.blocks.wording import listed
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.sampled import Sample, SampledStatistics
 from streamgda.statistics.subclasses import SubclassCenters, axes_of, rounded
-
-NumberOfSubclasses: TypeAlias = int | Mapping[Any, int]
 
 _ROWS_OF_SUBCLASS = (
     20  # of a class for each of its subclasses; with fewer, their means and covariances are noise
@@ -25,10 +24,10 @@ _ROWS_OF_SUBCLASS = (
 _STARTS = 4  # of k-means, of which the best is taken
 
 
-def within_covariance(statistics: Statistics) -> Array:
+def within_covariance(statistics: Statistics, covariance_type: CovarianceType) -> Array:
     """The covariance within the classes by which distances from centres are measured: (d, d), or (d,).
 
-    If there are too few rows to determine it, or covariances are not kept, the variances within the classes.
+    If there are too few rows to determine it, or the type is "diag", the variances within the classes.
     It is rounded, so that it does not depend on the order in which rows were added up.
     """
     statistics = statistics.completed()
@@ -36,81 +35,86 @@ def within_covariance(statistics: Statistics) -> Array:
     if statistics.covariance_type == "diag":
         return rounded(statistics.scatter.sum(axis=0) / weights.sum())
     covariance = pooled_covariance(statistics)
-    if weights.sum() - len(weights) < len(covariance):
+    if covariance_type == "diag" or weights.sum() - len(weights) < len(covariance):
         return rounded(covariance.diagonal())
     return rounded(covariance)
 
 
-def drawn_centers(sampled: SampledStatistics, n_subclasses: NumberOfSubclasses, seed: int) -> SubclassCenters:
-    """Centres for all classes.
+@dataclass(frozen=True)
+class Drawing:
+    """How centres are drawn from a sample.
 
-    Parameters
+    Attributes
     ----------
-    sampled : SampledStatistics
-        The statistics of the rows, whose covariance measures distances, and a sample of each class.
     n_subclasses : int or dict
         The number of subclasses of each class; by label, those not named have one. A class gets fewer if it
         has fewer than twenty rows for each.
+    rows_per_class : int
+        How many rows of the sample of a class are used.
+    covariance_type : {"full", "tied", "diag"}
+        That of the model.
     seed : int
         That of k-means.
-
-    Raises
-    ------
-    ValueError
-        If `n_subclasses` names a class that has no rows.
     """
-    classes = sampled.statistics.class_labels.tolist()
-    for label in n_subclasses if isinstance(n_subclasses, Mapping) else ():
-        if label not in classes:
-            raise ValueError(f"n_subclasses names {label!r}, which is none of the classes: {listed(classes)}")
-    covariance = within_covariance(sampled.statistics)
-    return SubclassCenters(_drawn(sampled, covariance, n_subclasses, seed, classes), covariance)
 
+    n_subclasses: int | Mapping[Any, int]
+    rows_per_class: int
+    covariance_type: CovarianceType
+    seed: int
 
-def more_centers(
-    held: Statistics | None,
-    sampled: SampledStatistics,
-    n_subclasses: NumberOfSubclasses,
-    seed: int,
-    fewest: int,
-) -> SubclassCenters:
-    """The centres of a state, and of other classes of which a batch has at least `fewest` rows.
+    def of_all(self, sampled: SampledStatistics) -> SubclassCenters:
+        """Centres for all classes.
 
-    The other arguments are those of `drawn_centers`, of the batch. Before a class has centres, no covariance
-    is known.
-    """
-    counts = zip(sampled.statistics.class_labels.tolist(), sampled.statistics.counts.tolist(), strict=True)
-    known = None if held is None else held.subclass_centers
-    new = [label for label, count in counts if count >= fewest and label not in (known or ())]
-    if not known:
-        n_features = sampled.statistics.n_features
-        covariance = within_covariance(sampled.statistics) if new else np.zeros(n_features)
-    else:
-        covariance = known.covariance
-    drawn = _drawn(sampled, covariance, n_subclasses, seed, new)
-    before = set() if held is None else {*held.class_labels.tolist()}
-    for label in before & drawn.keys():
-        drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
-    return SubclassCenters({**(known or {}), **drawn}, covariance)
+        Raises
+        ------
+        ValueError
+            If `n_subclasses` names a class that has no rows.
+        """
+        classes = sampled.statistics.class_labels.tolist()
+        for label in self.n_subclasses if isinstance(self.n_subclasses, Mapping) else ():
+            if label not in classes:
+                raise ValueError(
+                    f"n_subclasses names {label!r}, which is none of the classes: {listed(classes)}"
+                )
+        covariance = within_covariance(sampled.statistics, self.covariance_type)
+        return SubclassCenters(self._centers(sampled, covariance, classes), covariance)
 
+    def of_more(self, sampled: SampledStatistics, held: Statistics | None) -> SubclassCenters:
+        """The centres of a state, and of other classes of which a batch has rows enough.
 
-def _drawn(
-    sampled: SampledStatistics,
-    covariance: Array,
-    n_subclasses: NumberOfSubclasses,
-    seed: int,
-    labels: Iterable[Any],
-) -> dict[Any, Array]:
-    """The centres of some classes."""
-    statistics, centers = sampled.statistics, {}
-    counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
-    axes = axes_of(covariance, statistics.means)
-    for label in labels:
-        wanted = n_subclasses.get(label, 1) if isinstance(n_subclasses, Mapping) else n_subclasses
-        if sample := sampled.samples.get(label):  # which has complete rows alone
-            most = max(1, min(int(wanted), counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
-            centers[label] = _centers_of(sample, axes, most, seed)
-    return centers
+        Before a class has centres, no covariance is known.
+        """
+        counts = zip(
+            sampled.statistics.class_labels.tolist(), sampled.statistics.counts.tolist(), strict=True
+        )
+        known = None if held is None else held.subclass_centers
+        new = [label for label, n in counts if n >= self.rows_per_class and label not in (known or ())]
+        if known:
+            covariance = known.covariance
+        elif new:
+            covariance = within_covariance(sampled.statistics, self.covariance_type)
+        else:
+            covariance = np.zeros(sampled.statistics.n_features)
+        drawn = self._centers(sampled, covariance, new)
+        for label in drawn.keys() & set([] if held is None else held.class_labels.tolist()):
+            drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
+        return SubclassCenters({**(known or {}), **drawn}, covariance)
+
+    def _centers(
+        self, sampled: SampledStatistics, covariance: Array, labels: Iterable[Any]
+    ) -> dict[Any, Array]:
+        """The centres of some classes."""
+        statistics, centers, wanted = sampled.statistics, {}, self.n_subclasses
+        counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
+        axes = axes_of(covariance, statistics.means)
+        for label in labels:
+            if label not in sampled.samples:  # which has complete rows alone
+                continue
+            sample = sampled.samples[label].first(self.rows_per_class)
+            n_centers = int(wanted.get(label, 1) if isinstance(wanted, Mapping) else wanted)
+            n_centers = max(1, min(n_centers, counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
+            centers[label] = _centers_of(sample, axes, n_centers, self.seed)
+        return centers
 
 
 def _centers_of(sample: Sample, axes: Array, n_centers: int, seed: int) -> Array:

@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import by_class
 from streamgda.blocks.wording import Message, counted
-from streamgda.estimators.centers import NumberOfSubclasses, drawn_centers, more_centers, within_covariance
+from streamgda.estimators.centers import Drawing, within_covariance
 from streamgda.estimators.classifier import PREDICTIVE, Predictive
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -150,7 +150,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     def __init__(
         self,
-        n_subclasses: NumberOfSubclasses = 3,
+        n_subclasses: int | Mapping[Any, int] = 3,
         *,
         covariance_type: CovarianceType = "full",
         subclass_centers: Mapping[Any, ArrayLike] | None = None,
@@ -261,17 +261,25 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         """The centres for the rows of a `fit`, and how often these were read for them."""
         if isinstance(self.subclass_centers, SubclassCenters):
             return self.subclass_centers, 0
+        return self.centers_of(read(self.empty_sample())), 1
+
+    def empty_sample(self) -> SampledStatistics:
+        """The state of no rows from which centres are drawn."""
+        kind: CovarianceType = "diag" if self.covariance_type == "diag" else "tied"
+        return SampledStatistics(self._empty(covariance_type=kind), self.rows_per_class)
+
+    def centers_of(self, sampled: SampledStatistics) -> SubclassCenters:
+        """The centres that a `fit` draws from a sample of its rows, or those that are given."""
+        if isinstance(self.subclass_centers, SubclassCenters):
+            return self.subclass_centers
         if self.subclass_centers is not None:
-            return SubclassCenters(self.subclass_centers, within_covariance(read(self._first_state()))), 1
-        sampled: SampledStatistics = read(self._sample())
-        return drawn_centers(sampled, self.n_subclasses, self.random_state), 1
+            covariance = within_covariance(sampled.statistics, self.covariance_type)
+            return SubclassCenters(self.subclass_centers, covariance)
+        return self._drawing.of_all(sampled)
 
-    def _first_state(self) -> Statistics:
-        """The state of no rows that gives the covariance within the classes."""
-        return self._empty(covariance_type="diag" if self.covariance_type == "diag" else "tied")
-
-    def _sample(self) -> SampledStatistics:
-        return SampledStatistics(self._first_state(), self.rows_per_class)
+    @property
+    def _drawing(self) -> Drawing:
+        return Drawing(self.n_subclasses, self.rows_per_class, self.covariance_type, self.random_state)
 
     def _read_more(self, read: Read) -> Statistics:
         if "statistics_" in self.__dict__:
@@ -279,8 +287,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         elif self.subclass_centers is not None:
             centers, _ = self._centers_for(read)
         else:
-            sampled: SampledStatistics = read(self._sample())
-            centers = more_centers(None, sampled, self.n_subclasses, self.random_state, self.rows_per_class)
+            centers = self._drawing.of_more(read(self.empty_sample()), None)
         empty = self._empty(**self.required_statistics(), subclass_centers=centers)
         return self._read_into(empty, read).statistics
 
@@ -295,14 +302,10 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
             numbers = np.bincount(block.codes, minlength=len(block.classes)).tolist()
             counts.update(dict(zip(block.classes.tolist(), numbers, strict=True)))
         if any(label not in held and n >= self.rows_per_class for label, n in counts.items()):
-            sampled = self._sample()
+            sampled = self.empty_sample()
             sampled.update_blocks(kept)
             with self.statistics_.lock:
-                self.statistics_.keep_apart(
-                    more_centers(
-                        self.statistics_, sampled, self.n_subclasses, self.random_state, self.rows_per_class
-                    )
-                )
+                self.statistics_.keep_apart(self._drawing.of_more(sampled, self.statistics_))
         return kept
 
     def draw_centers(

@@ -20,7 +20,7 @@ from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.folded import FoldStatistics, SideBySide
 from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.reads import (
     READ_TOLERANCE,
@@ -213,7 +213,7 @@ def accumulate_folds(
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
-S = TypeVar("S", bound=Statistics | FoldStatistics | SampledStatistics)
+S = TypeVar("S", bound=Statistics | FoldStatistics | SideBySide | SampledStatistics)
 
 
 def read_into(

@@ -10,11 +10,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from streamgda.blocks.block import remedying
 from streamgda.blocks.wording import Message, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.passes.accumulate import accumulate_folds
+from streamgda.estimators.mda import MixtureDiscriminantAnalysis
+from streamgda.passes.accumulate import accumulate_folds, read_into
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.selection.candidates import Candidate, statistics_for_all
@@ -37,7 +39,9 @@ from streamgda.selection.splitters import is_leave_one_out, tested_folds, with_f
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.folded import FoldStatistics, SideBySide
+from streamgda.statistics.subclasses import SubclassCenters
 
 _LEARN = Message(
     "⟨let all candidates have |learn, with ⟩⟨missing='marginal'⟩⟨, and learn|,⟩ from what is observed"
@@ -95,8 +99,10 @@ class Trials:
         self._classes = statistics.classes
         self._trials: list[Trial] = []
 
-    def add(self, candidate: Candidate, training: Statistics, tested: Iterable[Any]) -> Trial:
-        """Fit a candidate to a state, and score it as far as states allow."""
+    def add(
+        self, candidate: Candidate, training: Statistics, tested: Iterable[Any], folds: FoldStatistics
+    ) -> Trial:
+        """Fit a candidate to a state, and score it as far as the states of its folds allow."""
         trial = Trial(tuple(tested), dict.fromkeys(self._scorings, np.nan))
         self._trials.append(trial)
         start = perf_counter()
@@ -104,13 +110,13 @@ class Trials:
             self._check_classes(training)
             model = candidate.fitted(training)
             trial.fit_time = perf_counter() - start
-            self._score_states(trial, model)
+            self._score_states(trial, model, folds)
         except ValueError as error:
             trial.error = Message.of(error)
         return trial
 
     def _check_classes(self, training: Statistics) -> None:
-        lacking = np.setdiff1d(self._classes, training.classes)
+        lacking = np.setdiff1d(self._classes, training.class_labels)
         if len(lacking):
             raise ValueError(f"the part to learn from lacks class {named(lacking[0])}")
 
@@ -127,12 +133,12 @@ class Trials:
         trial.fit_time = perf_counter() - start
         return trial
 
-    def _score_states(self, trial: Trial, model: GaussianClassifier[Any]) -> None:
+    def _score_states(self, trial: Trial, model: GaussianClassifier[Any], folds: FoldStatistics) -> None:
         start, state = perf_counter(), finalised(model)
         is_normal = state.densities is state.gaussians
         trial.by_row = [name for name in self._scorings if name != LOG_LIKELIHOOD or not is_normal]
         if LOG_LIKELIHOOD in self._scorings and is_normal:
-            held_out = self._statistics.merged(trial.tested)
+            held_out = folds.merged(trial.tested)
             trial.scores[LOG_LIKELIHOOD] = mean_log_likelihood(model, held_out)
         if trial.by_row:
             trial.scorer = ModelScorer(state, model.missing)
@@ -250,8 +256,8 @@ def read_folds(
     fold: Any,
     scheduler: Scheduler,
     progress: Progress,
-) -> tuple[FoldStatistics, Source | None, int]:
-    """The states of folds that serve all the candidates, the source, and how many times it was read.
+) -> tuple[list[FoldStatistics], Source | None, int]:
+    """The states of folds of each candidate, the source, and how many times it was read.
 
     `X` may be states already. The other parameters are those of `StatisticsSearchCV` and its `fit`.
 
@@ -264,7 +270,7 @@ def read_folds(
         for candidate in candidates:
             check_closed_form(candidate.estimator)
     if isinstance(X, FoldStatistics):
-        return X.copy(), None, 0
+        return [X.copy()] * len(candidates), None, 0
     source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
     if source.is_one_shot and _scores_rows(candidates, scorings, cv):
         raise ValueError(
@@ -275,15 +281,49 @@ def read_folds(
     kept = statistics_for_all(candidates)
     if source.keeps_missing:
         _check_learn_incomplete(candidates, source)
+    how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
     with remedying(_LEARN):
-        states = accumulate_folds(source, rule=rule, **kept, scheduler=scheduler, progress=progress)
-    return states, source, 1
+        if not any(candidate.estimator._draws_centers for candidate in candidates):
+            states = [accumulate_folds(source, rule=rule, **kept, **how)] * len(candidates)
+            return states, source, 1
+        centers, n_reads = _centers_for(candidates, source, how)
+        apart = [next(i for i, one in enumerate(centers) if one == own) for own in centers]
+        empties = {}
+        for i in apart:
+            alike = [candidate for candidate, j in zip(candidates, apart, strict=True) if j == i]
+            empty = empty_statistics(
+                **{**statistics_for_all(alike), "incomplete": kept["incomplete"] or source.keeps_missing},
+                subclass_centers=centers[i],
+            )
+            empties[i] = FoldStatistics(empty, rule)
+        read = read_into(source, SideBySide(list(empties.values())), **how)
+    by_centers = dict(zip(empties, read.states, strict=True))
+    return [by_centers[i] for i in apart], source, n_reads + 1
+
+
+def _centers_for(
+    candidates: Sequence[Candidate], source: Source, how: Mapping[str, Any]
+) -> tuple[list[SubclassCenters | None], int]:
+    """The centres by which each candidate keeps rows apart, and how often the rows were read for them."""
+    mixtures = [one.estimator for one in candidates if isinstance(one.estimator, MixtureDiscriminantAnalysis)]
+    widest = min(mixtures, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
+    sampled = (
+        clone(widest)
+        .set_params(rows_per_class=max(model.rows_per_class for model in mixtures))
+        .empty_sample()
+    )
+    n_reads = int(any(not isinstance(model.subclass_centers, SubclassCenters) for model in mixtures))
+    if n_reads:
+        sampled = read_into(source, sampled, **how)
+    drawn = {id(model): model.centers_of(sampled) for model in mixtures}
+    return [drawn.get(id(candidate.estimator)) for candidate in candidates], n_reads
 
 
 def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
     """Whether the states of folds do not suffice to score the candidates."""
     plugin = all(getattr(one.estimator, "predictive", "plugin") == "plugin" for one in candidates)
-    return is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or not plugin
+    mixtures = any(one.estimator._draws_centers for one in candidates)
+    return is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or not plugin or mixtures
 
 
 def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:
@@ -302,7 +342,7 @@ def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> 
 
 def compare(
     candidates: Sequence[Candidate],
-    statistics: FoldStatistics,
+    states: Sequence[FoldStatistics],
     scorings: Sequence[str],
     source: Source | None,
     *,
@@ -316,8 +356,8 @@ def compare(
     ----------
     candidates : sequence of Candidate
         The candidates.
-    statistics : FoldStatistics
-        The states of the folds.
+    states : sequence of FoldStatistics
+        The states of the folds of each candidate.
     scorings : sequence of str
         The scorings.
     source : Source or None
@@ -330,15 +370,17 @@ def compare(
     ValueError
         If the folds cannot serve, or rows are needed and there are none to read.
     """
-    trials = Trials(statistics, scorings)
+    trials = Trials(states[0], scorings)
     if is_leave_one_out(cv):
         rows = [[trials.add_left_out(candidate)] for candidate in candidates]
         return Comparison([None], rows, trials.read(source, scheduler, progress), is_by_row=True)
-    folds = tested_folds(statistics)
-    columns = [
-        [trials.add(candidate, training, [fold]) for candidate in candidates]
-        for fold, training in statistics.held_out(folds)
-    ]
+    folds = tested_folds(states[0])
+    different = {id(state): state for state in states}
+    columns = []
+    for fold, *trainings in zip(folds, *(state.held_out(folds) for state in different.values()), strict=True):
+        of_state = dict(zip(different, (training for _, training in trainings), strict=True))
+        pairs = zip(candidates, states, strict=True)
+        columns.append([trials.add(one, of_state[id(state)], [fold], state) for one, state in pairs])
     n_reads = trials.read(source, scheduler, progress)
     return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, Literal, Never, Self
 
@@ -99,7 +99,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     n_splits_ : int
         The number of folds that were held out.
     fold_statistics_ : FoldStatistics
-        What was read. Another search can be fitted to it without reading.
+        What was read, as the best candidate learns it. Another search can be fitted to it without reading.
     scorer_ : callable, or dict of str to callable
         What scores rows in memory, as ``scorer_(best_estimator_, X, y)``; of several scorings, by name.
     classes_ : ndarray of shape (n_classes,)
@@ -189,12 +189,13 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         candidates, scorings = self._candidates(), self._measures()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
         folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
-        read, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
+        states, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
         former = vars(self).copy()
         self._forget()
-        self.fold_statistics_, self.n_reads_, self._n_arrived = read, n_reads, read.n_rows + read.n_dropped
+        self.fold_statistics_, self.n_reads_ = states[0], n_reads
+        self._n_arrived = states[0].n_rows + states[0].n_dropped
         try:
-            self._choose(compare(candidates, read, scorings, source, cv=self.cv, **how))
+            self._choose(compare(candidates, states, scorings, source, cv=self.cv, **how), states)
         except BaseException as error:
             if not isinstance(error, ValueError):  # such as Ctrl-C, which says nothing about the rows
                 self.__dict__ = former
@@ -262,7 +263,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             del self.__dict__[name]
 
-    def _choose(self, comparison: Comparison) -> None:
+    def _choose(self, comparison: Comparison, states: Sequence[FoldStatistics]) -> None:
         """Set the results of a comparison, and the best candidate."""
         report_failures(comparison, self.error_score)
         candidates, names = self._candidates(), self._scorings()
@@ -279,7 +280,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         self.n_reads_ += comparison.n_reads
         by = self.refit if self.multimetric_ else "score"
         if by is not False:
-            self._select(candidates, by)
+            self._select(candidates, by, states)
 
     def _columns(self, comparison: Comparison, name: str, values: Array) -> Results:
         key = "score" if isinstance(self.scoring, str) else name
@@ -287,14 +288,14 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             return scores_table(key, values[:, 0], comparison.deviations(name))
         return splits_table(key, values)
 
-    def _select(self, candidates: list[Candidate], by: Any) -> None:
+    def _select(self, candidates: list[Candidate], by: Any, states: Sequence[FoldStatistics]) -> None:
         """Set the best candidate by a scoring, and make its model."""
         if callable(self.refit):
             self.best_index_ = int(self.refit(self.cv_results_))
         else:
             self.best_index_ = int(self.cv_results_[f"rank_test_{by}"].argmin())
             self.best_score_ = float(self.cv_results_[f"mean_test_{by}"][self.best_index_])
-        best = candidates[self.best_index_]
+        best, self.fold_statistics_ = candidates[self.best_index_], states[self.best_index_]
         self.best_params_ = dict(best.params)
         if self.refit is not False:
             start = perf_counter()
@@ -308,7 +309,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         """The results after batches, which are computed when the first of them is asked for."""
         if name not in _RESULTS or "fold_statistics_" not in vars(self) or "cv_results_" in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._choose(compare(self._candidates(), self.fold_statistics_, self._scorings(), None))
+        candidates = self._candidates()
+        states = [self.fold_statistics_] * len(candidates)
+        self._choose(compare(candidates, states, self._scorings(), None), states)
         return getattr(self, name)
 
     # ------------------------------------------------------------------ predicting

@@ -167,9 +167,9 @@ def learning_curve(
     (name,), (candidate,) = scoring_names(scoring), candidates_of(estimator, {})
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
     told = {"cv": cv, "groups": groups, "fold": fold}
-    states, source, _ = read_folds([candidate], [name], X, y, sample_weight, **told, **how)
+    (states,), source, _ = read_folds([candidate], [name], X, y, sample_weight, **told, **how)
     folds, trials = tested_folds(states), Trials(states, [name])
-    pairs: list[list[tuple[Trial, Trial]]] = []
+    pairs: list[list[tuple[Trial, ...]]] = []
     sizes = []
     for size in _ticks(n_parts, len(states.folds)):
         pairs.append([])
@@ -178,7 +178,7 @@ def learning_curve(
             training = states.merged(parts)
             sizes.append(training.n_rows)
             pairs[-1].append(
-                (trials.add(candidate, training, parts), trials.add(candidate, training, [held_out]))
+                tuple(trials.add(candidate, training, some, states) for some in (parts, [held_out]))
             )
     trials.read(source, **how)
     scores = np.array([[[trial.scores[name] for trial in pair] for pair in row] for row in pairs])

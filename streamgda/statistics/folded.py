@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
@@ -62,7 +62,7 @@ class FoldStatistics:
     @property
     def classes(self) -> Labels:
         """The labels seen in any fold, sorted."""
-        return reduce(union, (part.classes for part in self._by_fold.values()), no_labels())
+        return reduce(union, (part.class_labels for part in self._by_fold.values()), no_labels())
 
     @property
     def nbytes(self) -> int:
@@ -156,3 +156,51 @@ class FoldStatistics:
             if fold in wanted:
                 yield fold, before + rest
             before += state
+
+
+class SideBySide:
+    """Statistics of folds, of the same rows kept apart by other subclasses, for which rows are read once.
+
+    Parameters
+    ----------
+    states : sequence of FoldStatistics
+        At least one.
+    """
+
+    def __init__(self, states: Sequence[FoldStatistics]) -> None:
+        self.states = [state.copy() for state in states]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows went in."""
+        return self.states[0].n_rows
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were left out because something was missing."""
+        return self.states[0].n_dropped
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays of the states."""
+        return sum(state.nbytes for state in self.states)
+
+    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
+        """Add the rows of some blocks to each of the states."""
+        for block in blocks:
+            for state in self.states:
+                state.update_blocks([block], workspace)
+
+    def copy(self) -> Self:
+        """States of the same rows that do not change with these."""
+        return type(self)(self.states)
+
+    def __iadd__(self, other: SideBySide) -> Self:
+        for ours, theirs in zip(self.states, other.states, strict=True):
+            ours.merge(theirs)
+        return self
+
+    def __add__(self, other: SideBySide) -> Self:
+        total = self.copy()
+        total += other
+        return total

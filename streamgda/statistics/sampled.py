@@ -31,8 +31,12 @@ class Sample(NamedTuple):
             np.concatenate([self.keys, other.keys]), return_index=True, return_inverse=True
         )
         weights: Array = np.bincount(places, np.concatenate([self.weights, other.weights])).astype(np.float64)
-        rows = np.concatenate([self.rows, other.rows])[first[:most]]
-        return Sample(keys[:most], rows, weights[:most])
+        rows = np.concatenate([self.rows, other.rows])[first]
+        return Sample(keys, rows, weights).first(most)
+
+    def first(self, n: int) -> Sample:
+        """The first rows."""
+        return Sample(self.keys[:n], self.rows[:n], self.weights[:n])
 
 
 class SampledStatistics:

@@ -18,15 +18,19 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    StatisticsSearchCV,
     SubclassCenters,
     accumulate,
+    cross_validate,
     evaluate,
     from_bytes,
+    learning_curve,
     predict_dataset,
     scan_arrow,
     scan_dask,
     scan_parquet,
 )
+from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import subclass_labels
 from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
 
@@ -439,3 +443,49 @@ def test_predictions_of_datasets_are_those_in_memory(rows, sources, tmp_path):
     assert predict_dataset(given, sources[0], tmp_path / "given").n_rows == len(X)
     lazy = model.predict_proba(dd.from_pandas(frame, npartitions=3)).compute()
     np.testing.assert_array_equal(lazy, model.predict_proba(frame))
+
+
+# ---------------------------------------------------------------------- searches
+
+
+def test_a_search_scores_each_number_of_subclasses_as_models_of_the_folds_do(rows, sources):
+    grid, names = {"n_subclasses": [1, 2, {"a": 3}]}, ["accuracy", "log_likelihood"]
+    how = {"cv": 3, "scoring": names, "refit": "accuracy"}
+    search = StatisticsSearchCV(MixtureDiscriminantAnalysis(), grid, **how).fit(sources[1])
+    assert search.n_reads_ == 3
+    X, y = pd.DataFrame(rows[0], columns=["x0", "x1", "x2"]), rows[1]
+    blocks = [block for split in sources[1].splits() for block in split.blocks()]
+    folds = np.concatenate([FoldRule(3).assign(block)[1] for block in blocks])
+    for i, n_subclasses in enumerate(grid["n_subclasses"]):
+        centers = MixtureDiscriminantAnalysis(n_subclasses).draw_centers(sources[1])
+        for fold in range(3):
+            model = MixtureDiscriminantAnalysis(subclass_centers=centers)
+            model.fit(X[folds != fold], y[folds != fold])
+            tested, truth = X[folds == fold], y[folds == fold]
+            joint = model.predict_log_proba(tested) + model.score_samples(tested)[:, None]
+            of_truth = joint[np.arange(len(truth)), np.searchsorted(model.classes_, truth)]
+            found = [search.cv_results_[f"split{fold}_test_{name}"][i] for name in names]
+            np.testing.assert_allclose(found, [model.score(tested, truth), of_truth.mean()], rtol=1e-9)
+    best = MixtureDiscriminantAnalysis(**search.best_params_).fit(sources[1])
+    assert search.best_estimator_.statistics_.allclose(best.statistics_)
+    assert search.best_estimator_.subclass_centers_ == best.subclass_centers_
+
+
+def test_mixtures_are_compared_with_other_models(rows):
+    X, y = rows
+    y = np.where(np.random.default_rng(5).random(len(y)) < 0.1, y[::-1], y)
+    mixtures = {"n_subclasses": [1, 2], "covariance_type": ["full", "diag"], "pooling": [None]}
+    plain = [QuadraticDiscriminantAnalysis(), GaussianNB()]
+    grid = [{"estimator": plain}, {"estimator": [MixtureDiscriminantAnalysis()], **mixtures}]
+    search = StatisticsSearchCV(None, grid, scoring="neg_log_loss", calibrate="temperature").fit(X, y)
+    assert search.n_reads_ == 3
+    assert search.best_params_["n_subclasses"] == 2
+    assert search.best_estimator_.temperature != 1
+    table = search.cv_results_
+    for params, score in zip(table["params"], table["mean_test_score"], strict=True):
+        if params.get("n_subclasses") == 1:
+            same = table["mean_test_score"][0 if params["covariance_type"] == "full" else 1]
+            np.testing.assert_allclose(score, same, rtol=1e-12)
+    scores = cross_validate(MixtureDiscriminantAnalysis(2), *rows, scoring="accuracy")["test_score"]
+    assert scores.min() > 0.7
+    assert learning_curve(MixtureDiscriminantAnalysis(2), *rows, scoring="accuracy")[2].shape == (3, 5)
