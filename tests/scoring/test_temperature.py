@@ -104,6 +104,9 @@ def test_it_adds_up_fades_and_is_saved(tmp_path):
     assert whole.to_dict()["best_temperature"] == whole.best_temperature
     whole.save(tmp_path / "evaluation.parquet")
     assert Evaluation.load(tmp_path / "evaluation.parquet").best_temperature == whole.best_temperature
+    columns, document = whole._to_saved()
+    del document["losses"]  # as in files of before
+    assert np.isnan(Evaluation._from_saved(columns, document).best_temperature)
     weight = np.where(np.arange(600) < 300, 0.25, 1.0)
     faded = Evaluation().update(y[:300], scores[:300], CLASSES).decay(0.25)
     faded.update(y[300:], scores[300:], CLASSES)
