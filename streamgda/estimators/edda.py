@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import finalised
-from streamgda.estimators.exchange import check_untempered, describe
+from streamgda.estimators.exchange import check_has_peer, describe
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import (
     GenerativeClassifier,
@@ -258,7 +258,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         features have very different units.
         """
         check_is_fitted(self)
-        check_untempered(self)
+        check_has_peer(self)
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             priors=self._priors_of_peer, store_covariance=True
         )

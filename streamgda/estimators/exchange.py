@@ -42,8 +42,9 @@ def check_plugin(model: Any) -> None:
         raise ValueError(f"scikit-learn has no {model.predictive} densities; set predictive='plugin'")
 
 
-def check_untempered(model: Any) -> None:
-    """Raise ValueError for a model whose posteriors a peer, which has no temperature, would not give."""
+def check_has_peer(model: Any) -> None:
+    """Raise ValueError for a model of Student t densities, or with a temperature: no peer has either."""
+    check_plugin(model)
     if model.temperature != 1.0:
         raise ValueError(
             "scikit-learn has no temperature; set temperature=1. LinearDiscriminantAnalysis keeps it in its "

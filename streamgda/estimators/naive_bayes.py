@@ -13,14 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import PREDICTIVE, Predictive, finalised
-from streamgda.estimators.exchange import (
-    check_kind,
-    check_plugin,
-    check_untempered,
-    class_counts,
-    describe,
-    from_moments,
-)
+from streamgda.estimators.exchange import check_has_peer, check_kind, class_counts, describe, from_moments
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import ClassCounts
@@ -225,8 +218,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         array([0])
         """
         check_is_fitted(self)
-        check_plugin(self)
-        check_untempered(self)
+        check_has_peer(self)
         peer = naive_bayes.GaussianNB(priors=self._priors_of_peer, var_smoothing=self.var_smoothing)
         return describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 

@@ -15,10 +15,9 @@ from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
+    check_has_peer,
     check_kind,
     check_not_shrunk,
-    check_plugin,
-    check_untempered,
     class_counts,
     describe,
     from_moments,
@@ -355,8 +354,7 @@ class QuadraticDiscriminantAnalysis(
         features have very different units.
         """
         check_is_fitted(self)
-        check_plugin(self)
-        check_untempered(self)
+        check_has_peer(self)
         for _, reason in finalised(self).singular:
             raise reason()
         if (finalised(self).gaussians.ranks < self.n_features_in_).any():

@@ -22,15 +22,7 @@ from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.selection.left_out import Codes, Downdate
-from streamgda.selection.scorings import (
-    LOG_LIKELIHOOD,
-    MEASURED,
-    METRICS,
-    BinnedRocAuc,
-    Metric,
-    RocAuc,
-    Scored,
-)
+from streamgda.selection.scorings import LOG_LIKELIHOOD, MEASURED, BinnedRocAuc, Metric, RocAuc, Scored
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.covariances import Array
@@ -196,7 +188,7 @@ class RowScorer:
             return float(estimator.score(X, y, sample_weight))
         rows, classes = check_rows(estimator, X), estimator.statistics_.class_labels
         scorer = ModelScorer(finalised(estimator), estimator.missing)
-        measured, found = MeasuredScorer(scorer, {self.scoring: METRICS[self.scoring]}), HeldOutScores()
+        measured, found = MeasuredScorer(scorer, {self.scoring: MEASURED[self.scoring]}), HeldOutScores()
         for block in array_blocks(rows, y, sample_weight):
             for label in np.setdiff1d(block.classes, classes)[:1]:
                 raise ValueError(
