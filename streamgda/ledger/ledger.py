@@ -29,6 +29,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.storage.filesystems import resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 from streamgda.storage.versions import Version
@@ -64,6 +65,9 @@ class StatisticsLedger:
         The number of folds whose statistics are kept, for `fold_statistics`. It cannot be changed later.
     groups : str, optional
         A column of the source: rows of one group share a fold.
+    subclass_centers : SubclassCenters, optional
+        The centres by which the rows of a class are kept apart, as `draw_centers` of a
+        `MixtureDiscriminantAnalysis` returns them. A ledger keeps its centres.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `path` is. If None, inferred from `path`.
 
@@ -96,6 +100,7 @@ class StatisticsLedger:
         exact: bool = False,
         folds: int | None = None,
         groups: str | None = None,
+        subclass_centers: SubclassCenters | None = None,
         filesystem: AnyFileSystem | None = None,
     ) -> None:
         if folds is not None and not (isinstance(folds, int) and folds > 1):
@@ -104,6 +109,7 @@ class StatisticsLedger:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
         self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
+        self.subclass_centers = subclass_centers
         self._empty = self._state_of_no_rows()
         found, folder = unwrapped(*resolve(path, filesystem))
         self._folder = LedgerFolder(found, folder.rstrip("/"))
@@ -111,7 +117,11 @@ class StatisticsLedger:
     def _state_of_no_rows(self, incomplete: bool = False) -> State:
         """The state of no rows; with patterns, if features may be missing in rows to be read."""
         empty = empty_statistics(
-            self.covariance_type, fourth_moments=self.fourth_moments, exact=self.exact, incomplete=incomplete
+            self.covariance_type,
+            fourth_moments=self.fourth_moments,
+            exact=self.exact,
+            incomplete=incomplete,
+            subclass_centers=self.subclass_centers,
         )
         return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
 
@@ -233,6 +243,8 @@ class StatisticsLedger:
         entries = self._folder.entries()
         kept = {name: getattr(self, name) for name in ("covariance_type", "fourth_moments", "exact")}
         kept |= {} if self.folds is None else {"folds": self.folds}
+        if self.subclass_centers is not None:
+            kept["subclass_centers"] = self.subclass_centers.to_document()
         read_options = {**source.read_options, **kept}
         held = self._folder.read_manifest() or Manifest(read_options, {})
         check_reads_alike(held, read_options)

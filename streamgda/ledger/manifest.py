@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 from streamgda.blocks.wording import Message
 from streamgda.ledger.names import is_entry_name
 from streamgda.sources.base import FilePlan, InputFile
+from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.storage import tables
 from streamgda.storage.versions import Version
 
@@ -239,7 +240,9 @@ def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
         "folds": None,
         "groups": None,
     }
-    return {name: read_options.get(name, default) for name, default in plain.items()}
+    centers = read_options.get("subclass_centers")
+    kept = {name: read_options.get(name, default) for name, default in plain.items()}
+    return {**kept, "subclass_centers": centers and SubclassCenters.from_document(centers)}
 
 
 def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
@@ -252,10 +255,15 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
     ValueError
         If another column is read, or the statistics are of another kind.
     """
-    for name in dict.fromkeys((*read_options, "folds", "groups")):
+    for name in dict.fromkeys((*read_options, "folds", "groups", "subclass_centers")):
         ours, value = held.read_options.get(name), read_options.get(name)
         if ours == value:
             continue
+        if name == "subclass_centers":
+            raise ValueError(
+                "the ledger keeps the rows of classes apart by other centres, or by none; use a ledger "
+                "of its own for each"
+            )
         if name == "missing" and (value == "drop" or not any(r.dropped for r in held.records.values())):
             continue
         raise ValueError(

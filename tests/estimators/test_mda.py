@@ -18,6 +18,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
     StatisticsSearchCV,
     SubclassCenters,
     accumulate,
@@ -489,3 +490,25 @@ def test_mixtures_are_compared_with_other_models(rows):
     scores = cross_validate(MixtureDiscriminantAnalysis(2), *rows, scoring="accuracy")["test_score"]
     assert scores.min() > 0.7
     assert learning_curve(MixtureDiscriminantAnalysis(2), *rows, scoring="accuracy")[2].shape == (3, 5)
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_a_ledger_keeps_subclasses_apart(sources, tmp_path, folds):
+    model = MixtureDiscriminantAnalysis(2, exact=True)
+    centers = model.draw_centers(sources[1])
+    how = {"exact": True, "folds": folds, "subclass_centers": centers}
+    ledger = StatisticsLedger(tmp_path / "ledger", **how)
+    assert [len(ledger.refresh(sources[1]).read) > 0 for _ in range(2)] == [True, False]
+    again = StatisticsLedger(tmp_path / "ledger", **how)
+    assert again.statistics() == model.fit(sources[1]).statistics_
+    if folds:
+        parts = again.fold_statistics()
+        assert parts.classes.tolist() == ["a", "b", "c"]
+        assert parts.total() == model.statistics_
+        with pytest.raises(ValueError, match="needs the rows"):
+            StatisticsSearchCV(MixtureDiscriminantAnalysis(exact=True), {"pooling": [0.1]}).fit(parts)
+    other = StatisticsLedger(tmp_path / "ledger", exact=True, folds=folds)
+    with pytest.raises(ValueError, match="other centres"):
+        other.refresh(sources[1])
+    with pytest.raises(ValueError, match="subclass_centers=SubclassCenters"):
+        other.statistics()
