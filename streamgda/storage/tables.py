@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -153,6 +154,7 @@ def read(
         parquet = _parquet_file(file)
         metadata = decode(parquet.metadata.metadata, name)
         try:
+            _check_levels(parquet)
             check_footer(parquet.metadata, read_tail(file), file.size())
             check_size(parquet, file.size(), columns)
         except ValueError as error:
@@ -160,6 +162,27 @@ def read(
         # Strings stay in a dictionary, so that many equal ones take no memory.
         strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
         return _table(_parquet_file(file, strings), columns), metadata
+
+
+def _check_levels(parquet: pq.ParquetFile) -> None:
+    """Check that columns may be null where the Arrow schema, which pyarrow wrote beside them, says so.
+
+    pyarrow ends the process when it is asked for the metadata of a column chunk whose histograms of levels do
+    not fit the schema.
+    """
+    stored = (parquet.metadata.metadata or {}).get(b"ARROW:schema")
+    if stored is None:  # written by another library
+        return
+    fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+    for i, field in enumerate(fields):
+        if parquet.schema.column(i).max_definition_level != _levels(field):
+            raise pa.ArrowInvalid(f"the footer is damaged: column {field.name!r} is of another schema")
+
+
+def _levels(field: pa.Field) -> int:
+    """How often something may be missing on the way to a value: the column, a list, its element."""
+    element = getattr(field.type, "value_field", None)
+    return int(field.nullable) + (0 if element is None else 1 + _levels(element))
 
 
 def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:

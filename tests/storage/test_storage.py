@@ -520,6 +520,16 @@ def test_no_damage_is_believed(path, make):
     assert not any("\n" in reason for reason in refused)
 
 
+def test_a_schema_that_does_not_fit_its_column_chunks_is_refused(path):
+    """A required column with the histogram of levels of an optional one would end the process in pyarrow."""
+    GaussianNB(var_smoothing=1e-7).fit(X, Y).save(path)
+    whole = path.read_bytes()
+    optional = whole.rindex(b"5\x02\x18", 0, whole.rindex(b"ARROW:schema"))  # of a schema element: OPTIONAL
+    path.write_bytes(whole[: optional + 1] + b"\x1e" + whole[optional + 2 :])
+    with pytest.raises(ValueError, match="is damaged: the footer is damaged: column .* is of another schema"):
+        load(path)
+
+
 def everything_in(saved):
     state = saved if isinstance(saved, ClassStatistics | ExactClassStatistics) else saved.statistics_
     return bits(state), getattr(saved, "get_params", dict)()
