@@ -3,8 +3,8 @@
 Rows are scored by `streamgda.estimators.classifier.score_rows` alone, as in the methods of the estimators:
 the same rows have the same scores, to the last bit, in memory, from files and on Dask.
 
-- `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores, and
-  `measures` are computed from the sums.
+- `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores,
+  `temperature` adds up the losses at other temperatures, and `measures` are computed from the sums.
 - `label_shift`: the shares of the classes in rows without labels.
 - `predict`: predictions as Parquet, Zarr or a lazy data frame; `lazy` does the last, `outputs` the others.
 - `columns`: the columns of predictions, and pieces of a block that bound their memory.
