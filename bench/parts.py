@@ -17,12 +17,11 @@ PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "planning": (("sources/parquet.py", "splits"),),
     "decoding": (("sources/row_groups.py", "_decoded"),),
     "labels": (("sources/batches.py", "labels"), ("blocks/labels.py", "drop_unused")),
-    "sorting": (("~", "<method 'argsort' of 'numpy.ndarray' objects>"),),
-    "gathering": (("statistics/gather.py", "gather"),),
-    "centring": (("floating/reduction.py", "_centre"),),
+    "gathering": (("streamgda/kernels/__init__.py", "gather"),),
+    "centring": (("streamgda/kernels/__init__.py", "centre"),),
     "products": (("statistics/covariances.py", "add"), ("statistics/covariances.py", "products")),
-    "sums by class": (("floating/accumulation.py", "add_rows"), ("floating/accumulation.py", "moments")),
-    "means": (("floating/accumulation.py", "_move_means"), ("floating/moments.py", "merge")),
+    "sums by class": (("streamgda/kernels/__init__.py", "add"), ("streamgda/kernels/__init__.py", "end")),
+    "means": (("floating/reduction.py", "add_centred"), ("floating/moments.py", "merge")),
 }
 """The functions that each part consists of: how the path of their file ends, and their name."""
 

@@ -1,1 +1,331 @@
-"""Sums over rows in C."""
+"""Loops over rows in C: sums by class, and rows put in the order of their classes.
+
+`sums.c` holds the loops. `build` compiles it to a library beside it, which is loaded at the first call.
+The GIL is released while a loop runs. The functions here check what they are given, since the loops check
+nothing: a type, a shape or a code that does not fit is a ValueError.
+
+After `sums.c` has changed, ``python streamgda/kernels/build.py`` builds it again. The environment variable
+``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Codes = NDArray[np.int32]
+Features = NDArray[Any] | Sequence[NDArray[Any]]
+
+_READ = np.float64, np.float32
+_ENTRY = 16  # numbers of a table, of four features of a class
+_ELEMENTS_PER_PAGE = 512
+_ELEMENTS_PER_CACHE_LINE = 8
+
+_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
+_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "add_rows": (ctypes.c_double, (_POINTER, _POINTER, _POINTER)),
+    "end_sums": (None, (_POINTER,)),
+    "rank_rows": (None, (_POINTER, _SIZE, _POINTER, _POINTER)),
+    "gather": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE)),
+    "centre": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _SIZE, _POINTER)),
+    "add_products": (None, (_POINTER, _SIZE, _SIZE, _SIZE, *[_POINTER] * 4)),
+}
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The library of the loops.
+
+    Raises
+    ------
+    ImportError
+        If it has not been built, or for another processor.
+    """
+    path = os.environ.get("STREAMGDA_SUMS") or str(Path(__file__).with_name("_sums.so"))
+    try:
+        loaded = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(
+            f"the compiled part of streamgda cannot be loaded ({error}). Install streamgda again with pip; "
+            "in a source tree, run python streamgda/kernels/build.py"
+        ) from error
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+@cache
+def _syrk() -> int:
+    """The address of BLAS's dsyrk, which SciPy holds for Cython."""
+    from scipy.linalg import cython_blas
+
+    capsule = ctypes.py_object(cython_blas.__pyx_capi__["dsyrk"])
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer_of.restype, pointer_of.argtypes = _POINTER, [ctypes.py_object, ctypes.c_char_p]
+    address: int = pointer_of(capsule, name_of(capsule))
+    return address
+
+
+class _Rows:
+    """Rows as the loops read them: columns of float64 or float32, one step between rows.
+
+    Features are of any real type and any strides. What the loops do not read is copied as float64.
+    """
+
+    def __init__(self, features: Features) -> None:
+        parts = [features] if isinstance(features, np.ndarray) else list(features)
+        like = parts[0]
+        if any(
+            part.dtype not in _READ
+            or part.dtype != like.dtype
+            or part.strides != like.strides
+            or not (part.dtype.isnative and part.flags.aligned)
+            for part in parts
+        ):
+            with np.errstate(over="ignore"):  # infinity is refused by name
+                parts = [np.array(part, dtype=np.float64, order="C") for part in parts]
+        self._held, like = parts, parts[0]
+        if isinstance(features, np.ndarray) and like.ndim == 2:
+            self.n_features, between = like.shape[1], like.strides[1]
+            addresses = like.ctypes.data + between * np.arange(self.n_features)
+        elif like.ndim == 1 and all(part.shape == like.shape for part in parts):
+            self.n_features, addresses = len(parts), np.array([part.ctypes.data for part in parts])
+        else:
+            raise ValueError("features are a matrix, or columns of the same length")
+        self.n_rows, is_single = len(like), like.dtype == np.float32
+        self._addresses = addresses
+        fields = _to(addresses), like.strides[0], int(is_single), self.n_features, self.n_rows
+        self.struct = (_SIZE * len(fields))(*fields)
+
+
+_BYTE = ctypes.c_char * 1
+
+
+def _to(
+    array: NDArray[Any],
+    dtype: Any = None,
+    shape: tuple[int, ...] | None = None,
+    below: int | None = None,
+    *,
+    is_spaced: bool = False,
+) -> int:
+    """The address of an array that a loop may write to; ValueError if it is not as the loop takes it.
+
+    Parameters
+    ----------
+    array : ndarray
+        In C order, aligned and writable.
+    dtype, shape : optional
+        What it must have.
+    below : int, optional
+        What its numbers must be below. They must not be negative.
+    is_spaced : bool, default=False
+        Whether it may be a matrix with room between its rows.
+    """
+    if (dtype is not None and array.dtype != dtype) or (shape is not None and array.shape != shape):
+        expected = f"{np.dtype(dtype)} of shape {'any' if shape is None else shape}"
+        raise ValueError(f"the loop takes {expected}; got {array.dtype} of shape {array.shape}")
+    if below is not None and array.size and not 0 <= array.min() <= array.max() < below:
+        raise ValueError(f"the loop takes numbers from 0 to {below - 1}; got {array.min()} to {array.max()}")
+    if array.flags.carray:
+        return ctypes.addressof(_BYTE.from_buffer(array.data)) if array.size else 0
+    (step, between), size = array.strides if array.ndim == 2 else (0, 0), array.itemsize
+    is_in_rows = between == size and step % size == 0 and step >= size * array.shape[-1]
+    if not (is_spaced and is_in_rows and array.flags.aligned and array.flags.writeable):
+        raise ValueError("the loop takes writable arrays in C order")
+    return array.ctypes.data
+
+
+# ---------------------------------------------------------------------- sums about anchors
+
+
+class AnchoredSums:
+    """Sums of rows about an anchor for each class, feature by feature; they are added to moments in the end.
+
+    The anchor a of a class is its first row, or the mean of the rows that went in before. If it is the mean
+    of n₁ of n rows, and m that of all, then n₁ (a − m)² ≤ W: the scatter of these rows about m is part of W.
+    So, whatever the rows are, the squares about it add up to W + n (a − m)² ≤ (1 + n / n₁) W. The sums of a
+    class go into its moments, and begin anew, before that exceeds 32 W, which is five bits, and after 1,024
+    rows.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_places,)
+        The weights of the rows that are in the moments.
+    means, low_means, scatter : ndarray of shape (n_places, n_features)
+        Their moments, which change in place: sums of squares alone are kept.
+    """
+
+    def __init__(self, weights: Array, means: Array, low_means: Array, scatter: Array) -> None:
+        n_places, n_features = self._shape = means.shape
+        table = np.zeros((-(-n_features // 4), n_places, _ENTRY))
+        self._held = means, low_means, scatter, weights.copy(), table
+        fields = [_to(part, np.float64, means.shape) for part in self._held[:3]]
+        fields += [_to(self._held[3], np.float64, (n_places,)), _to(table), n_places, n_features]
+        self._struct = (_SIZE * len(fields))(*fields)
+
+    def add(self, features: Features, places: Codes) -> bool:
+        """Add rows of the classes at these places; return whether all their squares are finite."""
+        rows, (n_places, n_features) = _Rows(features), self._shape
+        if rows.n_features != n_features:
+            raise ValueError(f"the sums are of {n_features} features; got {rows.n_features}")
+        given = _to(places, np.int32, (rows.n_rows,), n_places)
+        check: float = library().add_rows(rows.struct, given, self._struct)
+        return check == 0
+
+    def end(self) -> None:
+        """Add to the moments all that is in the sums, which begin anew."""
+        library().end_sums(self._struct)
+
+
+# ---------------------------------------------------------------------- rows in the order of classes
+
+
+class Workspace:
+    """The feature-major buffer that blocks are gathered into, kept from one block to the next."""
+
+    def __init__(self) -> None:
+        self._buffer: Array = np.empty((0, 0))
+        self.lacked_features = False  # whether a value was missing in the last block
+
+    def gather(
+        self, features: Features, codes: NDArray[Any], bounds: Indices, *, centred: bool = False
+    ) -> tuple[Array, Codes]:
+        """Put the rows of each class side by side, as float64.
+
+        Long rows of the buffer are a whole number of pages and one cache line apart: at a power of two, the
+        same class of different features would fall on the same cache sets.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_rows, n_features), or one array per feature
+            Any real type.
+        codes : ndarray of shape (n_rows,)
+            The class of each row.
+        bounds : ndarray of shape (n_classes + 1,)
+            The rows of class k come one after the other from ``bounds[k]`` on, before ``bounds[k + 1]``.
+        centred : bool, default=False
+            Whether rows will be put there by `centre`, and not yet.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_features, bounds[-1])
+            In the buffer, until the next call. What no row goes to is arbitrary.
+        ranks : ndarray of int32 of shape (n_rows,)
+            Where each row went.
+
+        Examples
+        --------
+        >>> features, codes, bounds = np.array([[7], [8], [9]]), np.array([1, 0, 1]), np.array([0, 1, 3])
+        >>> Workspace().gather(features, codes, bounds)
+        (array([[8., 7., 9.]]), array([1, 0, 2], dtype=int32))
+        """
+        read, cursors, n = _Rows(features), bounds[:-1].astype(np.int64), int(bounds[-1])
+        (n_features_held, stride), n_features = self._buffer.shape, read.n_features
+        if n_features_held < n_features or stride < n:
+            stride = n
+            if n >= _ELEMENTS_PER_PAGE:
+                stride = -(-n // _ELEMENTS_PER_PAGE) * _ELEMENTS_PER_PAGE + _ELEMENTS_PER_CACHE_LINE
+            self._buffer = np.empty((max(n_features, n_features_held), stride))
+        codes = codes.astype(np.int32)
+        given, ranks = _to(codes, np.int32, (read.n_rows,), len(cursors)), np.empty(len(codes), np.int32)
+        library().rank_rows(given, len(codes), _to(cursors), _to(ranks))
+        if (cursors > bounds[1:]).any() or (bounds[:1] < 0).any():
+            raise ValueError("a class has more rows than its bounds leave room for")
+        if not centred:
+            library().gather(read.struct, 0, n_features, _to(ranks), _to(self._buffer), self._buffer.shape[1])
+        return self._buffer[:n_features, :n], ranks
+
+
+def centre(
+    features: Features,
+    ranks: Codes,
+    rows: Array,
+    counts: Indices,
+    bounds: Indices,
+    weighed: tuple[Array, Array] | None,
+    of_classes: tuple[Indices, Array, Array, Array],
+    means: tuple[Array, Array],
+    squares: Array | None,
+) -> bool:
+    """Gather rows, centre them about the means of their classes, and move the means in the moments.
+
+    This is the two-pass algorithm: a row x becomes √w (x − mean). The means are merged as by Chan, Golub &
+    LeVeque (1983), eq. 2.1.
+
+    Parameters
+    ----------
+    features, ranks, rows
+        What `Workspace.gather` was given and has returned. Class k has ``counts[k]`` rows, at least one, from
+        ``bounds[k]`` on.
+    counts, bounds : ndarray of int64 of shapes (K,), (K + 1,)
+        A class of several rows that is not new has room for one more: the distance of the two means times
+        √(w w' / (w + w')). In a class of one row, this takes the place of the row.
+    weighed : tuple of ndarray of shape (n,), or None
+        The weights of these rows, and their roots; None means one each.
+    of_classes : tuple of ndarray of shape (K,)
+        The places of the classes in the moments, the weights of their rows, what share of all their weight
+        these are (-1 for a new class), and the factor of the distances.
+    means : tuple of ndarray of shape (n_places, n_features)
+        The means in the moments, and their low parts.
+    squares : ndarray of the same shape, or None
+        What the sums of squares of the rows are added to.
+
+    Returns
+    -------
+    bool
+        Whether all means are finite.
+    """
+    places, *numbers = of_classes
+    read = _Rows(features)
+    (n_features, n), n_classes, shape = rows.shape, len(counts), means[0].shape
+    room = counts + ((counts > 1) & (of_classes[2] >= 0))
+    if read.n_features != n_features or shape[1] != n_features:
+        raise ValueError(f"the moments are of {shape[1]} features; got {n_features}")
+    if ((counts < 1) | (np.diff(bounds) < room)).any():
+        raise ValueError("a class has no room for its rows")
+    fields = [
+        n_classes,
+        _to(counts, np.int64, (n_classes,)),
+        _to(bounds, np.int64, (n_classes + 1,), n + 1),
+        _to(places, np.int64, (n_classes,), shape[0]),
+        *[_to(part, np.float64, (n_classes,)) for part in numbers],
+        *([_to(part, np.float64, (n,)) for part in weighed] if weighed else (0, 0)),
+        *[_to(part, np.float64, shape) for part in means],
+        0 if squares is None else _to(squares, np.float64, shape),
+    ]
+    where = _to(ranks, np.int32, (read.n_rows,), n)
+    buffer = _to(rows, np.float64, is_spaced=True), rows.strides[0] // 8
+    check: float = library().centre(read.struct, where, *buffer, (_SIZE * len(fields))(*fields))
+    return check == 0
+
+
+def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) -> None:
+    """Add the products of rows (d, n) with themselves, by class, to matrices (n_places, d, d).
+
+    Class k has the rows from ``bounds[k]`` to ``bounds[k + 1]``, and the matrix at ``places[k]``.
+    """
+    (n_features, n), n_classes = rows.shape, len(places)
+    if (np.diff(bounds) < 0).any():
+        raise ValueError("bounds ascend")
+    library().add_products(
+        _to(rows, np.float64, is_spaced=True),
+        rows.strides[0] // 8,
+        n_features,
+        n_classes,
+        _to(bounds, np.int64, (n_classes + 1,), n + 1),
+        _to(places, np.int64, (n_classes,), len(scatter)),
+        _to(scatter, np.float64, (len(scatter), n_features, n_features)),
+        _syrk(),
+    )

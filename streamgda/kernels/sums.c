@@ -1,16 +1,250 @@
-/* A placeholder. */
+/* The loops over rows: sums by class, in few passes over the memory.
+   Sums are added up in one order, whatever the processor and the compiler: lanes of vectors are features or every
+   fourth row, and no product is contracted with a sum. All checks of arguments are in Python. */
+
+typedef __INT64_TYPE__ Size;
+typedef __INT32_TYPE__ Code;
+typedef double Pair __attribute__((vector_size(16), aligned(8)));
+
+/* Value j of row i stands at columns[j] + i * stride, in float64 or, if is_single, in float32. */
+typedef struct {
+    const char *const *columns;
+    Size stride, is_single, n_features, n_rows;
+} Rows;
+
+#define INLINE static inline __attribute__((always_inline))
+#define LEAST(A, B) ((A) < (B) ? (A) : (B))
+#define EPS 0x1p-52
+#define ROWS_PER_ANCHOR 31.0   /* for each of the rows that the anchor is the mean of */
+#define MOST_ROWS 1024.0       /* of a class, which are added one by one */
+#define TILE_ROWS 256          /* of an array in C order, which stay in the cache */
+#define TABLE_BYTES (1 << 20)  /* of sums that stay there too */
+#define COLUMN_ROWS (1 << 17)  /* of all columns that do */
 #ifndef SOURCE_HASH
 #define SOURCE_HASH 0
 #endif
-
+const unsigned long long source_hash = SOURCE_HASH;
 #ifdef _WIN32
 int DllMainCRTStartup(void *module, unsigned reason, void *reserved) { return 1; }
 #endif
 
-const unsigned long long source_hash = SOURCE_HASH;
+INLINE double value(const char *column, Size at, int is_single) {
+    return is_single ? *(const float *)(column + at) : *(const double *)(column + at);
+}
 
-double total(const double *values, long long n) {
-    double sum = 0;
-    for (long long i = 0; i < n; i++) sum += values[i];
-    return sum;
+/* The sum of two numbers, and what rounding left of it (Knuth, TAOCP 2, 4.2.2, theorem B). */
+INLINE void two_sum(double a, double b, double *sum, double *rest) {
+    double total = a + b, b_seen = total - a;
+    *rest = (a - (total - b_seen)) + (b - b_seen);
+    *sum = total;
+}
+
+/* How many rows are taken at a time: few if the features of a row stand side by side, else all. */
+static Size rows_at_a_time(const Rows *r) {
+    Size between = r->n_features > 1 ? r->columns[1] - r->columns[0] : r->stride;
+    return LEAST(between, -between) > LEAST(r->stride, -r->stride) ? TILE_ROWS : r->n_rows;
+}
+
+/* Call a macro with constants, so that there is a loop for each. */
+#define SPECIALISED(CALL, width, is_single) \
+    switch (2 * (width) + (is_single)) { \
+    case 2: CALL(1, 0); break; case 3: CALL(1, 1); break; case 4: CALL(2, 0); break; case 5: CALL(2, 1); break; \
+    case 6: CALL(3, 0); break; case 7: CALL(3, 1); break; case 8: CALL(4, 0); break; default: CALL(4, 1); \
+    }
+
+/* Of four features of a class: the rows since the anchor was chosen, summed up about it, and how many there are,
+   may be, and were before. Those before are in the moments. */
+typedef struct {
+    double anchor[4], sum[4], squares[4], rows, limit, before, unused;
+} Entry;
+
+/* The moments that sums end in, with the weights of the rows before, and n_places entries for every four features. */
+typedef struct {
+    double *means, *low_means, *scatter;
+    const double *weights;
+    Entry *table;
+    Size n_places, n_features;
+} Sums;
+
+/* Begin an entry, of features from j on, at the mean of the rows before it, or at its first row. */
+static void begin(Entry *entry, const Sums *s, Size place, Size j, const Pair *first) {
+    Size start = place * s->n_features + j, width = LEAST(s->n_features - j, 4);
+    entry->before = s->weights[place];
+    for (Size f = 0; f < width; f++)
+        entry->anchor[f] = entry->before >= 1.0 ? s->means[start + f] : first[f / 2][f % 2];
+    entry->limit = LEAST(ROWS_PER_ANCHOR * (entry->before >= 1.0 ? entry->before : 1.0), MOST_ROWS);
+}
+
+/* Add an entry to the moments: Chan, Golub & LeVeque (1983), eq. 2.1. Its anchor is then the mean. */
+static void settle(Entry *entry, const Sums *s, Size place, Size j) {
+    double n = entry->rows, before = entry->before, share = n / (before + n);
+    Size start = place * s->n_features + j, width = LEAST(s->n_features - j, 4);
+    for (Size f = 0; f < width; f++) {
+        double *mean = s->means + start + f, *low = s->low_means + start + f;
+        double shift = entry->sum[f] / n, squares = entry->squares[f], within = squares - entry->sum[f] * shift;
+        if (before == 0.0)
+            *mean = entry->anchor[f];
+        double gap = (entry->anchor[f] - *mean) + (shift - *low);
+        two_sum(*mean, *low + gap * share, mean, low);
+        s->scatter[start + f] += (within <= EPS * n * squares ? 0.0 : within) + gap * gap * (before * share);
+        entry->anchor[f] = *mean;
+        entry->sum[f] = entry->squares[f] = 0.0;
+    }
+    entry->before = before + n;
+    entry->rows = 0.0;
+    entry->limit = LEAST(ROWS_PER_ANCHOR * entry->before, MOST_ROWS);
+}
+
+INLINE double add_some(const Rows *r, const Code *places, Size start, Size stop, const Sums *s, Size j, int width,
+                       int is_single) {
+    const char *const *c = r->columns + j;
+    Entry *entries = s->table + j / 4 * s->n_places;
+    Pair check[2] = {{0}};
+    for (Size i = start; i < stop; i++) {
+        Entry *entry = entries + places[i];
+        Pair x[2], *anchor = (Pair *)entry->anchor, *sum = (Pair *)entry->sum, *squares = (Pair *)entry->squares;
+        for (int h = 0; h < 4; h += 2)
+            x[h / 2] = (Pair){h < width ? value(c[h], i * r->stride, is_single) : 0.0,
+                              h + 1 < width ? value(c[h + 1], i * r->stride, is_single) : 0.0};
+        if (entry->limit == 0.0)
+            begin(entry, s, places[i], j, x);
+        else if (entry->rows >= entry->limit)
+            settle(entry, s, places[i], j);
+        for (int h = 0; h < 2; h++) {
+            Pair u = x[h] - anchor[h], square = u * u;
+            sum[h] += u;
+            squares[h] += square;
+            check[h] += square * 0.0;
+        }
+        entry->rows += 1.0;
+    }
+    return (check[0][0] + check[0][1]) + (check[1][0] + check[1][1]);
+}
+
+/* Add rows of the classes at these places. Returns 0, or NaN if a square is not finite: then all is of no use. */
+double add_rows(const Rows *r, const Code *places, const Sums *s) {
+    Size in_cache = s->n_places * s->n_features * (Size)sizeof(Entry) <= 4 * TABLE_BYTES;
+    Size step = in_cache ? rows_at_a_time(r) : r->n_rows;
+    double check = 0.0;
+    for (Size start = 0; start < r->n_rows; start += step)
+        for (Size j = 0; j < r->n_features; j += 4) {
+            Size stop = LEAST(start + step, r->n_rows);
+#define ADD(WIDTH, SINGLE) check += add_some(r, places, start, stop, s, j, WIDTH, SINGLE)
+            SPECIALISED(ADD, LEAST(r->n_features - j, 4), r->is_single)
+        }
+    return check;
+}
+
+/* Add to the moments all that is in the table. */
+void end_sums(const Sums *s) {
+    for (Size i = 0; i < s->n_places * ((s->n_features + 3) / 4); i++)
+        if (s->table[i].rows > 0.0)
+            settle(s->table + i, s, i % s->n_places, i / s->n_places * 4);
+}
+
+/* Where each row goes: the next place of its class, the first of which is at cursors[code]. */
+void rank_rows(const Code *codes, Size n_rows, Size *cursors, Code *ranks) {
+    for (Size i = 0; i < n_rows; i++)
+        ranks[i] = (Code)cursors[codes[i]]++;
+}
+
+/* Copy the features from j to stop into rows (n_features, row_stride): row i to position ranks[i]. */
+void gather(const Rows *r, Size j, Size stop, const Code *ranks, double *rows, Size row_stride) {
+    Size step = rows_at_a_time(r), most = step < r->n_rows ? 4 : 2;
+    for (Size start = 0; start < r->n_rows; start += step)
+        for (Size f = j; f < stop; f += most) {
+            Size end = LEAST(start + step, r->n_rows);
+#define GATHER(WIDTH, SINGLE)               \
+    for (Size i = start; i < end; i++)      \
+        for (int h = 0; h < WIDTH; h++)     \
+            rows[(f + h) * row_stride + ranks[i]] = value(r->columns[f + h], i * r->stride, SINGLE)
+            SPECIALISED(GATHER, LEAST(stop - f, most), r->is_single)
+        }
+}
+
+/* The sum of n values less origin and shift, times weights if given, or squared; they are kept if asked to. */
+INLINE double sum_of(double *x, Size n, double origin, double shift, const double *weights, int squared, int keep) {
+    Pair sums[2] = {{0}};
+    double left = 0.0;
+    Size i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int h = 0; h < 2; h++) {
+            Pair *at = (Pair *)(x + i) + h, u = (*at - origin) - shift;
+            *at = keep ? u : *at;
+            sums[h] += squared ? u * u : weights ? u * ((const Pair *)(weights + i))[h] : u;
+        }
+    for (; i < n; i++) {
+        double u = (x[i] - origin) - shift;
+        x[i] = keep ? u : x[i];
+        left += squared ? u * u : weights ? u * weights[i] : u;
+    }
+    return ((sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1])) + left;
+}
+
+/* Gather rows and centre them, class by class: x becomes √w (x − mean). The means become those of all rows.
+   Rows are taken about the first one of their class, and then about the mean of what is left: a constant is
+   centred without rounding, and no digit is lost however large the means are. Class k has counts[k] rows from
+   bounds[k] on, which weigh totals[k], shares[k] of all rows of the class at places[k]; a share below zero says that
+   the class is new. If it is not, the last value before bounds[k + 1] is the distance of the means times spreads[k].
+   If given, squares (n_places, n_features) grow by the sums of squares. Returns NaN if a mean is not finite, else 0. */
+typedef struct {
+    Size n_classes;
+    const Size *counts, *bounds, *places;
+    const double *totals, *shares, *spreads, *weights, *roots;
+    double *means, *low_means, *squares;
+} Classes;
+
+double centre(const Rows *r, const Code *ranks, double *rows, Size row_stride, const Classes *c) {
+    Size step = rows_at_a_time(r) < r->n_rows ? r->n_features : LEAST(COLUMN_ROWS / (r->n_rows + 1) + 2, 8);
+    double check = 0.0;
+    for (Size j = 0; j < r->n_features; j += step) {
+        Size stop = LEAST(j + step, r->n_features);
+        gather(r, j, stop, ranks, rows, row_stride);
+        for (Size k = 0; k < c->n_classes; k++)
+            for (Size f = j; f < stop; f++) {
+                double *x = rows + f * row_stride + c->bounds[k], first = x[0], shift = 0.0, low = 0.0, mean;
+                const double *w = c->weights ? c->weights + c->bounds[k] : 0;
+                Size n = c->counts[k], width = c->bounds[k + 1] - c->bounds[k], at = c->places[k] * r->n_features + f;
+                if (n > 1) {
+                    shift = w ? sum_of(x, n, first, 0.0, w, 0, 0) : sum_of(x, n, first, 0.0, 0, 0, 0);
+                    shift /= c->totals[k];
+                    low = w ? sum_of(x, n, first, shift, w, 0, 1) : sum_of(x, n, first, shift, 0, 0, 1);
+                    low /= c->totals[k];
+                    for (Size i = 0; w && i < n; i++) /* a heavy row may hide what rounding left of the mean */
+                        x[i] = (x[i] - low) * c->roots[c->bounds[k] + i];
+                } else
+                    x[0] = 0.0;
+                two_sum(first, shift, &mean, &shift);
+                two_sum(mean, shift + low, &mean, &low);
+                check += mean * 0.0;
+                double share = c->shares[k], gap = share < 0.0 ? 0.0 : ((mean - c->means[at]) + low) - c->low_means[at];
+                if (share < 0.0)
+                    c->means[at] = mean, c->low_means[at] = low;
+                else
+                    two_sum(c->means[at], c->low_means[at] + gap * share, c->means + at, c->low_means + at);
+                if (share >= 0.0 || width > n)
+                    x[width - 1] = gap * c->spreads[k];
+                if (c->squares)
+                    c->squares[at] += sum_of(x, width, 0.0, 0.0, 0, 1, 0);
+            }
+    }
+    return check;
+}
+
+typedef void Syrk(const char *, const char *, const int *, const int *, const double *, const double *, const int *,
+                  const double *, double *, const int *);
+
+/* Add the products of rows with themselves: of class k, rows bounds[k]:bounds[k + 1], to the matrix at places[k]. */
+void add_products(const double *rows, Size row_stride, Size n_features, Size n_classes, const Size *bounds,
+                  const Size *places, double *scatter, Syrk *dsyrk) {
+    const int d = (int)n_features, lda = (int)row_stride;
+    const double one = 1.0;
+    for (Size k = 0; k < n_classes; k++) {
+        int n = (int)(bounds[k + 1] - bounds[k]);
+        double *matrix = scatter + places[k] * n_features * n_features;
+        dsyrk("L", "T", &d, &n, &one, rows + bounds[k], &lda, &one, matrix, &d);
+        for (Size i = 0; i < n_features; i++)
+            for (Size j = 0; j < i; j++)
+                matrix[i * n_features + j] = matrix[j * n_features + i];
+    }
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import Message, counted
+from streamgda.kernels import Workspace
 from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
@@ -21,7 +22,6 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics, SideBySide
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.reads import (
     READ_TOLERANCE,
     Reading,

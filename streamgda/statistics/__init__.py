@@ -5,7 +5,7 @@ To be read in this order:
 1. `base`: the interface of every state. Rows are added, states are merged, and other states are derived.
 2. `labelled`: the labels of the classes, with the counts and the moments that belong to them.
 3. `covariances`: the kinds of covariance. A kind says which products of features are kept.
-4. ``floating``: means and scatters in float64. `gather`: the buffer for the rows of a block.
+4. ``floating``: means and scatters in float64, summed up by the loops of `streamgda.kernels`.
 5. ``exact``: sums of integers on a binary grid, which give the same bits for the same rows.
 6. ``incomplete``: rows with missing features, in one state for each pattern of observed features.
 7. `factory`: the empty state of each sort, and the state in a saved table.
@@ -24,8 +24,8 @@ is one class, in `covariances`:
 
 1. Derive it from `CovarianceKind` and name it. Set ``is_pooled`` if all classes share one scatter.
 2. Say what it keeps: the ``shape`` of its scatter, and the ``pairs`` of features whose products it holds.
-3. Say how it is reduced: ``products`` of centred rows, and the ``outer`` product of a vector for each class
-   with itself. The arrays are float64, and ``outer`` has the same shape as the scatter.
+3. Say how it is reduced: ``products`` of rows (or how to ``add`` them in place), and the ``outer`` product of
+   a vector for each class with itself. The arrays are float64 and have the shape of the scatter.
 4. If the scatter is not of shape (..., d, d), say also how to look into it: ``diagonal``, ``zero``,
    ``packed``, ``unpacked``, ``is_symmetric`` and ``is_semidefinite``.
 5. Put one object of it into `KINDS`, and its name into `CovarianceType`.

@@ -20,8 +20,8 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.frames import in_order_of
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
+from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.subclasses import SubclassCenters

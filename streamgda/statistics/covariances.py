@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.wording import Message
+from streamgda.kernels import add_products
 
 CovarianceType = Literal["full", "tied", "diag"]
 Array = NDArray[np.float64]
@@ -24,12 +25,8 @@ Rows = Indices | slice
 Pairs = tuple[Indices, Indices]
 N = TypeVar("N", bound=np.generic)
 
-SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a call for each
-SHORT_ELEMENTS = 1 << 13  # elements of a class; the same holds below
-
 _ROUNDING = 1e-8
 _ASYMMETRY = 1e-5  # of what another library may have computed in float32
-_ROWS_IN_CACHE = 1 << 12  # of a tile
 _ELEMENTS_IN_CACHE = 1 << 15  # float64 values that fit in the second-level cache
 _MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at once
 
@@ -74,31 +71,28 @@ class CovarianceKind(ABC):
         return len(self.pairs(n_features)[0])
 
     @abstractmethod
-    def products(self, rows: Array, bounds: Bounds) -> Array:
-        """The scatter of centred rows (d, n), where class k holds rows bounds[k]:bounds[k + 1]."""
-
-    @abstractmethod
     def outer(self, vectors: Array) -> Array:
         """The outer product of one vector per class (K, d) with itself, in the scatter's shape."""
 
-    def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds, vectors: Array) -> None:
-        """Add, in place, the products of centred rows and the outer product of a vector for each class.
+    def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds) -> None:
+        """Add, in place, the products of rows with themselves; unless `has_products` is false.
 
         Parameters
         ----------
         scatter : ndarray
             That of many classes.
         places : ndarray of shape (K,)
-            Where the classes stand in it, each once.
-        rows, bounds : ndarray
-            As for `products`. They may end before the last classes, which then have no rows.
-        vectors : ndarray of shape (K, d)
-            As for `outer`.
+            Where the classes of the rows stand in it, each once.
+        rows : ndarray of shape (d, n)
+            Class k holds rows[:, bounds[k]:bounds[k + 1]].
+        bounds : ndarray of shape (K + 1,)
+            From 0 to n.
         """
-        n_with_rows = len(bounds) - 1
-        if n_with_rows:
-            scatter[... if self.is_pooled else places[:n_with_rows]] += self.products(rows, bounds)
-        scatter[... if self.is_pooled else places] += self.outer(vectors)
+        scatter[... if self.is_pooled else places] += self.products(rows, bounds)
+
+    def products(self, rows: Array, bounds: Bounds) -> Array:
+        """The products of rows (d, n), for kinds that do not `add` them otherwise, in the scatter's shape."""
+        raise NotImplementedError(f"{type(self).__name__} says neither how to add products nor what they are")
 
     def add_outer(self, scatter: Array, vectors: Array) -> None:
         """Add, in place, the outer product of a vector for each class."""
@@ -247,30 +241,11 @@ class Full(CovarianceKind):
     def n_pairs(self, n_features: int) -> int:
         return n_features * (n_features + 1) // 2
 
-    def products(self, rows: Array, bounds: Bounds) -> Array:
-        scatter = np.zeros((len(bounds) - 1, len(rows), len(rows)))
-        for k, (start, stop) in enumerate(pairwise(bounds)):
-            if stop - start > 1:
-                of_class = rows[:, start:stop]
-                np.matmul(of_class, of_class.T, out=scatter[k])
-        return scatter
-
     def outer(self, vectors: Array) -> Array:
         return vectors[:, :, None] * vectors[:, None, :]
 
-    def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds, vectors: Array) -> None:
-        """Add class by class, since the products of all classes at once would be as large as the scatter."""
-        n_features = len(rows)
-        product = np.empty((n_features, n_features))
-        starts, stops = bounds[:-1].tolist(), bounds[1:].tolist()
-        for k, place in enumerate(places.tolist()):
-            total, vector = scatter[place], vectors[k][:, None]
-            of_class = rows[:, starts[k] : stops[k]] if k < len(starts) else rows[:, :0]
-            if 0 < of_class.shape[1] < 4 * n_features:  # the copy costs less than a product of its own
-                of_class, vector = np.concatenate([of_class, vector], axis=1), rows[:, :0]
-            for factor in (of_class, vector):
-                if factor.shape[1]:
-                    total += np.matmul(factor, factor.T, out=product)
+    def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds) -> None:
+        add_products(rows, bounds, places, scatter)
 
 
 class Tied(CovarianceKind):
@@ -288,11 +263,11 @@ class Tied(CovarianceKind):
     def n_pairs(self, n_features: int) -> int:
         return n_features * (n_features + 1) // 2
 
-    def products(self, rows: Array, bounds: Bounds) -> Array:
-        return rows @ rows.T
-
     def outer(self, vectors: Array) -> Array:
         return vectors.T @ vectors
+
+    def add(self, scatter: Array, places: Indices, rows: Array, bounds: Bounds) -> None:
+        add_products(rows, bounds[[0, -1]], np.array([0]), scatter[None])
 
     def add_outer(self, scatter: Array, vectors: Array) -> None:
         if len(vectors) != 1:
@@ -319,16 +294,6 @@ class Diagonal(CovarianceKind):
     def n_pairs(self, n_features: int) -> int:
         return n_features
 
-    def products(self, rows: Array, bounds: Bounds) -> Array:
-        n_classes = len(bounds) - 1
-        if rows.size < max(SHORT_CLASS * len(rows), SHORT_ELEMENTS) * n_classes:
-            return _sums_of_squares(rows, bounds)
-        scatter = self.zeros(n_classes, len(rows))
-        for k, (start, stop) in enumerate(pairwise(bounds)):
-            of_class = rows[:, start:stop]
-            np.einsum("ij,ij->i", of_class, of_class, out=scatter[k])
-        return scatter
-
     def outer(self, vectors: Array) -> Array:
         return vectors * vectors
 
@@ -349,28 +314,6 @@ class Diagonal(CovarianceKind):
 
     def is_semidefinite(self, scatter: Array, squares: Array | None = None) -> bool:
         return bool((scatter >= 0).all())
-
-
-def _sums_of_squares(rows: Array, bounds: Bounds) -> Array:
-    """Σ x² of each class and feature, tile by tile: (K, d)."""
-    sums = np.empty((len(bounds) - 1, len(rows)))
-    for features, classes in tiles(len(rows), bounds):
-        start = bounds[classes.start]
-        tile = rows[features, start : bounds[classes.stop]]
-        sums[classes, features] = np.add.reduceat(tile * tile, bounds[classes] - start, axis=1).T
-    return sums
-
-
-def tiles(n_features: int, bounds: Bounds) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of features and of classes whose rows (d, n) together fit in the cache."""
-    n_classes, start = len(bounds) - 1, 0
-    while start < n_classes:
-        last = int(np.searchsorted(bounds, bounds[start] + _ROWS_IN_CACHE, side="right")) - 1
-        stop = min(n_classes, max(last, start + 1))
-        step = max(1, _ELEMENTS_IN_CACHE // int(bounds[stop] - bounds[start]))
-        for feature in range(0, n_features, step):
-            yield slice(feature, min(feature + step, n_features)), slice(start, stop)
-        start = stop
 
 
 @lru_cache(maxsize=4)

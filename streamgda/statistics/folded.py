@@ -12,8 +12,8 @@ from typing import Any, Self
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels, no_labels, union
+from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.keyed import Keyed, states_by_key
 
 

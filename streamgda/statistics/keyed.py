@@ -10,9 +10,9 @@ import numpy as np
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Codes, Labels, code_dtype, drop_unused
+from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
-from streamgda.statistics.gather import Workspace
 
 
 class Summed(Protocol):

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import mixed
+from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.gather import Workspace
 
 _LAST = np.uint64(2**64 - 1)
 _HALF = np.uint64(32)

@@ -1,4 +1,4 @@
-"""Blocks of many short classes, summed up about anchors: the digits of rational arithmetic, on any data."""
+"""Blocks of many rows, summed up about anchors: the digits of rational arithmetic, on any data."""
 
 from itertools import chain, pairwise
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
 from streamgda.blocks.arrays import array_blocks
+from streamgda.kernels import Workspace
 from streamgda.statistics.floating.accumulation import Accumulation
-from streamgda.statistics.gather import Workspace
 from tests.reference import exact_means, exact_moments, exact_scatter
 
 KINDS = pytest.mark.parametrize("kind", ["tied", "diag"])
@@ -77,36 +77,18 @@ def test_an_anchor_that_lies_far_away_costs_few_digits(kind, n_blocks):
     assert error(state, exact_moments(X, y)) <= 256 * EPS
 
 
-@KINDS
-def test_sums_end_before_an_anchor_stands_for_too_many_rows(kind):
-    rng, accumulation = np.random.default_rng(0), Accumulation(ClassStatistics(kind)._labelled)
-    y = np.tile(np.arange(64), 20)
-    found = []
-    for _ in range(5):
-        (block,) = array_blocks(rng.normal(size=(len(y), 3)), y)
+def test_blocks_with_weights_are_centred_between_others():
+    rng, accumulation = np.random.default_rng(0), Accumulation(ClassStatistics("diag")._labelled)
+    X, y = rng.integers(-1000, 1001, size=(3000, 3)) * 2.0**-9 + 1e6, rng.integers(0, 50, size=3000)
+    weights = np.where(np.arange(3000) // 600 % 2, 2.0, 1.0)
+    for start in range(0, 3000, 600):
+        rows = slice(start, start + 600)
+        (block,) = array_blocks(X[rows], y[rows], weights[rows] if start % 1200 else None)
         accumulation.add(block, Workspace())
-        found.append(accumulation._sums)
-    assert found[0] is not found[1]  # of 40 rows about one row
-    assert found[1] is found[2] is found[3] is found[4]  # of 80 rows about the mean of 20
-    assert accumulation.state().counts.tolist() == [100] * 64
-
-
-@pytest.mark.parametrize(
-    ("kind", "n_classes", "n_rows", "weighted"),
-    [
-        ("full", 500, 2000, False),
-        ("diag", 2, 20_000, False),
-        ("tied", 500, 2000, True),
-        ("tied", 30, 64, False),
-    ],
-)
-def test_other_blocks_are_centred(kind, n_classes, n_rows, weighted):
-    accumulation = Accumulation(ClassStatistics(kind)._labelled)
-    rows, y = np.random.default_rng(0).normal(size=(n_rows, 3)), np.arange(n_rows) % n_classes
-    (block,) = array_blocks(rows, y, np.ones(n_rows) if weighted else None)
-    accumulation.add(block, Workspace())
-    assert accumulation._sums is None
-    assert accumulation.state().counts.sum() == n_rows
+    state, exact = accumulation.state(), exact_moments(X, y, weights)
+    assert state.counts.sum() == 3000
+    assert state.moments.weights.tolist() == [weight for weight, _, _ in exact.values()]
+    np.testing.assert_allclose(state.moments.scatter, exact_scatter(exact, "diag"), rtol=1e-13)
 
 
 @KINDS

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
+from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import ExactArray, Integers
 from streamgda.statistics.exact.slices import (
@@ -27,7 +29,6 @@ from streamgda.statistics.exact.slices import (
     Values,
 )
 from streamgda.statistics.exact.sums import Sums
-from streamgda.statistics.gather import Workspace, gather
 
 _SAMPLE_ROWS = 512  # from which the usual size of values is estimated
 _USUAL = 0.98  # the quantile that counts as the largest usual value
@@ -44,11 +45,10 @@ def reduce_block(block: Block, kind: CovarianceKind, workspace: Workspace) -> Su
     ValueError
         If a value is NaN or infinite, or a weight is not a whole number; the message says where.
     """
-    order = np.argsort(block.codes, kind="stable")
     sums, every = Sums.zeros(kind, len(block.classes), block.n_features), np.arange(len(block.classes))
-    for exponent, rows in _repetitions(block, order):
-        bounds = _bounds(block.codes[rows], len(block.classes))
-        sums.merge(_sums_of(_gather(block, rows, workspace), bounds, kind, exponent), every)
+    for exponent, part in _repetitions(block):
+        bounds = _bounds(part.codes, len(block.classes))
+        sums.merge(_sums_of(_gather(part, bounds, workspace), bounds, kind, exponent), every)
     return sums
 
 
@@ -68,10 +68,10 @@ def _bounds(codes: NDArray[np.integer], n_classes: int) -> Indices:
     return np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=n_classes))))
 
 
-def _repetitions(block: Block, order: Indices) -> Iterator[tuple[int, Indices]]:
+def _repetitions(block: Block) -> Iterator[tuple[int, Block]]:
     """The rows that count 2^e times, for each e: a weight is the sum of the powers of two in it."""
     if block.weights is None:
-        yield 0, order
+        yield 0, block
         return
     whole = (block.weights == np.floor(block.weights)) & (block.weights < INTEGERS_OF_FLOATS)
     if not whole.all():
@@ -80,11 +80,11 @@ def _repetitions(block: Block, order: Indices) -> Iterator[tuple[int, Indices]]:
             f"{block.row_name(row)} has weight {block.weights[row]!s}; exact statistics take whole numbers "
             "below 2^53, repetitions of a row. Use ClassStatistics for others, or scale them to be whole"
         )
-    weights = block.weights.astype(np.int64)[order]
+    weights = block.weights.astype(np.int64)
     for exponent in range(int(weights.max()).bit_length()):
-        rows = order[(weights >> exponent) & 1 == 1]
+        rows = np.flatnonzero((weights >> exponent) & 1)
         if len(rows):
-            yield exponent, rows
+            yield exponent, replace(block.take(rows), classes=block.classes, codes=block.codes[rows])
 
 
 class _RowSums:
@@ -196,20 +196,15 @@ def _exponents_above(values: Array) -> Indices:
     return np.frexp(values)[1].astype(np.intp)
 
 
-def _gather(block: Block, rows: Indices, workspace: Workspace) -> Values:
-    """The features as feature-major floats in the order of the rows; two where one cannot hold a value."""
+def _gather(block: Block, bounds: Indices, workspace: Workspace) -> Values:
+    """The features as feature-major floats, class by class: two each, where one cannot hold them."""
     features, remainders = _halves(block.features)
-    high = workspace.rows(block.n_features, len(rows))
-    with np.errstate(over="ignore"):
-        gather(features, rows, high, workspace)
-    values = Values(high)
+    values = Values(workspace.gather(features, block.codes, bounds)[0])
     if not np.isfinite(values.largest).all():
         block.raise_for_values()
     if remainders is None:
         return values
-    low = np.empty_like(high)
-    gather(remainders, rows, low, workspace)
-    return Values(high, low)
+    return Values(values.high, Workspace().gather(remainders, block.codes, bounds)[0])
 
 
 def _halves(features: Features) -> tuple[Features, Features | None]:

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import SHORT_CLASS, Array, CovarianceKind, Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.exact.numbers import Integers
 
 Terms = dict[int, Integers]
@@ -29,6 +29,7 @@ TILE_ROWS = 1024
 LOW_BITS = 11
 
 _MANTISSA = 53
+_SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a product for each
 _EXPONENTS_OF_FACTORS = 1000  # 2^1000 and 2^-1000 are float64
 _BLIND_CUTS = 4  # at most, before the remainder is looked at: most tiles are like the one before
 
@@ -219,7 +220,7 @@ class Segments:
 
     def sums(self, values: Array) -> Integers:
         """The sums over the rows of each class: (m, n) to (n_segments, m)."""
-        if values.shape[1] < SHORT_CLASS * len(self.starts):
+        if values.shape[1] < _SHORT_CLASS * len(self.starts):
             totals = np.add.reduceat(values, self.starts, axis=1).T
         else:
             ones = np.ones(values.shape[1])

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import check_no_rounding
 from streamgda.blocks.block import Block
+from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.exact.digit_columns import from_columns, from_sums, to_columns
@@ -19,7 +20,6 @@ from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.exact.sums import Sums
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, check_feature_names
 

@@ -119,7 +119,10 @@ class Moments(MomentArrays):
         weights, low_weights = two_sum(weights, rest + (ours.low_weights + other.low_weights))
         our_share = (ours.weights / weights)[:, None]
         their_share = (other.weights / weights)[:, None]
-        anchor = _heavier_mean(ours, other)
+        # The mean that moves less is the anchor, whichever of the two comes first.
+        heavier = np.where((ours.weights > other.weights)[:, None], ours.means, other.means)
+        tie = (ours.weights == other.weights)[:, None]
+        anchor = np.where(tie, np.maximum(ours.means, other.means), heavier)
         shift = our_share * ((ours.means - anchor) + ours.low_means)
         shift += their_share * ((other.means - anchor) + other.low_means)
         gap = (other.means - ours.means) + (other.low_means - ours.low_means)
@@ -362,13 +365,6 @@ def as_slice(places: Indices) -> Rows:
     """The same places, as a slice if they are neighbours, so that taking them copies nothing."""
     start, stop = int(places[0]), int(places[-1]) + 1
     return slice(start, stop) if stop - start == len(places) else places
-
-
-def _heavier_mean(ours: Moments, theirs: Moments) -> Array:
-    """The mean that moves less, chosen without regard to the order of the two."""
-    heavier = np.where((ours.weights > theirs.weights)[:, None], ours.means, theirs.means)
-    tie = (ours.weights == theirs.weights)[:, None]
-    return np.where(tie, np.maximum(ours.means, theirs.means), heavier)
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import named
+from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.accumulation import FEWEST_ROWS, Accumulation, is_quicker_anchored
+from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.arrays import check_fourth_moments
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import Columns, check_feature_names
 
@@ -95,21 +95,17 @@ class ClassStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         held = self._labelled.moments
-        return reduce_block(block, held.kind, workspace, fourth=held.has_fourth)
+        return reduce_block(block, held.kind, workspace, fourth=held.fourth is not None)
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
-        if self._labelled.moments.has_fourth:
+        if self._labelled.moments.fourth is not None:
             return super()._from_blocks(blocks, workspace)
         together: Self | None = None
         accumulation: Accumulation | None = None
         for block in blocks:
-            is_short = len(block.codes) < FEWEST_ROWS
-            if together is None and (is_short or not is_quicker_anchored(self._moments.kind, block)):
+            if together is None:
                 together = self._from_block(block, workspace)
             else:
-                if together is None:
-                    together = self._twin(Labelled.empty(self._labelled.moments, block.n_features))
-                    together._names, together._n_dropped = None, 0
                 together._expect(block)
                 if len(block.codes):
                     accumulation = accumulation or Accumulation(together._labelled)

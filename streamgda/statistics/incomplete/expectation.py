@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.gaussians.base import LOG_2PI
+from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.available import Population
 from streamgda.statistics.incomplete.em import Normal, Parameters
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.block import Block
+from streamgda.kernels import Workspace
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.pattern_states import PatternStates, by_feature
 from streamgda.statistics.incomplete.patterns import (
     FIRST_ROWS,
@@ -56,9 +56,8 @@ class PatternSums:
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block.
 
-        If the block before and the first rows of this one have no missing values, the block is added as
-        complete rows. If a value is missing after all, this fails and leaves the sums as they were. Only then
-        is the whole block searched for missing values.
+        If the block before had no missing values, they are searched for first, which is quicker than to find
+        patterns.
 
         Raises
         ------
@@ -67,28 +66,13 @@ class PatternSums:
         ValueError
             If a value is infinite or too large. The sums must then not be used.
         """
-        if not workspace.lacked_features and not block.lacks_features(FIRST_ROWS):
-            try:
-                self._add_complete(block, workspace)
+        if workspace.lacked_features or block.lacks_features(FIRST_ROWS) or block.lacks_features():
+            patterns = RowPatterns.of(block)
+            workspace.lacked_features = patterns is not None
+            if patterns is not None:
+                self._add_parts(block, patterns, workspace)
                 return
-            except ValueError:
-                if not block.lacks_features():
-                    raise
-        patterns = RowPatterns.of(block)
-        workspace.lacked_features = patterns is not None
-        if patterns is None:
-            self._add_complete(block, workspace)
-        else:
-            self._add_parts(block, patterns, workspace)
-
-    def _add_complete(self, block: Block, workspace: Workspace) -> None:
-        """Add a block as complete rows. If one is incomplete, raise ValueError and change no sums."""
-        pattern = complete_pattern(block.n_features)
-        sums = self._rows.get(pattern) or self._new_sums()
-        if isinstance(sums, Accumulation) and sums.is_anchored(block) and block.lacks_features():
-            raise ValueError("features are missing")
-        sums.add(block, workspace)
-        self._rows[pattern] = sums
+        self._of(self._rows, complete_pattern(block.n_features)).add(block, workspace)
 
     def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
         self._check_number(block, patterns)
@@ -99,9 +83,7 @@ class PatternSums:
             for pattern, part in cut(block, patterns, self._in_order):
                 # Cut by feature, a row has a part for each feature, and one more, which counts it.
                 sums = self._rows if by_pattern or pattern in counting else self._columns
-                if pattern not in sums:
-                    sums[pattern] = self._new_sums()
-                sums[pattern].add(part, workspace)
+                self._of(sums, pattern).add(part, workspace)
         except ValueError:
             block.check_no_infinity()
             raise
@@ -120,11 +102,14 @@ class PatternSums:
     def _keeps_patterns(self) -> bool:
         return bool(self._plain._labelled.kind.has_products)
 
-    def _new_sums(self) -> _Sums:
+    def _of(self, sums: dict[Pattern, _Sums], pattern: Pattern) -> _Sums:
+        """The sums of a pattern; new ones where there are none."""
         plain = self._plain
-        if plain.exact or plain.has_fourth_moments:
-            return _MergedSums(plain)
-        return Accumulation(Labelled.empty(plain._labelled.moments, 0))
+        if pattern not in sums:
+            is_merged = plain.exact or plain.has_fourth_moments
+            empty = Labelled.empty(plain._labelled.moments, 0)
+            sums[pattern] = _MergedSums(plain) if is_merged else Accumulation(empty)
+        return sums[pattern]
 
     def states(self, n_features: int) -> PatternStates[Any]:
         """The state of all the rows so far, with `n_features` features. New sums are begun."""

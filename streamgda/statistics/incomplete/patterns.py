@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Column, Features
 from streamgda.blocks.wording import Message
+from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Indices
-from streamgda.statistics.gather import Workspace, gather
 
 Pattern = bytes
 """Which features are observed, a bit for each, as `numpy.packbits` packs them."""
@@ -109,12 +109,10 @@ def parts_by_pattern(
 ) -> Iterator[tuple[Pattern, Block]]:
     """Cut a block into parts whose rows have the same features; a part has its observed features alone.
 
-    The rows of a part come class by class, in the workspace, until the next block is cut.
+    The rows are in the workspace, until the next block is cut.
     """
-    n_classes = len(block.classes)
-    order = _order_of(patterns.codes * n_classes + block.codes, len(patterns) * n_classes)
-    columns = _columns_in_order(block, order, workspace)
     bounds = np.concatenate(([0], np.cumsum(np.bincount(patterns.codes, minlength=len(patterns)))))
+    columns, order = _in_order(block, patterns.codes, bounds, workspace)
     for mask, (start, stop) in zip(patterns.observed, pairwise(bounds.tolist()), strict=True):
         yield _part(block, columns, np.flatnonzero(mask), order, slice(start, stop))
 
@@ -129,21 +127,15 @@ def parts_by_feature(
     """
     complete: Observed = np.asarray(patterns.observed.all(axis=1))
     is_complete = complete[patterns.codes]
-    n_classes = len(block.classes)
-    order = _order_of(np.where(is_complete, 0, n_classes) + block.codes, 2 * n_classes)
-    columns = _columns_in_order(block, order, workspace)
-    n_complete = int(is_complete.sum())
+    n_complete, n_rows = int(is_complete.sum()), len(is_complete)
+    bounds = np.array([0, n_complete, n_rows])
+    columns, order = _in_order(block, ~is_complete, bounds, workspace)
     everything, nothing = np.arange(block.n_features), np.arange(0)
     for kept, rows in ((everything, slice(n_complete)), (nothing, slice(n_complete, None))):
         if len(order[rows]):
             yield _part(block, columns, kept, order, rows)
     for kept, among in _observed_together(patterns.observed[patterns.codes[order[n_complete:]]]):
         yield _part(block, columns, kept, order, among + n_complete)
-
-
-def _order_of(codes: Indices, n_codes: int) -> Indices:
-    """The positions of codes in ascending order; small numbers are sorted by radix."""
-    return np.argsort(codes.astype(labels.code_dtype(n_codes)), kind="stable")
 
 
 def _observed_together(observed: Observed) -> Iterator[tuple[Indices, Indices]]:
@@ -207,16 +199,22 @@ def _ranks(values: NDArray[Any]) -> Indices:
     return np.searchsorted(np.unique(values), values)
 
 
-def _columns_in_order(block: Block, order: Indices, workspace: Workspace) -> Sequence[Column]:
-    """The columns of the same rows in another order, each contiguous; floats are in the workspace."""
+def _in_order(
+    block: Block, codes: NDArray[Any], bounds: Indices, workspace: Workspace
+) -> tuple[Sequence[Column], Indices]:
+    """The columns of the rows in the order of codes, each contiguous, and these rows' positions.
+
+    Floats are in the workspace.
+    """
+    order = np.argsort(
+        codes.astype(labels.code_dtype(len(bounds))), kind="stable"
+    )  # by radix, of small numbers
     features = block.features
     if not isinstance(features, np.ndarray) and any(column.dtype.kind != "f" for column in features):
-        return [column.take(order) for column in features]
+        return [column.take(order) for column in features], order
     if isinstance(features, np.ndarray) and features.dtype.kind != "f":
-        return list(np.ascontiguousarray(features[order].T))
-    columns = workspace.rows(block.n_features, len(order))
-    gather(features, order, columns, workspace)
-    return list(columns)
+        return list(np.ascontiguousarray(features[order].T)), order
+    return list(workspace.gather(features, codes, bounds)[0]), order
 
 
 def _part(

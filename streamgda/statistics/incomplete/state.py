@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message
+from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
 from streamgda.statistics.exact.rounding import ExactMoments
@@ -18,7 +19,6 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
-from streamgda.statistics.gather import Workspace
 from streamgda.statistics.incomplete.available import PatternState, total_weights
 from streamgda.statistics.incomplete.completion import Completion, complete
 from streamgda.statistics.incomplete.pattern_columns import from_columns, to_columns

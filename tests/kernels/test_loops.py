@@ -1,0 +1,315 @@
+"""The loops in C against rational arithmetic and NumPy, on any layout; and what is stopped before them."""
+
+import multiprocessing
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgda import ClassStatistics, kernels
+from streamgda.kernels import AnchoredSums, Workspace, add_products, centre
+from tests.statistics import numpy_path
+
+EPS = np.finfo(np.float64).eps
+FLAGS = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-ffp-contract=off", "-fno-builtin"]
+
+
+def layouts(X):
+    """The same rows in any layout that a user may have."""
+    spaced = np.zeros((2 * len(X) + 1, 2 * X.shape[1] + 1), X.dtype)
+    spaced[1::2, 1::2] = X
+    packed = np.zeros(len(X), np.dtype([("flag", "i1"), *((f"x{j}", X.dtype) for j in range(X.shape[1]))]))
+    for j, column in enumerate(X.T):
+        packed[f"x{j}"] = column
+    return {
+        "C": np.ascontiguousarray(X),
+        "Fortran": np.asfortranarray(X),
+        "columns": [column.copy() for column in X.T],
+        "spaced": spaced[1::2, 1::2],
+        "backwards": X[::-1, ::-1].copy()[::-1, ::-1],
+        "not aligned": [packed[f"x{j}"] for j in range(X.shape[1])],
+        "of another order": X.astype(X.dtype.newbyteorder()),
+        "read-only": np.frombuffer(X.tobytes(), X.dtype).reshape(X.shape),
+    }
+
+
+def exact(X, codes, n_classes):
+    """Σ x and Σ (x − mean)² of each class and feature in rational arithmetic."""
+    means, squares = np.zeros((2, n_classes, X.shape[1]))
+    for k in range(n_classes):
+        for j in range(X.shape[1]):
+            values = [Fraction(float(value)) for value in X[codes == k, j]]
+            mean = sum(values, Fraction(0)) / max(1, len(values))
+            means[k, j], squares[k, j] = mean, sum((value - mean) ** 2 for value in values)
+    return means, squares
+
+
+def summed(features, codes, n_classes, n_features):
+    """Means and scatter by sums about anchors."""
+    means, low, scatter = np.zeros((3, n_classes, n_features))
+    sums = AnchoredSums(np.zeros(n_classes), means, low, scatter)
+    assert sums.add(features, codes.astype(np.int32))
+    sums.end()
+    return means + low, scatter
+
+
+def centred(features, codes, n_classes, n_features):
+    """Means, centred rows, their bounds, and sums of squares; every class has a row."""
+    counts = np.bincount(codes, minlength=n_classes)
+    bounds = np.concatenate(([0], np.cumsum(counts)))
+    rows, ranks = Workspace().gather(features, codes, bounds, centred=True)
+    means, low, squares = np.zeros((3, n_classes, n_features))
+    of_classes = np.arange(n_classes), counts.astype(float), np.full(n_classes, -1.0), np.zeros(n_classes)
+    assert centre(features, ranks, rows, counts, bounds, None, of_classes, (means, low), squares)
+    return means + low, rows, bounds, squares
+
+
+@st.composite
+def problems(draw):
+    n_rows, n_features = draw(st.integers(1, 40)), draw(st.integers(1, 9))
+    n_classes, seed = draw(st.integers(1, 6)), draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    offset, dtype = draw(st.sampled_from([0.0, 1e6, -1e9])), draw(st.sampled_from([np.float64, np.float32]))
+    X = (rng.integers(-999, 1000, (n_rows, n_features)) * 2.0**-6 + offset).astype(dtype)
+    return X, rng.integers(n_classes, size=n_rows), draw(st.sampled_from(sorted(layouts(X))))
+
+
+@settings(max_examples=60)
+@given(problems())
+def test_sums_are_those_of_rational_arithmetic_in_any_layout(problem):
+    X, y, layout = problem
+    _, codes = np.unique(y, return_inverse=True)
+    features, shape = layouts(X)[layout], (codes.max() + 1, X.shape[1])
+    means, squares = exact(X, codes, shape[0])
+    for found in (summed(features, codes, *shape), centred(features, codes, *shape)[::3]):
+        np.testing.assert_allclose(found[0], means, rtol=EPS, atol=40 * EPS * np.ptp(X))
+        np.testing.assert_allclose(found[1], squares, rtol=1e-12, atol=EPS * EPS * np.abs(X).max())
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("n_rows", [1, 3, 4, 5, 300])
+def test_every_number_of_rows_and_columns(n_rows, n_features):
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(1e3, 1, (n_rows, n_features)), np.arange(n_rows) % 3
+    n_classes = codes.max() + 1
+    _, _, means, expected = numpy_path.anchored(X, codes)
+    _, _, _, full = numpy_path.moments("full", X, codes)
+    results = []
+    for features in layouts(X).values():
+        sums = summed(features, codes, n_classes, n_features)
+        np.testing.assert_allclose(sums[0], means, rtol=1e-15)
+        np.testing.assert_allclose(sums[1], expected, rtol=1e-12, atol=1e-24)
+        centres, rows, bounds, squares = centred(features, codes, n_classes, n_features)
+        products = np.zeros((n_classes + 1, n_features, n_features))
+        add_products(rows, bounds, np.arange(1, n_classes + 1), products)
+        np.testing.assert_allclose(products[1:], full, rtol=1e-9, atol=1e-11)
+        assert not products[0].any()
+        np.testing.assert_array_equal(products, products.transpose(0, 2, 1))
+        results.append([*sums, centres, rows, squares])
+    for other in results[1:]:
+        for ours, theirs in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(ours, theirs)  # to the bit
+
+
+def test_no_rows_and_no_columns():
+    means, low, scatter = np.ones((3, 4, 5))
+    sums = AnchoredSums(np.zeros(4), means, low, scatter)
+    assert sums.add(np.zeros((0, 5)), np.zeros(0, np.int32))
+    sums.end()
+    assert (means == 1).all()
+    assert (scatter == 1).all()
+    rows, ranks = Workspace().gather(np.zeros((0, 5)), np.zeros(0, int), np.array([0, 0]))
+    assert rows.shape == (5, 0)
+    assert len(ranks) == 0
+    assert Workspace().gather(np.zeros((3, 0)), np.zeros(3, int), np.array([0, 3]))[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("n_rows", [31, 32, 33, 1024, 5000])
+@pytest.mark.parametrize("first", [0.0, 1e7])
+def test_sums_begin_anew_before_they_lose_more_than_five_bits(n_rows, first):
+    """All but the first row, which is the anchor, are close together."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([[first], rng.integers(-99, 100, (n_rows, 1)) * 2.0**-5])
+    means, scatter = summed(X, np.zeros(len(X), int), 1, 1)
+    exactly = exact(X, np.zeros(len(X), int), 1)
+    np.testing.assert_allclose(means, exactly[0], rtol=1e-13)
+    np.testing.assert_allclose(scatter, exactly[1], rtol=64 * EPS)
+
+
+def test_rows_are_put_where_their_classes_are():
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(700, 5)), rng.integers(7, size=700)
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes) + 2)))  # with room behind each class
+    for features in layouts(X).values():
+        rows, ranks = Workspace().gather(features, codes, bounds)
+        np.testing.assert_array_equal(rows[:, ranks].T, X)
+        assert (np.diff(ranks[np.argsort(codes, kind="stable")]) > 0).all()
+
+
+# ---------------------------------------------------------------------- what is stopped before a loop
+
+CODES = np.zeros(4, np.int32)
+TABLE = np.zeros((3, 2, 5))
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        CODES - 1,
+        CODES + 2,
+        CODES[:3],
+        CODES.astype(np.int64),
+        np.zeros(8, np.int32)[::2],
+        CODES.astype(float),
+    ],
+)
+def test_codes_that_do_not_fit_do_not_reach_the_sums(codes):
+    with pytest.raises(ValueError, match="the loop takes"):
+        AnchoredSums(np.zeros(2), *TABLE.copy()).add(np.zeros((4, 5)), codes)
+
+
+@pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
+def test_codes_that_do_not_fit_do_not_reach_the_buffer(codes):
+    with pytest.raises(ValueError, match=r"the loop takes|more rows than"):
+        Workspace().gather(np.zeros((4, 5)), np.array(codes), np.array([0, 2, 4]))
+
+
+@pytest.mark.parametrize(
+    "features", [np.zeros((4, 6)), np.zeros(4), [np.zeros(4)] * 4, [np.zeros(4), np.zeros(3)]]
+)
+def test_features_that_do_not_fit_are_refused(features):
+    with pytest.raises(ValueError, match="feature|columns"):
+        AnchoredSums(np.zeros(2), *TABLE.copy()).add(features, CODES)
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]],
+)
+def test_moments_that_do_not_fit_are_refused(moments):
+    with pytest.raises(ValueError, match="the loop takes"):
+        AnchoredSums(np.zeros(2), *moments)
+
+
+def test_classes_without_room_are_refused():
+    rows, ranks = Workspace().gather(X := np.zeros((4, 5)), CODES, np.array([0, 4]), centred=True)
+    means = np.zeros((2, 1, 5))
+    new = np.zeros(1, int), np.full(1, 4.0), np.full(1, -1.0), np.zeros(1)
+    seen = np.zeros(1, int), np.full(1, 4.0), np.full(1, 0.5), np.ones(1)
+    four, whole = np.array([4]), np.array([0, 4])
+    for counts, bounds, of_classes in [
+        (four, whole, seen),  # no room for the distance of the means
+        (np.array([5]), whole, new),
+        (np.array([0]), np.array([0, 0]), new),
+        (four, np.array([0, 9]), new),
+        (four, np.array([-4, 0]), new),
+        (four, whole, (np.array([1]), *new[1:])),
+        (four, whole.astype(np.int32), new),
+        (four, whole, (*new[:3], np.zeros(2))),
+    ]:
+        with pytest.raises(ValueError, match="the loop takes|no room"):
+            centre(X, ranks, rows, counts, bounds, None, of_classes, tuple(means), None)
+    with pytest.raises(ValueError, match="the loop takes"):
+        centre(X, ranks, rows[:, ::2], four, whole, None, new, tuple(means), None)
+    with pytest.raises(ValueError, match="ascend"):
+        add_products(rows, np.array([0, 3, 2]), np.array([0, 0]), np.zeros((1, 5, 5)))
+    with pytest.raises(ValueError, match="the loop takes"):
+        add_products(rows, whole, np.array([1]), np.zeros((1, 5, 5)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+@pytest.mark.parametrize("n_rows", [20, 2000])
+def test_what_is_not_finite_is_noticed(value, kind, n_rows):
+    for j in range(5):
+        X, y = np.random.default_rng(0).normal(size=(n_rows, 5)), np.arange(n_rows) % 4
+        X[n_rows // 2, j] = value
+        name = "too large" if value == 1e200 else rf"row {n_rows // 2}: feature {j} is (NaN|infinity)"
+        with pytest.raises(ValueError, match=name):
+            ClassStatistics(kind).update(X, y)
+
+
+# ---------------------------------------------------------------------- threads and processes
+
+
+def digest(kind):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 6)), rng.integers(50, size=3000)
+    return ClassStatistics(kind).update(X, y).update(np.asfortranarray(X), y).digest()
+
+
+def test_threads_at_once_get_the_same_bits():
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(digest("diag"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [digest("diag")] * 8
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_get_the_same_bits(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("no fork on this platform")
+    assert kernels.library() is kernels.library()
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(digest, ["full", "diag"]) == [digest("full"), digest("diag")]
+
+
+def test_a_task_that_has_run_can_be_pickled():
+    state = ClassStatistics("diag").update(
+        np.random.default_rng(0).normal(size=(3000, 6)), np.arange(3000) % 4
+    )
+    assert pickle.loads(pickle.dumps(state)) == state
+
+
+# ---------------------------------------------------------------------- the library
+
+
+def test_a_library_that_is_missing_is_named_with_the_remedy():
+    code = "import numpy as np, streamgda; streamgda.ClassStatistics().update(np.eye(4), [0, 0, 1, 1])"
+    environment = os.environ | {"STREAMGDA_SUMS": "/nowhere/_sums.so"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "Install streamgda again with pip" in done.stderr
+    assert "streamgda/kernels/build.py" in done.stderr
+
+
+def sanitizer():
+    """The library of AddressSanitizer that gcc has; None where there is none."""
+    if sys.platform != "linux" or not shutil.which("gcc"):
+        return None
+    found = subprocess.run(
+        ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=False
+    )
+    path = Path(found.stdout.strip())
+    return path.resolve() if path.is_absolute() and path.exists() else None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sanitizer(), reason="needs gcc with AddressSanitizer")
+def test_sanitizers_find_nothing_in_these_tests(tmp_path):
+    source, library = Path(kernels.__file__).with_name("sums.c"), tmp_path / "sums.so"
+    flags = [*FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    subprocess.run(["gcc", *flags, str(source), "-o", str(library)], check=True)
+    environment = os.environ | {
+        "STREAMGDA_SUMS": str(library),
+        "LD_PRELOAD": str(sanitizer()),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+    chosen = "rational or every_number or anew or where_their or no_rows or not_finite"
+    command = [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", __file__, "-k", chosen]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
