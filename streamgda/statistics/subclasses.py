@@ -140,35 +140,39 @@ class SubclassCenters(Mapping[Any, Array]):
 
     def _number(self, block: Block, cut: list[tuple[int, Any]], numbers: NDArray[np.int64]) -> None:
         """Write the number of the subclass of each row."""
-        matrix = block.matrix(0, len(block.codes))
         order = np.argsort(block.codes, kind="stable")
         bounds = np.searchsorted(block.codes[order], np.arange(len(block.classes) + 1))
-        lacks = block.lacks_features()
+        if isinstance(block.features, np.ndarray):
+            columns = block.features[order].astype(np.float64, copy=False).T
+        else:
+            columns = np.empty((block.n_features, len(order)))
+            for out, column in zip(columns, block.features, strict=True):
+                out[:] = column[order]
         for k, label in cut:
-            of_class = order[bounds[k] : bounds[k + 1]]
-            rows = matrix[of_class]
-            if not lacks:
-                numbers[of_class] = self._nearest(label, rows)
-                continue
-            patterns, codes = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
-            for i, observed in enumerate(patterns):
-                chosen = np.flatnonzero(codes.ravel() == i)
-                numbers[of_class[chosen]] = self._nearest(label, rows[chosen][:, observed], observed)
+            some = slice(bounds[k], bounds[k + 1])
+            numbers[order[some]] = self._nearest(label, columns[:, some])
 
-    def _nearest(
-        self, label: Any, rows: Array, observed: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.intp]:
-        """The number of the centre of a class that is nearest to each row, which is changed."""
-        key = label, b"" if observed is None else observed.tobytes()
+    def _nearest(self, label: Any, columns: Array) -> NDArray[np.intp]:
+        """The number of the centre of a class that is nearest to each row, given as columns (d, n)."""
+        scores = self._scores(label, columns, slice(None))
+        if np.isnan(scores[-1].sum()):
+            patterns, codes = np.unique(np.isnan(columns), axis=1, return_inverse=True)
+            for i, lacking in enumerate(patterns.T):
+                chosen = np.flatnonzero(codes.ravel() == i)
+                scores[:, chosen] = self._scores(label, columns[np.ix_(~lacking, chosen)], ~lacking)
+        nearest: NDArray[np.intp] = scores.argmax(axis=0)
+        return nearest
+
+    def _scores(self, label: Any, columns: Array, observed: Any) -> Array:
+        """Minus half the squared distances from the centres of a class, up to a term for each row: (R, n)."""
+        key = label, b"" if isinstance(observed, slice) else observed.tobytes()
         if key not in self._slopes:
-            self._slopes[key] = self._slopes_of(label, slice(None) if observed is None else observed)
+            self._slopes[key] = self._slopes_of(label, observed)
         anchor, slopes, intercepts = self._slopes[key]
         with np.errstate(over="ignore", invalid="ignore"):  # a value that is not finite is refused later
-            rows -= anchor
-            scores = rows @ slopes
-            scores += intercepts
-        nearest: NDArray[np.intp] = scores.argmax(axis=1)
-        return nearest
+            scores: Array = slopes @ (columns - anchor[:, None])
+            scores += intercepts[:, None]
+        return scores
 
     def _slopes_of(self, label: Any, observed: Any) -> tuple[Array, Array, Array]:
         """The mean a of the centres c, Σ⁻¹ (c − a) and −½ (c − a)ᵀ Σ⁻¹ (c − a)."""
@@ -180,7 +184,7 @@ class SubclassCenters(Mapping[Any, Array]):
         gaps = np.where(known[:, None], centers - anchor, 0.0)
         scaled = gaps * axes**2 if axes.ndim == 1 else gaps @ axes @ axes.T
         intercepts = np.where(known, -0.5 * np.vecdot(gaps, scaled), -np.inf)
-        return anchor, np.ascontiguousarray(scaled.T), intercepts
+        return anchor, scaled, intercepts
 
     # ------------------------------------------------------------------ centres are saved
 
