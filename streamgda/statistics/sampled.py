@@ -90,18 +90,18 @@ class SampledStatistics:
             del block  # or it would be held while the next one is fetched
 
     def _draw(self, block: Block) -> None:
-        rows = block.matrix(0, len(block.codes))
-        keys, labels = keys_of(rows), block.classes.tolist()
+        keys, labels = keys_of(block), block.classes.tolist()
         last = [
             own.keys[-1] if (own := self.samples.get(label)) and len(own.keys) == self.most else _LAST
             for label in labels
         ]
         chosen = np.flatnonzero(keys <= np.array(last, np.uint64)[block.codes])
-        chosen = chosen[np.isfinite(rows[chosen]).all(axis=1)]
+        rows = block.take(chosen).matrix(0, len(chosen))
+        complete = np.isfinite(rows).all(axis=1)
         codes, weights = block.codes[chosen], block.row_weights[chosen]
         for code in np.unique(codes).tolist():
-            some = chosen[codes == code]
-            self._add(labels[code], Sample(keys[some], rows[some], weights[codes == code]))
+            some = np.flatnonzero((codes == code) & complete)
+            self._add(labels[code], Sample(keys[chosen[some]], rows[some], weights[some]))
 
     def _add(self, label: Any, sample: Sample) -> None:
         none = Sample(sample.keys[:0], sample.rows[:0], sample.weights[:0])
@@ -126,7 +126,7 @@ class SampledStatistics:
         return self.merge(other)
 
 
-def keys_of(rows: Array) -> NDArray[np.uint64]:
+def keys_of(block: Block) -> NDArray[np.uint64]:
     """A hash of the values of each row: (n,).
 
     References
@@ -134,7 +134,11 @@ def keys_of(rows: Array) -> NDArray[np.uint64]:
     Lemire & Kaser (2014), "Strongly universal string hashing is fast", for the sum of products; the rest is
     that of SplitMix64.
     """
-    bits = (rows + 0.0).view(np.uint64)  # zero has one sign
-    bits ^= bits >> _HALF  # the low bits of small integers are zero
-    factors = mixed(np.arange(1, rows.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
-    return mixed(np.einsum("ij,j->i", bits, factors))
+    keys = np.zeros(len(block.codes), dtype=np.uint64)
+    columns = block.features.T if isinstance(block.features, np.ndarray) else block.features
+    for factor, column in zip(mixed(np.arange(1, len(columns) + 1, dtype=np.uint64)), columns, strict=True):
+        bits = (column.astype(np.float64, copy=False) + 0.0).view(np.uint64)  # zero has one sign
+        bits ^= bits >> _HALF  # the low bits of small integers are zero
+        bits *= factor | np.uint64(1)
+        keys += bits
+    return mixed(keys)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import as_labels, drop_unused, subclass_labels
+from streamgda.blocks.labels import as_labels, code_dtype, drop_unused, subclass_labels
 from streamgda.blocks.wording import Message, named
 from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.covariances import Array
@@ -132,10 +132,10 @@ class SubclassCenters(Mapping[Any, Array]):
                     f"of {self.n_features}"
                 )
             self._number(block, cut, numbers)
-        classes = subclass_labels(
-            np.repeat(block.classes, most), np.tile(np.arange(most), len(block.classes))
-        )
-        labels, codes = drop_unused(classes, block.codes.astype(np.int64) * most + numbers)
+        numbers += block.codes.astype(np.int64) * most
+        each, number = np.repeat(block.classes, most), np.tile(np.arange(most), len(block.classes))
+        classes = subclass_labels(each, number)
+        labels, codes = drop_unused(classes, numbers.astype(code_dtype(len(classes))))
         return replace(block, classes=labels, codes=codes)
 
     def _number(self, block: Block, cut: list[tuple[int, Any]], numbers: NDArray[np.int64]) -> None:
@@ -147,7 +147,7 @@ class SubclassCenters(Mapping[Any, Array]):
         else:
             columns = np.empty((block.n_features, len(order)))
             for out, column in zip(columns, block.features, strict=True):
-                out[:] = column[order]
+                np.take(column.astype(np.float64, copy=False), order, out=out, mode="clip")
         for k, label in cut:
             some = slice(bounds[k], bounds[k + 1])
             numbers[order[some]] = self._nearest(label, columns[:, some])
