@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.kernels.build import LIBRARY, source_hash
+
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Codes = NDArray[np.int32]
@@ -48,12 +50,14 @@ def library() -> ctypes.CDLL:
     Raises
     ------
     ImportError
-        If it has not been built, or for another processor.
+        If it has not been built, is for another processor, or is of another `sums.c`.
     """
-    path = os.environ.get("STREAMGDA_SUMS") or str(Path(__file__).with_name("_sums.so"))
+    path = os.environ.get("STREAMGDA_SUMS") or str(Path(__file__).with_name(LIBRARY))
     try:
         loaded = ctypes.CDLL(path)
-    except OSError as error:
+        if ctypes.c_uint64.in_dll(loaded, "source_hash").value != source_hash():
+            raise OSError(f"{path} is of another sums.c")
+    except (OSError, ValueError) as error:
         raise ImportError(
             f"the compiled part of streamgda cannot be loaded ({error}). Install streamgda again with pip; "
             "in a source tree, run python streamgda/kernels/build.py"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, kernels
 from streamgda.kernels import AnchoredSums, Workspace, add_products, centre
+from streamgda.kernels.build import compile_library, find_compiler, source_hash
 from tests.statistics import numpy_path
 
 EPS = np.finfo(np.float64).eps
@@ -276,15 +277,28 @@ def test_a_task_that_has_run_can_be_pickled():
 # ---------------------------------------------------------------------- the library
 
 
-def test_a_library_that_is_missing_is_named_with_the_remedy():
+def assert_refused(library, reason):
     code = "import numpy as np, streamgda; streamgda.ClassStatistics().update(np.eye(4), [0, 0, 1, 1])"
-    environment = os.environ | {"STREAMGDA_SUMS": "/nowhere/_sums.so"}
+    environment = os.environ | {"STREAMGDA_SUMS": str(library)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
+    assert reason in done.stderr
     assert "Install streamgda again with pip" in done.stderr
     assert "streamgda/kernels/build.py" in done.stderr
+
+
+def test_a_library_that_is_missing_is_named_with_the_remedy():
+    assert_refused("/nowhere/_sums.so", "/nowhere/_sums.so")
+
+
+@pytest.mark.skipif(not find_compiler(), reason="needs a C compiler")
+def test_a_library_of_another_c_file_is_refused(tmp_path):
+    other, library = tmp_path / "sums.c", tmp_path / "old.so"
+    other.write_text("const unsigned long long source_hash = 7;\nint DllMainCRTStartup(void) { return 1; }\n")
+    compile_library(other, library, find_compiler())
+    assert_refused(library, f"{library} is of another sums.c")
 
 
 def sanitizer():
@@ -302,7 +316,8 @@ def sanitizer():
 @pytest.mark.skipif(not sanitizer(), reason="needs gcc with AddressSanitizer")
 def test_sanitizers_find_nothing_in_these_tests(tmp_path):
     source, library = Path(kernels.__file__).with_name("sums.c"), tmp_path / "sums.so"
-    flags = [*FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*FLAGS, f"-DSOURCE_HASH={source_hash()}ULL", "-fsanitize=address,undefined"]
+    flags += ["-fno-sanitize-recover=all"]
     subprocess.run(["gcc", *flags, str(source), "-o", str(library)], check=True)
     environment = os.environ | {
         "STREAMGDA_SUMS": str(library),
