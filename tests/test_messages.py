@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.covariance import EmpiricalCovariance
-from sklearn.exceptions import FitFailedWarning
+from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -335,8 +335,8 @@ def test_a_class_is_no_candidate():
         StatisticsSearchCV(GaussianNB, {"priors": [None]}).fit(X, [0, 1] * 30)
 
 
-def test_a_pipeline_is_no_candidate_and_is_not_printed():
-    with pytest.raises(TypeError, match="got Pipeline; a pipeline goes to scikit-learn's GridSearchCV$"):
+def test_a_pipeline_whose_transformers_are_not_fitted_is_no_candidate():
+    with pytest.raises(NotFittedError, match="Pipeline is not fitted; fit it to a sample of the rows first$"):
         StatisticsSearchCV(make_pipeline(StandardScaler(), GaussianNB()), {}).fit(X, [0, 1] * 30)
 
 

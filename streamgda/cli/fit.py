@@ -10,9 +10,18 @@ import click
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
-from streamgda.cli.options import bundled, of_library
+from streamgda.cli.options import bad_usage, bundled, of_library
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import check_apart, check_replaceable, out_option, save
+from streamgda.cli.saved import (
+    PICKLED,
+    check_apart,
+    check_folder_of,
+    check_replaceable,
+    is_model,
+    out_option,
+    save,
+    unpickled,
+)
 
 if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
@@ -43,10 +52,24 @@ em_options = bundled(
     is_flag=True,
     help="Save the statistics that a model is made of, and no model; merge makes models of them.",
 )
+@click.option(
+    "--map",
+    "map_file",
+    metavar="FILE",
+    help="A fitted transformer of scikit-learn, saved by joblib, that the features go through. The file that "
+    "--out names then holds a pipeline with the model, which joblib saves.  [default: none]",
+)
 @out_option("Where to save: a file or a URL.", required=True)
 @running_options
 def fit(
-    data: Data, model: ModelOptions, em: dict[str, Any], exact: bool, statistics: bool, out: str, run: Running
+    data: Data,
+    model: ModelOptions,
+    em: dict[str, Any],
+    exact: bool,
+    statistics: bool,
+    map_file: str | None,
+    out: str,
+    run: Running,
 ) -> None:
     """Learn a model from labelled data.
 
@@ -68,9 +91,13 @@ def fit(
     from streamgda import MixtureDiscriminantAnalysis, accumulate
 
     model.check()
-    check_replaceable(out)
+    if map_file is not None and (statistics or not out.endswith(PICKLED)):
+        raise bad_usage(f"--map makes a pipeline, whose name ends in {PICKLED}, and no statistics.")
+    (check_replaceable if map_file is None else check_folder_of)(out)
     source = data.labelled()
     check_apart(out, source)
+    if map_file is not None:
+        source = source.map(unpickled(map_file))
     estimator = model.kind(**model.params)
     kept = estimator.required_statistics()
     with run.scheduler_options() as options:
@@ -83,7 +110,7 @@ def fit(
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:
         raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, model, out)}".rstrip()) from error
-    save(saved, out, run)
+    save(saved, out, run, pipeline=saved.as_pipeline(source) if is_model(saved) and map_file else None)
 
 
 def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:

@@ -124,9 +124,10 @@ def use_no_windows() -> None:
 
 def _evaluate(model: Any, data: Data, run: Running) -> Evaluation:
     from streamgda import evaluate
+    from streamgda.scoring.inference import features_of
 
     with run.scheduler_options() as options:
-        return evaluate(model, data.labelled(model.statistics_.feature_names), **options)
+        return evaluate(model, data.labelled(features_of(model)), **options)
 
 
 def figure_of(kind: str, subject: Any, show: list[str] | None, normalize: str | None = None) -> Figure:

@@ -70,6 +70,9 @@ def predict(
     DATA is as for fit, but needs no labels. There is one row of predictions for each row of the input, in its
     order. They are written part by part; after an interruption the same command goes on where it stopped.
 
+    MODEL may be a pipeline of scikit-learn in a file of joblib, whose name ends in .joblib. Such a file can
+    run code, so load none that you do not trust.
+
     \b
     Examples:
       streamgda predict model.parquet wednesday.parquet --out scored
@@ -77,9 +80,10 @@ def predict(
       streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
     from streamgda import predict_dataset
+    from streamgda.scoring.inference import features_of
 
     model = load_model(saved_in, data)
-    source = data.unlabelled(model.statistics_.feature_names)
+    source = data.unlabelled(features_of(model))
     check_apart(out if out.rstrip("/").endswith(".zarr") else f"{out}/part.parquet", source)
     remains = f"what is finished stays in {out}, and the same command goes on"
     with interruptible(remains), run.scheduler_options() as options:
@@ -109,9 +113,10 @@ def evaluate(saved_in: str, data: Data, run: Running) -> None:
       streamgda evaluate model.parquet labelled.parquet --target kind
     """
     import streamgda
+    from streamgda.scoring.inference import features_of
 
     model = load_model(saved_in, data)
-    source = data.labelled(model.statistics_.feature_names)
+    source = data.labelled(features_of(model))
     with run.scheduler_options() as options:
         evaluation = streamgda.evaluate(model, source, **options)
     run.output(evaluation.to_dict(), str(evaluation))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
 
+PICKLED = ".joblib"
+
 TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 
 
@@ -83,8 +85,10 @@ def check_apart(path: str, source: Any) -> None:
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
 
-def load_model(path: str, data: Data | None = None) -> GaussianClassifier[Any]:
+def load_model(path: str, data: Data | None = None) -> Any:
     """Load a model, and let it treat missing values as the options of the data say.
+
+    A file of joblib holds a pipeline that ends in a model.
 
     Raises
     ------
@@ -92,8 +96,10 @@ def load_model(path: str, data: Data | None = None) -> GaussianClassifier[Any]:
         If the file holds statistics, from which a model has yet to be made.
     """
     from streamgda import load
+    from streamgda.scoring.inference import apart
 
-    model = load(path)
+    predictor = unpickled(path) if path.endswith(PICKLED) else load(path)
+    _, model = apart(predictor)
     if not is_model(model):
         raise ValueError(
             f"{path} holds statistics and no model; make one of them: "
@@ -101,7 +107,14 @@ def load_model(path: str, data: Data | None = None) -> GaussianClassifier[Any]:
         )
     if data is not None and data.missing is not None:
         model.set_params(missing="marginal" if data.missing == "marginal" else "raise")
-    return model
+    return predictor
+
+
+def unpickled(path: str) -> Any:
+    """What joblib has saved in a file."""
+    import joblib
+
+    return joblib.load(path)
 
 
 def is_model(saved: Saved) -> TypeGuard[GaussianClassifier[Any]]:
@@ -205,9 +218,17 @@ def fault_of(model: Saved) -> str | None:
     return next(iter(faults_of(model).values())) if is_model(model) else None
 
 
-def save(saved: Saved, out: str, run: Reporting, said: str = "", **more: Any) -> None:
-    """Save a model or statistics, warn if it cannot predict yet, and report what it holds and more."""
-    saved.save(out)
+def save(saved: Saved, out: str, run: Reporting, said: str = "", pipeline: Any = None, **more: Any) -> None:
+    """Save a model, the pipeline that ends in it, or statistics, and report what it holds and more.
+
+    Warn if it cannot predict yet.
+    """
+    if pipeline is None:
+        saved.save(out)
+    else:
+        import joblib
+
+        joblib.dump(pipeline, out)
     fault = fault_of(saved)
     if fault is not None:
         warn(f"it cannot predict yet: {fault}")

@@ -21,6 +21,7 @@ from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (
     Decision,
     Model,
+    apart,
     check_model,
     features_of,
     matched,
@@ -53,7 +54,7 @@ def evaluate(
 
     Parameters
     ----------
-    model : estimator
+    model : estimator, or pipeline of transformers and an estimator
         Fitted.
     source : source, array-like of shape (n_rows, n_features), dask array or DataFrame
         Rows; or a source, such as `scan_parquet` returns, which has its own target and weights. From a source
@@ -97,10 +98,12 @@ def evaluate(
     array([[2, 0],
            [1, 2]])
     """
+    maps, model = apart(model)
     check_model(model)
     decision = Decision.checked(model, threshold, costs)
     if isinstance(source, Source) or is_dask(source):
-        source = matched(model, as_source(source, y, sample_weight, features=features_of(model)))
+        source = as_source(source, y, sample_weight, features=features_of(maps or model))
+        source = matched(model, source, maps)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
         if not groups:
@@ -108,7 +111,8 @@ def evaluate(
         plan = Plan(groups, evaluate_splits, (model, decision, temperatures))
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
-        blocks = _blocks_of(model, source, y, sample_weight)
+        rows = source if maps is None else maps.transform(source)
+        blocks = _blocks_of(model, rows, y, sample_weight)
         evaluation = _evaluate_blocks(model, blocks, decision, temperatures)
     _check_labels(model, evaluation)
     return evaluation

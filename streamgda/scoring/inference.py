@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
@@ -127,6 +128,11 @@ def features_of(model: Model) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
+def apart(model: Any) -> tuple[Pipeline | None, Any]:
+    """The fitted maps of a pipeline of scikit-learn, and the model after them; None where there is no map."""
+    return (model[:-1], model[-1]) if isinstance(model, Pipeline) and len(model) > 1 else (None, model)
+
+
 def check_model(model: Any) -> None:
     """Raise TypeError for any object but a model, and NotFittedError for a model that is not fitted."""
     if isinstance(model, str | PathLike):
@@ -143,15 +149,20 @@ def check_model(model: Any) -> None:
 S = TypeVar("S", bound=Source)
 
 
-def matched(model: Model, source: S) -> S:
+def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
     """The source with the features of the model, in its order. They are matched by name if both have names.
+
+    With `maps`, the features go through them first.
 
     Raises
     ------
     ValueError
         If a feature is missing; or, without names, if the number of features differs.
     """
-    ours, theirs = features_of(model), source.feature_names
+    ours = features_of(model)
+    if maps is not None:
+        source = cast("S", source.map(maps, ours or [f"x{i}" for i in range(model.n_features_in_)]))
+    theirs = source.feature_names
     if ours is None or theirs is None:
         _check_number(model, source)
         return source

@@ -22,7 +22,7 @@ from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
-from streamgda.scoring.inference import Decision, Model, check_model, features_of, matched
+from streamgda.scoring.inference import Decision, Model, apart, check_model, features_of, matched
 from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
@@ -110,7 +110,7 @@ def predict_dataset(
 
     Parameters
     ----------
-    model : estimator
+    model : estimator, or pipeline of transformers and an estimator
         Fitted.
     source : source, path, URL, glob or list of them, dask DataFrame or dask array
         A source is made by `scan_parquet` or `scan_zarr`, or by `scan_arrow` of an Arrow dataset of Parquet
@@ -185,18 +185,20 @@ def predict_dataset(
     >>> group["probabilities"].shape, group["probabilities"].attrs["classes"]
     ((4, 2), ['a', 'b'])
     """
+    maps, model = apart(model)
     check_model(model)
     decision = Decision.checked(model, threshold, costs)
     predicted = PredictionColumns.checked(model, columns, decision, top, quantile)
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
     kept = tuple(dict.fromkeys(keep))
-    _check_kept(predicted, kept)
+    for name in set(kept).intersection(predicted.names):
+        raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
     if is_dask(source):
-        _check_lazy_options(out, filesystem, scheduler, progress)
+        _check_lazy_options(maps, out, filesystem, scheduler, progress)
         return lazy_predictions(predicted, source, kept)
     out = _checked_place(out)
-    source = matched(model, as_scorable(model, source))
+    source = matched(model, as_scorable(maps or model, source), maps)
     scheduler = scheduler_for(source, scheduler)
     splits, types = source.to_score(kept, opening_on(scheduler))
     if not splits:
@@ -302,15 +304,14 @@ def _fingerprint(model: Model) -> str:
     return state.hexdigest()
 
 
-def _check_kept(columns: PredictionColumns, keep: Sequence[str]) -> None:
-    for name in keep:
-        if name in columns.names:
-            raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
-
-
 def _check_lazy_options(
-    out: object, filesystem: AnyFileSystem | None, scheduler: Scheduler, progress: Progress
+    maps: object, out: object, filesystem: AnyFileSystem | None, scheduler: Scheduler, progress: Progress
 ) -> None:
+    if maps is not None:
+        raise TypeError(
+            "rows of a Dask collection do not go through a pipeline here; use "
+            "frame.map_partitions(pipeline.predict)"
+        )
     if out is not None:
         raise ValueError(
             "predictions of a Dask collection are one too: leave out out, and write what is returned with "

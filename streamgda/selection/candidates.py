@@ -8,6 +8,7 @@ from typing import Any
 
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
@@ -52,6 +53,9 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
     for params in ParameterGrid(param_grid):
         rest = {name: value for name, value in params.items() if name != "estimator"}
         chosen = params.get("estimator", estimator)
+        if isinstance(estimator, Pipeline) and chosen is estimator:
+            step, chosen = estimator.steps[-1]
+            rest = {name.removeprefix(f"{step}__"): value for name, value in rest.items()}
         if isinstance(chosen, type):
             name = chosen.__name__
             raise TypeError(f"candidates are estimators, such as {name}(); got the class {name}")
@@ -59,7 +63,6 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
             raise TypeError(
                 "candidates are estimators that learn from statistics, such as "
                 f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
-                + ("; a pipeline goes to scikit-learn's GridSearchCV" if hasattr(chosen, "steps") else "")
             )
         candidate = clone(chosen).set_params(**rest)
         candidate._validate_params()

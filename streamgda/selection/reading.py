@@ -13,7 +13,7 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, named
-from streamgda.estimators.classifier import GaussianClassifier, finalised
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.scores import score_finalised
 from streamgda.estimators.validation import MissingAtPrediction, check_rows
@@ -21,6 +21,7 @@ from streamgda.passes.compute import compute_plan, opening_on
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
+from streamgda.scoring.inference import apart
 from streamgda.selection.left_out import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, MEASURED, BinnedRocAuc, Metric, RocAuc, Scored
 from streamgda.sources.ahead import begun
@@ -173,9 +174,7 @@ class RowScorer:
 
     scoring: str
 
-    def __call__(
-        self, estimator: GaussianClassifier[Any], X: Any, y: Any, sample_weight: Any = None
-    ) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Score labelled rows.
 
         Raises
@@ -186,7 +185,9 @@ class RowScorer:
         """
         if self.scoring == "accuracy" or y is None:
             return float(estimator.score(X, y, sample_weight))
-        rows, classes = check_rows(estimator, X), estimator.statistics_.class_labels
+        maps, estimator = apart(estimator)
+        rows = check_rows(estimator, X if maps is None else maps.transform(X))
+        classes = estimator.statistics_.class_labels
         scorer = ModelScorer(finalised(estimator), estimator.missing)
         measured, found = MeasuredScorer(scorer, {self.scoring: MEASURED[self.scoring]}), HeldOutScores()
         for block in array_blocks(rows, y, sample_weight):

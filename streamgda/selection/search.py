@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
+from streamgda.scoring.inference import apart
 from streamgda.scoring.temperature import warned_of
-from streamgda.selection.arrays import ArraySource
+from streamgda.selection.arrays import ArraySource, source_of
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
 from streamgda.selection.comparison import Comparison, compare, read_folds
 from streamgda.selection.reading import RowScorer
@@ -46,8 +48,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator or None
-        An estimator of this project. None if the grid names estimators.
+    estimator : estimator, pipeline or None
+        An estimator of this project, or a pipeline of scikit-learn with fitted transformers before it, whose
+        parameters the grid then names as "step__parameter". None if the grid names estimators.
     param_grid : dict of str to sequence, or list of them
         The parameters to try, as for `GridSearchCV`. ``{"estimator": [...], ...}`` tries different
         estimators.
@@ -188,6 +191,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         check_supported("StatisticsSearchCV.fit", others)
         candidates, scorings = self._candidates(), self._measures()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
+        maps, _ = apart(self.estimator)
+        if maps is not None and not isinstance(X, FoldStatistics):
+            X, y, sample_weight = source_of(X, y, sample_weight).map(maps), None, None
         folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
         states, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
         former = vars(self).copy()
@@ -232,7 +238,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
                 "batches are not kept, so folds of them can be scored by 'log_likelihood' alone, and do not "
                 "calibrate"
             )
-        source, rule = with_folds(X, y, sample_weight, self.cv, self.groups, self.fold)
+        maps, _ = apart(self.estimator)
+        rows = X if maps is None else maps.transform(X)
+        source, rule = with_folds(rows, y, sample_weight, self.cv, self.groups, self.fold)
         held = getattr(self, "fold_statistics_", None)
         if held is None:
             held = FoldStatistics(empty_statistics(**statistics_for_all(candidates)), rule)
@@ -303,6 +311,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             if self.calibrate is not None:
                 others[TEMPERATURE] = warned_of(float(self.cv_results_[TEMPERATURE][self.best_index_]))
             self.best_estimator_ = best.fitted(self.fold_statistics_.total(), **others)
+            if apart(self.estimator)[0] is not None:
+                steps = self.estimator.steps
+                self.best_estimator_.__dict__.pop("feature_names_in_", None)  # transformers give arrays
+                self.best_estimator_ = Pipeline([*steps[:-1], (steps[-1][0], self.best_estimator_)])
             self.refit_time_ = perf_counter() - start
 
     def __getattr__(self, name: str) -> Any:

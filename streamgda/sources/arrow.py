@@ -89,21 +89,24 @@ def scan_arrow(
     if isinstance(data, ds.InMemoryDataset):
         data = data.to_table()  # which can be sent to another process
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
-        files = DatasetFiles.of_dataset(data)
-        return ParquetSource(files, target, features, weight, None, missing, exclude=exclude)
-    kind, data = _described(data)
+        kind: type[ParquetSource | ArrowSource] = ParquetSource
+        data = DatasetFiles.of_dataset(data)
+        origin, stored = data.first.path, data.first.schema
+    else:
+        kind, data = _described(data)
+        origin, stored = "the data", data.schema
     roles = Roles.choose(
         data.schema.names,
-        "the data",
+        origin,
         target=target,
         features=features,
         weight=weight,
         missing=missing,
-        default=besides_index(data.schema),
+        default=besides_index(stored),
         exclude=exclude,
     )
-    roles.check_types(data.schema, "the data")
-    warn_of_identifiers(roles, data.schema, "the data", features, stacklevel=2)
+    roles.check_types(stored, origin)
+    warn_of_identifiers(roles, stored, origin, features, stacklevel=2)
     return kind(data, roles)
 
 

@@ -39,6 +39,10 @@ class ArrowSource(Source):
         """The same source, which also reads a column that groups the rows."""
         return self._with_roles(self._roles.with_groups(column, self._data.schema.names, "the data"))
 
+    def with_columns(self, **expressions: Any) -> Self:
+        """The same source with features that are computed from columns."""
+        return self._with_roles(self._roles.with_columns(expressions, self._data.schema, "the data"))
+
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""
         return self._with_roles(replace(self._roles, features=tuple(names)))

@@ -87,6 +87,9 @@ class Source(ABC):
 
     feature_names: tuple[str, ...] | None = None
 
+    maps: tuple[Any, ...] = ()
+    """The transformers through which the features go, in order; see `map`."""
+
     @property
     def n_features(self) -> int | None:
         """How many features a row has, where that is known before it is read."""
@@ -142,6 +145,39 @@ class Source(ABC):
             f"{self!r} has other features, or another order; scan it with the features {list(names[:5])}"
         )
 
+    def with_columns(self, **expressions: Any) -> Self:
+        """The same source with features that are computed from its columns, such as dates.
+
+        Parameters
+        ----------
+        **expressions : pyarrow.compute.Expression
+            What each feature is, such as ``weekday=pc.day_of_week(pc.field("sold"))``. It may refer to all
+            stored columns, also those that are no features. The feature of the same name is replaced; others
+            come after the features there are.
+
+        Raises
+        ------
+        TypeError
+            If the source has no named columns.
+        ValueError
+            If an expression cannot be evaluated or makes no numbers, or the name is that of the target, the
+            weight or the groups.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, pyarrow.compute as pc
+        >>> from datetime import date
+        >>> from streamgda import accumulate, scan_arrow
+        >>> table = pa.table({"sold": [date(2026, 1, 5), date(2026, 1, 11)], "kind": [0, 1]})
+        >>> source = scan_arrow(table.append_column("price", [[1.0, 10.0]]), "kind", features=["price"])
+        >>> weekday = pc.day_of_week(pc.field("sold"))
+        >>> source = source.with_columns(price=pc.log10(pc.field("price")), weekday=weekday)
+        >>> accumulate(source, "diag").means
+        array([[0., 0.],
+               [1., 6.]])
+        """
+        raise TypeError(f"{self!r} has no columns with names; source.map takes functions of its features")
+
     def in_order_of(self, names: Sequence[str]) -> Self:
         """The same source with its features in this order, if it has just these features; else unchanged."""
         ours = list(self.feature_names or ())
@@ -164,51 +200,105 @@ class Source(ABC):
         raise TypeError(
             f"{self!r} is a source, and rows in memory are needed here, as by scikit-learn's own classes. "
             "Sources are read by accumulate and by the fit of streamgda's estimators, which need no scaler. "
-            "In place of GridSearchCV and cross_val_score there are StatisticsSearchCV and cross_validate"
+            "In place of a pipeline, source.map takes a fitted transformer. In place of GridSearchCV and "
+            "cross_val_score there are StatisticsSearchCV and cross_validate"
         )
 
+    def map(self, transformer: Any, features: Sequence[str] | None = None) -> Source:
+        """The same source, whose features go through a transformer before they are used.
 
-class PinnedSource(Source):
-    """A source whose parts are those of its first read."""
+        Parameters
+        ----------
+        transformer : fitted transformer of scikit-learn, or callable
+            Its `transform` is called with blocks of rows: an array (n_rows, n_features), or a pandas frame
+            if the features have names. A function gets an array. It must answer each row by itself, whatever
+            rows come with it. A transformer that was fitted to a frame is given the features of that frame,
+            and other features of the source are not read.
+        features : sequence of str, optional
+            The names of the features that it makes. By default those of its `get_feature_names_out`; a
+            function needs them.
+
+        Returns
+        -------
+        Source
+            It can be scored by `predict_dataset` or refreshed by a `StatisticsLedger` if this source can. Its
+            labels, weights and groups are those of this source, and so are its kept columns. A copy of the
+            transformer is used, so that later fitting has no effect.
+
+        Raises
+        ------
+        TypeError
+            If it is no transformer and no function.
+        ValueError
+            If it is not fitted, its features are not those of the source, or the names of what it makes are
+            not known. When rows are read, if it makes another number of rows or features, or fails; such as
+            for missing values, which few transformers take.
+
+        Examples
+        --------
+        >>> import numpy as np, pyarrow as pa
+        >>> from streamgda import accumulate, scan_arrow
+        >>> source = scan_arrow(pa.table({"x": [1.0, 100.0, 10.0], "kind": [0, 0, 1]}), "kind")
+        >>> accumulate(source.map(np.log10, features=["log x"]), "diag").means
+        array([[1.],
+               [1.]])
+        """
+        from streamgda.sources.maps import mapped  # which imports from here
+
+        return mapped(self, transformer, features)
+
+
+class WrappedSource(Source):
+    """A source that reads another one."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._parts: Sequence[Split | Delayed] | None = None
+        self.source = source
         self.feature_names = source.feature_names
 
     def __repr__(self) -> str:
-        return repr(self._source)
+        return repr(self.source)
 
     @property
     def n_features(self) -> int | None:
         """How many features a row has, where that is known before it is read."""
-        return self._source.n_features
+        return self.source.n_features
 
     @property
     def keeps_missing(self) -> bool:
         """Whether rows in which features are missing are to be learnt."""
-        return self._source.keeps_missing
+        return self.source.keeps_missing
 
     @property
     def is_local(self) -> bool:
         """Whether it can be read in this process only."""
-        return self._source.is_local
+        return self.source.is_local
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether it can be read once only."""
+        return self.source.is_one_shot
 
     def splits(self) -> Sequence[Split | Delayed]:
-        """The parts that were there at the first call.
+        """The parts of the source, in order."""
+        return self.planned()
+
+
+class PinnedSource(WrappedSource):
+    """A source whose parts are those of its first read."""
+
+    _parts: Sequence[Split | Delayed] | None = None
+
+    def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
+        """The parts that were there at the first call, in which `each` opens the files.
 
         Raises
         ------
         ValueError
             If the source has changed since.
         """
-        return self.planned()
-
-    def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
-        """As `splits`; at the first call, `each` opens the files."""
         if self._parts is None:
-            self._parts = self._source.planned(each)
-        elif self._source.has_changed(self._parts):
+            self._parts = self.source.planned(each)
+        elif self.source.has_changed(self._parts):
             raise ValueError(f"{self!r} has changed since the pass was planned; start the pass again")
         return self._parts
 

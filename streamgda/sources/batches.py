@@ -22,6 +22,7 @@ from streamgda.blocks.block import (
     without_missing,
 )
 from streamgda.blocks.labels import Codes, Labels
+from streamgda.sources.expressions import evaluated, in_words
 from streamgda.sources.roles import Roles
 
 
@@ -109,7 +110,7 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
     origin = row_name.origin
     if roles.target is None:
         raise ValueError(f"{origin}: no target is named; name the column of labels where the data is scanned")
-    columns = _columns_of(batch)
+    columns = _columns_of(batch, roles, origin)
     classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
     return cut_into_blocks(
         [_numbers(columns, name, origin) for name in roles.features],
@@ -172,15 +173,22 @@ def unlabelled_block(
     batch: pa.RecordBatch, roles: Roles, kept: Sequence[str], row_name: Places
 ) -> tuple[Block, dict[str, pa.Array]]:
     """The features of a batch as a block of one class, and the columns that are kept."""
-    columns = _columns_of(batch)
+    columns = _columns_of(batch, roles, row_name.origin)
     features = [_numbers(columns, name, row_name.origin) for name in roles.features]
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
     block = Block(features, one_class, codes, feature_names=roles.features, row_name=row_name)
-    return without_missing(block, {name: columns[name] for name in kept}, roles.missing)
+    return without_missing(block, {name: batch.column(name) for name in kept}, roles.missing)
 
 
-def _columns_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    return dict(zip(batch.schema.names, batch.columns, strict=True))
+def _columns_of(batch: pa.RecordBatch, roles: Roles, origin: str) -> dict[str, pa.Array]:
+    """The columns of a batch, and the features that are computed from them."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if roles.derived:
+        try:
+            columns |= evaluated(batch, roles.computed)
+        except pa.ArrowException as error:
+            raise ValueError(f"{origin}: {in_words(error)}") from error
+    return columns
 
 
 def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
@@ -18,6 +18,8 @@ from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batches
 from streamgda.sources.roles import Roles, warn_of_identifiers
+
+_FRAME = "the data frame"
 
 
 def scan_dask(
@@ -86,7 +88,22 @@ def scan_dask(
             remedy = f" of {type(collection).__module__.partition('.')[0]}, which scan_arrow takes"
         raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}{remedy}")
     if isinstance(target, str):
-        return _named_columns(collection, target, features, exclude, weight, missing)
+        if not hasattr(collection, "columns"):
+            raise ValueError("the target of a dask array is an array beside it, not a name")
+        names = list(collection.columns)
+        roles = Roles.choose(
+            names,
+            _FRAME,
+            target=target,
+            features=features,
+            weight=weight,
+            missing=missing,
+            default=names,
+            exclude=exclude,
+        )
+        source = _named_columns(collection, roles)
+        warn_of_identifiers(roles, _known_types(collection), _FRAME, features, stacklevel=2)
+        return source
     if features is not None or exclude:
         raise ValueError("features and exclude name columns of a data frame; then name its target too")
     return _rows_and_labels(collection, target, weight, missing)
@@ -100,7 +117,8 @@ class DaskSource(Source):
     partitions: list[Delayed]
     feature_names: tuple[str, ...] | None = None
     n_features: int | None = None
-    scan_again: Callable[..., DaskSource] | None = None
+    roles: Roles | None = None
+    frame: Any = None
     keeps_missing: bool = False
 
     def __repr__(self) -> str:
@@ -108,17 +126,26 @@ class DaskSource(Source):
 
     def with_groups(self, column: str) -> DaskSource:
         """The same source, which also reads a column of the data frame that groups the rows."""
-        if self.scan_again is None:
+        if self.roles is None:
             raise TypeError(
                 f"{self!r} has no columns to group the rows by; scan a data frame whose target is named"
             )
-        return self.scan_again(groups=column)
+        return _named_columns(self.frame, self.roles.with_groups(column, list(self.frame.columns), _FRAME))
+
+    def with_columns(self, **expressions: Any) -> DaskSource:
+        """The same source with features that are computed from columns of the data frame."""
+        if self.roles is None:
+            return super().with_columns(**expressions)
+        roles = self.roles.with_columns(expressions, _known_types(self.frame), _FRAME)
+        return _named_columns(self.frame, roles)
 
     def with_features(self, names: Sequence[str]) -> DaskSource:
         """The same source with some of its features, in this order."""
-        if self.scan_again is None:
+        if self.roles is None:
             return super().with_features(names)
-        return self.scan_again(features=names)
+        as_given = {str(name): name for name in self.frame.columns}
+        chosen = tuple(as_given.get(name, name) for name in names)
+        return _named_columns(self.frame, replace(self.roles, features=chosen))
 
     def splits(self) -> list[Delayed]:
         """The partitions, each of which becomes a split when it is computed."""
@@ -200,64 +227,33 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
     return other.reindex(rows.index)
 
 
-def _named_columns(
-    frame: Any,
-    target: str,
-    features: Sequence[str] | None,
-    exclude: Sequence[str],
-    weight: str | None,
-    missing: Missing,
-    groups: str | None = None,
-) -> DaskSource:
-    if not hasattr(frame, "columns"):
-        raise ValueError("the target of a dask array is an array beside it, not a name")
-    names = list(frame.columns)
-    roles = Roles.choose(
-        names,
-        "the data frame",
-        target=target,
-        features=features,
-        weight=weight,
-        missing=missing,
-        default=names,
-        exclude=exclude,
-    )
-    if groups is not None:
-        roles = roles.with_groups(groups, names, "the data frame")
-    scan_again = partial(
-        _named_columns,
-        frame,
-        exclude=(),
-        missing=missing,
-        target=target,
-        features=roles.features,
-        weight=weight,
-        groups=groups,
-    )
+def _named_columns(frame: Any, roles: Roles) -> DaskSource:
     kept = frame[list(roles.columns)]
-    roles = replace(roles, features=tuple(map(str, roles.features)))  # as Arrow names them
-    some = kept._meta_nonempty
-    known = some.loc[
-        :, [dtype.name != "object" for dtype in some.dtypes]
-    ]  # the type of objects shows only in partitions
-    try:
-        types = pa.Schema.from_pandas(known, preserve_index=False)
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"the data frame: {error}") from error
-    roles.check_types(types, "the data frame")
-    warn_of_identifiers(roles, types, "the data frame", features, stacklevel=3)
+    named = replace(roles, features=tuple(map(str, roles.features)))  # as Arrow names them
+    named.check_types(_known_types(kept), _FRAME)
     partitions = [
-        delayed(partial(FramePartition, index=i, roles=roles))(part)
+        delayed(partial(FramePartition, index=i, roles=named))(part)
         for i, part in enumerate(kept.to_delayed())
     ]
     return DaskSource(
         f"frame, target {roles.target!r}",
         partitions,
-        roles.features,
-        len(roles.features),
-        scan_again,
-        keeps_missing=missing == "keep",
+        named.features,
+        len(named.features),
+        roles,
+        frame,
+        keeps_missing=roles.missing == "keep",
     )
+
+
+def _known_types(frame: Any) -> pa.Schema:
+    """The types of the columns, but for those of objects, whose types show only in partitions."""
+    some = frame._meta_nonempty
+    known = some.loc[:, [dtype.name != "object" for dtype in some.dtypes]]
+    try:
+        return pa.Schema.from_pandas(known, preserve_index=False)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"{_FRAME}: {error}") from error
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,21 +13,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.blocks.wording import Message
+from streamgda.sources.expressions import ColumnExpression, by_position, in_words, referenced, values_of
 from streamgda.sources.roles import check_known
-
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
-
-_SHORTENED = re.compile(r"\n *\.\.\.|\(\.\.\. ")  # printed by Arrow for the middle of a long list or string
 
 _UNTOLD = re.compile(r"\b(nan|0\.0)\b")
 
 
 @dataclass(frozen=True)
-class Filter:
-    """An expression, and the columns that it refers to."""
-
-    expression: ds.Expression
-    columns: pa.Schema
+class Filter(ColumnExpression):
+    """An expression that is true of the rows to read, and the columns that it refers to."""
 
     @classmethod
     def of(cls, filters: Any, schema: pa.Schema) -> Self | None:
@@ -53,17 +46,9 @@ class Filter:
             schema.empty_table().filter(expression)
         except NO_FILTER as error:
             raise_for_filter(filters, schema, error)
-        if "FieldPath(" in _QUOTED.sub("", str(expression)):
+        if by_position(expression):
             raise no_filter(f"columns go by name, not by position as in {expression}")
-        return cls(expression, _referenced(expression, schema))
-
-    @property
-    def identity(self) -> str:
-        """The text of the expression, which ledgers keep; and a digest of the values if it is ambiguous."""
-        text, values = str(self.expression), _values(self.expression)
-        if not _SHORTENED.search(text) and not any(map(_is_ambiguous, values)):
-            return text
-        return f"{text} {hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()}"
+        return cls(expression, referenced(expression, schema))
 
     @property
     def may_keep_untold(self) -> bool:
@@ -78,7 +63,7 @@ class Filter:
         text = str(self.expression)
         if "!=" in text or set(re.findall(r"(\w+)\(", text)) - {"is_in"}:
             return True
-        return "is_in" in text and bool(_UNTOLD.search(repr(_values(self.expression))))
+        return "is_in" in text and bool(_UNTOLD.search(repr(values_of(self.expression))))
 
 
 @contextmanager
@@ -96,42 +81,6 @@ def filtering(path: str) -> Iterator[None]:
         raise no_filter(in_words(error), path) from error
 
 
-def _referenced(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
-    """The columns without which an expression cannot be evaluated.
-
-    They are among those whose names are in its text, so few are tried.
-    """
-    text = str(expression)
-    named = pa.schema([field for field in schema if field.name in text])
-    return pa.schema(
-        [field for i, field in enumerate(named) if not _can_evaluate(expression, named.remove(i))]
-    )
-
-
-def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
-    try:
-        schema.empty_table().filter(expression)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _values(expression: ds.Expression) -> list[Any]:
-    """The literals and options of an expression, all of them: its text shortens long lists and strings.
-
-    Arrow pickles an expression as a record batch in which they are the columns.
-    """
-    _, (content, *_) = expression.__reduce__()
-    with pa.ipc.open_file(content) as file:
-        return [column.to_pylist() for column in file.get_batch(0).columns]
-
-
-def _is_ambiguous(values: list[Any]) -> bool:
-    """Whether strings in the list of an "in" hold quotes, which Arrow prints as they are."""
-    sets = (options.get("value_set", ()) for options in values if isinstance(options, dict))
-    return any(isinstance(value, str) and '"' in value for listed in sets for value in listed)
-
-
 NO_FILTER = (pa.ArrowException, LookupError, OverflowError, TypeError, ValueError)  # what Arrow raises
 
 _NEEDED = "a list of comparisons such as [('length', '>', 2)], or a pyarrow expression, is needed"
@@ -141,8 +90,6 @@ _OPERATORS = ("==", "!=", "<", ">", "<=", ">=", "in", "not in")
 _NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ", re.DOTALL)
 
 _FILTERS = Message("⟨filters⟩")
-
-_NO_KERNEL = re.compile(r"Function '\w+' has no kernel matching input types \((.*)\)")
 
 
 def raise_for_filter(filters: Any, schema: pa.Schema, error: Exception) -> NoReturn:
@@ -174,11 +121,6 @@ def raise_for_filter(filters: Any, schema: pa.Schema, error: Exception) -> NoRet
 def no_filter(why: str, path: str = "") -> ValueError:
     """The error for filters that cannot be evaluated; `path` is the file, if it is due to one."""
     return ValueError(Message(path and f"{path}: ", _FILTERS, f": {why}"))
-
-
-def in_words(error: Exception) -> str:
-    """Arrow's message on values that cannot be compared, without the names of its kernels."""
-    return _NO_KERNEL.sub(r"the types \1 do not go together", str(error))
 
 
 def _comparisons(filters: Any) -> list[Any]:

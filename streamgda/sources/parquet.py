@@ -98,7 +98,20 @@ def scan_parquet(
     """
     find = partial(find_files, path, filesystem)
     files = DatasetFiles.of_found(find())
-    return ParquetSource(files, target, features, weight, filters, missing, find, exclude)
+    first, stored = files.first.path, files.first.schema
+    roles = Roles.choose(
+        files.schema.names,
+        first,
+        target=target,
+        features=features,
+        weight=weight,
+        missing=missing,
+        default=besides_index(stored),
+        exclude=exclude,
+    )
+    source = ParquetSource(files, roles, filters, find)
+    warn_of_identifiers(roles, stored, first, features, stacklevel=2)
+    return source
 
 
 class ParquetSource(FileSource, ScorableSource):
@@ -115,33 +128,19 @@ class ParquetSource(FileSource, ScorableSource):
     def __init__(
         self,
         files: DatasetFiles,
-        target: str | None,
-        features: Sequence[str] | None,
-        weight: str | None,
-        filters: Any,
-        missing: Missing,
+        roles: Roles,
+        filters: Any = None,
         find: Callable[[], FoundFiles] | None = None,
-        exclude: Sequence[str] = (),
     ) -> None:
         self._files, self._find = files, find
         first, stored = files.first.path, files.first.schema
-        roles = Roles.choose(
-            files.schema.names,
-            first,
-            target=target,
-            features=features,
-            weight=weight,
-            missing=missing,
-            default=besides_index(stored),
-            exclude=exclude,
-        )
+        roles.check_there(files.schema.names, first)
         self.feature_names, self.target = roles.features, roles.target
         root = "" if files.found is None else files.found.root
         read_options = ReadOptions(files.filesystem, roles, Filter.of(filters, files.schema), root=root)
         types = files.schema.remove_metadata(), stored.remove_metadata()
         self._planner = FilePlanner(*types, files.first, read_options, whole=find is not None)
         roles.check_types(stored, first)
-        warn_of_identifiers(roles, stored, first, features, stacklevel=3)
 
     def __repr__(self) -> str:
         files = self._files.paths
@@ -194,22 +193,20 @@ class ParquetSource(FileSource, ScorableSource):
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
-        roles, chosen = self._read_options.roles, self._read_options.filter
-        fresh = type(self)(
-            self._files if self._find is None else DatasetFiles.of_found(self._find()),
-            roles.target,
-            roles.features,
-            roles.weight,
-            None if chosen is None else chosen.expression,
-            roles.missing,
-            self._find,
-        )
-        return fresh if roles.groups is None else fresh.with_groups(roles.groups)
+        files = self._files if self._find is None else DatasetFiles.of_found(self._find())
+        chosen = self._read_options.filter
+        expression = None if chosen is None else chosen.expression
+        return type(self)(files, self._read_options.roles, expression, self._find)
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column, or partition key, that groups the rows."""
         known, file = self._files.schema.names, self._files.paths[0]
         return self._with_roles(self._read_options.roles.with_groups(column, known, file))
+
+    def with_columns(self, **expressions: Any) -> Self:
+        """The same source with features that are computed from columns, or partition keys."""
+        known, file = self._files.schema, self._files.paths[0]
+        return self._with_roles(self._read_options.roles.with_columns(expressions, known, file))
 
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""
@@ -232,6 +229,7 @@ class ParquetSource(FileSource, ScorableSource):
             "filters": None if chosen is None else chosen.identity,
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
+            **(roles.identity if roles.derived else {}),
         }
 
     def files(self) -> list[InputFile]:

@@ -9,15 +9,16 @@ import difflib
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
 from streamgda.blocks.wording import Message, listed
+from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
@@ -61,6 +62,7 @@ class Roles:
     weight: str | None
     missing: Missing
     groups: str | None = None
+    derived: Mapping[str, ColumnExpression] = field(default_factory=dict, hash=False)
 
     @classmethod
     def choose(
@@ -101,17 +103,29 @@ class Roles:
         else:
             features = _chosen(features, known, candidates, origin)
         roles = cls(tuple(features), target, weight, missing)
-        roles._check_known(known, origin)
+        roles.check_there(known, origin)
         roles._check_apart(origin)
         return roles
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All the columns that have a role."""
-        return (
-            *self.features,
-            *(name for name in (self.target, self.weight, self.groups) if name is not None),
-        )
+        beside = (name for name in (self.target, self.weight, self.groups) if name is not None)
+        if not self.derived:
+            return (*self.features, *beside)
+        stored = (name for name in self.features if name not in self.derived)
+        referenced = (name for column in self.computed.values() for name in column.columns.names)
+        return tuple(dict.fromkeys((*stored, *referenced, *beside)))
+
+    @property
+    def computed(self) -> dict[str, ColumnExpression]:
+        """The features that are computed, by their names."""
+        return {name: self.derived[name] for name in self.features if name in self.derived}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The expressions of the features that are computed, as plain values."""
+        return {"columns": {name: column.identity for name, column in self.computed.items()}}
 
     def with_groups(self, column: str, known: Collection[str], origin: str) -> Self:
         """The same roles, and a column that groups the rows or names their folds.
@@ -133,7 +147,33 @@ class Roles:
             raise ValueError(f"column {column!r} is the target or the weight and cannot group the rows too")
         return replace(self, groups=column)
 
-    def _check_known(self, known: Collection[str], origin: str) -> None:
+    def with_columns(self, computed: Mapping[str, Any], schema: pa.Schema, origin: str) -> Self:
+        """The same roles, and features that are computed from columns of a table.
+
+        Raises
+        ------
+        ValueError
+            If an expression cannot be evaluated or makes no numbers, or the name is not that of a feature.
+        """
+        derived = {}
+        for name, expression in computed.items():
+            if name in {self.target, self.weight, self.groups}:
+                raise ValueError(f"column {name!r} is the target, the weight or the groups and no feature")
+            try:
+                kind = type_of(expression, schema)
+            except (pa.ArrowException, TypeError) as error:
+                raise ValueError(f"{origin}: {name}={expression!s:.80}: {in_words(error)}") from error
+            if not is_number(kind):
+                raise ValueError(
+                    f"{origin}: {name}={expression!s:.80} is {kind} and cannot be a feature; make a number "
+                    "of it, such as by pyarrow.compute.days_between of two dates"
+                )
+            derived[name] = ColumnExpression(expression, referenced(expression, schema))
+        features = dict.fromkeys((*self.features, *derived))
+        return replace(self, features=tuple(features), derived={**self.derived, **derived})
+
+    def check_there(self, known: Collection[str], origin: str) -> None:
+        """Raise ValueError for a column that is not there, with the name that may have been meant."""
         names = set(known)
         for name in (self.target, *self.columns):
             if name is not None and name not in names:
@@ -153,7 +193,7 @@ class Roles:
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(self, types: dict[str, pa.DataType], origin: str) -> None:
-        held = [name for name in self.features if name in types]
+        held = [name for name in self.features if name in types and name not in self.derived]
         wrong = [name for name in held if not is_number(types[name])]
         if not wrong:
             return

@@ -86,7 +86,7 @@ class RowGroups(ScorableSplit):
         rows = [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
         roles = self.read_options.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
-        return [*rows, roles.features, roles.missing, *labels]
+        return [*rows, roles.features, roles.missing, *labels, *([roles.identity] if roles.derived else [])]
 
     @property
     def keeps_all_rows(self) -> bool:

@@ -1,0 +1,336 @@
+"""Maps: features go through a fitted transformer, block by block, before they are used.
+
+A map is told from others by a hash of the transformer, so that states and predictions that were made through
+another one are not taken for those of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from joblib.hashing import NumpyHasher
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.blocks.block import Block, rows_per_block
+from streamgda.blocks.labels import drop_unused
+from streamgda.blocks.wording import Message, counted, listed
+from streamgda.sources.base import (
+    FilePlan,
+    FileSource,
+    InputFile,
+    Map,
+    ScorableSource,
+    ScorableSplit,
+    Source,
+    Split,
+    WrappedSource,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+    from dask.delayed import Delayed
+
+    from streamgda.storage.fetching import Ahead
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A fitted transformer, the names of the features that it makes, and a hash of both."""
+
+    transformer: Any
+    names: tuple[str, ...]
+    digest: str
+
+    @classmethod
+    def of(cls, transformer: Any, names: Sequence[str] | None, source: Source) -> Self:
+        """The map that a user gives for the features of a source.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `Source.map` does.
+        """
+        transformer = _checked(transformer, names)
+        expected, given = getattr(transformer, "n_features_in_", None), source.n_features
+        if expected is not None and given is not None and expected != given:
+            raise ValueError(
+                f"{source!r} has {counted(given, 'feature')}; {_name(transformer)} was fitted to {expected}"
+            )
+        if not source.maps:  # later ones are given the array that a transformer makes
+            _set_names(transformer, source.feature_names)
+        if names is None:
+            try:
+                names = transformer.get_feature_names_out(source.feature_names)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{_name(transformer)} does not tell the names of the features that it makes ({error}); "
+                    "give map(..., features=[...])"
+                ) from error
+        made = tuple(map(str, names))
+        if isinstance(names, str) or len(set(made)) < len(made):
+            raise ValueError(
+                f"features must be a list of different names for what the map makes; got {names!r}"
+            )
+        hasher = _Hasher()
+        return cls(transformer, made, str(hasher.hash([transformer, made])))
+
+    def pieces(self, block: Block) -> Iterator[tuple[Block, slice]]:
+        """Yield blocks with what the transformer makes of the rows of a block, and which rows they are.
+
+        Raises
+        ------
+        ValueError
+            If the transformer fails, or makes another number of rows or features. The message names it.
+        """
+        n_rows = len(block.codes)
+        size = rows_per_block(len(self.names), len(block.classes))
+        for start in range(0, max(n_rows, 1), size):
+            piece = block.between(start, start + size)
+            classes, codes = drop_unused(piece.classes, piece.codes)
+            yield (
+                replace(
+                    piece,
+                    features=self._made_of(piece),
+                    feature_names=self.names,
+                    classes=classes,
+                    codes=codes,
+                    n_dropped=0 if start else block.n_dropped,
+                ),
+                slice(start, start + size),
+            )
+
+    def _made_of(self, block: Block) -> NDArray[Any]:
+        """What the transformer makes of the features of a block: (n_rows, n_features)."""
+        rows: Any = block.matrix(0, len(block.codes))
+        if not len(rows):  # which transformers refuse
+            return np.empty((0, len(self.names)))
+        try:
+            made = self.transformer.transform(_named(self.transformer, rows, block.feature_names))
+        except Exception as error:  # a transformer may raise anything
+            if not np.isfinite(rows).all():
+                block.raise_for_values(
+                    other_remedy=f"let {_name(self.transformer)} come after a step that fills them in, such "
+                    "as a SimpleImputer"
+                )
+            raise ValueError(
+                f"{_name(self.transformer)}, for the rows from {block.row_name(0)} on: {error}"
+            ) from error
+        expected = len(rows), len(self.names)
+        values = np.asarray(made.toarray() if hasattr(made, "toarray") else made)
+        if values.shape != expected or values.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{_name(self.transformer)}, for {counted(len(rows), 'row')} from {block.row_name(0)} on: it "
+                f"made {values.dtype} of shape {values.shape}, not numbers of shape {expected}"
+            )
+        return values
+
+
+def _checked(transformer: Any, names: Sequence[str] | None) -> Any:
+    """A copy of a fitted transformer; of a function, a transformer."""
+    if isinstance(transformer, type) or not (hasattr(transformer, "transform") or callable(transformer)):
+        raise TypeError(f"a fitted transformer or a function is needed; got {transformer!r:.80}")
+    if not hasattr(transformer, "transform"):
+        if names is None:
+            raise ValueError(f"what {transformer!r:.80} makes needs names: map(..., features=[...])")
+        return FunctionTransformer(transformer, validate=True, feature_names_out=partial(_given, names))
+    if hasattr(transformer, "fit"):
+        check_is_fitted(transformer, msg="%(name)s is not fitted; fit it to a sample of the rows first")
+    return deepcopy(transformer)
+
+
+def _given(names: Sequence[str], transformer: Any, input_features: Any) -> NDArray[Any]:
+    return np.array(names, dtype=object)
+
+
+def _set_names(transformer: Any, names: Sequence[str] | None) -> None:
+    """Tell a transformer the names of its features, unless it knows them or has other estimators in it."""
+    first = transformer
+    while isinstance(first, Pipeline):
+        first = first[0]
+    is_simple = isinstance(first, BaseEstimator) and first.get_params() == first.get_params(deep=False)
+    if is_simple and names is not None and not hasattr(first, "feature_names_in_"):
+        first.feature_names_in_, first.n_features_in_ = np.array(names, dtype=object), len(names)
+
+
+def _named(transformer: Any, rows: NDArray[Any], held: Sequence[str] | None) -> Any:
+    """Rows as a frame, if a transformer knows the names of its features."""
+    names = getattr(transformer, "feature_names_in_", None)
+    if names is None:
+        return rows
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=names if held is None else held, copy=False)[list(names)]
+
+
+def _name(transformer: Any) -> str:
+    return f"{getattr(transformer, 'func', transformer)!r:.80}"
+
+
+class _Hasher(NumpyHasher):  # type: ignore[misc]
+    """The hash of an object by its values; of a function by its code too, not only by its name."""
+
+    def save(self, obj: Any) -> None:
+        """Add an object to the hash."""
+        if isinstance(obj, FunctionType):
+            held = [cell.cell_contents for cell in obj.__closure__ or ()]
+            obj = (obj.__module__, obj.__qualname__, obj.__code__, obj.__defaults__, held)
+        elif isinstance(obj, CodeType):
+            obj = (obj.co_code, obj.co_names, obj.co_consts)
+        super().save(obj)
+
+
+# ---------------------------------------------------------------------- sources
+
+
+@dataclass(frozen=True)
+class MappedSplit(ScorableSplit):
+    """A split whose features go through a map. It can be scored if the split can."""
+
+    split: Any
+    step: FeatureMap
+
+    is_read_once = property(attrgetter("split.is_read_once"))
+    n_rows = property(attrgetter("split.n_rows"))
+    n_bytes = property(attrgetter("split.n_bytes"))
+    is_remote = property(attrgetter("split.is_remote"))
+    keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
+
+    @property
+    def identity(self) -> list[Any]:
+        """Which rows are read, and through which map."""
+        return [self.split.identity, self.step.digest]
+
+    def begun(self, ahead: Ahead) -> Self:
+        """Start to fetch the rows."""
+        return replace(self, split=self.split.begun(ahead))
+
+    def enclosing(self, start: int, stop: int) -> tuple[Self, int]:
+        """The smallest part to read that holds some rows, and how many rows are before it."""
+        part, before = self.split.enclosing(start, stop)
+        return replace(self, split=part), before
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+        for block in self.split.blocks():
+            for made, _ in self.step.pieces(block):
+                yield made
+
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read the rows without labels, in order, with the columns that are kept."""
+        for block, kept in self.split.features():
+            for made, rows in self.step.pieces(block):
+                yield made, {name: values[rows] for name, values in kept.items()}
+
+
+class MappedSource(WrappedSource):
+    """A source whose features go through a map."""
+
+    def __init__(self, source: Source, step: FeatureMap) -> None:
+        super().__init__(source)
+        self.step, self.feature_names = step, step.names
+        self.maps = (*source.maps, step.transformer)
+
+    def __repr__(self) -> str:
+        return f"{self.source!r} mapped by {_name(self.step.transformer)}"
+
+    @property
+    def n_features(self) -> int:
+        """How many features the map makes."""
+        return len(self.step.names)
+
+    def planned(self, each: Map = map) -> list[Split | Delayed]:
+        """The parts of the source; `each` opens its files."""
+        return [self._mapped(part) for part in self.source.planned(each)]
+
+    def _mapped(self, part: Split | Delayed) -> Split | Delayed:
+        if isinstance(part, Split):
+            return MappedSplit(part, self.step)
+        from dask.delayed import delayed
+
+        later: Delayed = delayed(partial(MappedSplit, step=self.step))(part)
+        return later
+
+    def has_changed(self, parts: Sequence[Any]) -> bool:
+        """Whether the parts of the source are no longer these."""
+        return self.source.has_changed([getattr(part, "split", part) for part in parts])
+
+    def with_groups(self, column: str) -> Self:
+        """The same source with the values of a column beside the rows."""
+        return type(self)(self.source.with_groups(column), self.step)
+
+    def with_features(self, names: Sequence[str]) -> Any:
+        """The same source with some of the features that the map makes, in this order."""
+        positions = [self.step.names.index(name) for name in names]
+        return self.map(partial(np.take, indices=positions, axis=1), names)
+
+
+class MappedScorableSource(MappedSource, ScorableSource):
+    """The same that `predict_dataset` can read."""
+
+    source: ScorableSource
+
+    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[MappedSplit], pa.Schema]:
+        """The parts to read without labels, and the types of the columns to keep."""
+        parts, types = self.source.to_score(keep, each)
+        return [MappedSplit(part, self.step) for part in parts], types
+
+    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+        """Whether data of the source lies in a folder."""
+        return self.source.overlaps(filesystem, folder)
+
+
+class MappedFileSource(MappedScorableSource, FileSource):
+    """The same that a `StatisticsLedger` can keep up with."""
+
+    source: Any
+
+    files = property(attrgetter("source.files"))
+    includes = property(attrgetter("source.includes"))
+    footers = property(attrgetter("source.footers"))
+
+    def rescanned(self) -> Self:
+        """The same source with the files that are there now."""
+        return type(self)(self.source.rescanned(), self.step)
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """What is read of each file, and the hashes of the maps that the features go through."""
+        options = self.source.read_options
+        return {**options, "maps": [*options.get("maps", []), self.step.digest]}
+
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
+        """What is to be read of some of the files."""
+        plans = self.source.plans(files, each)
+        return [
+            replace(plan, splits=[MappedSplit(part, self.step) for part in plan.splits]) for plan in plans
+        ]
+
+
+def mapped(source: Source, transformer: Any, features: Sequence[str] | None) -> MappedSource:
+    """The source that `Source.map` returns: it has the abilities of the source."""
+    fitted_to = getattr(transformer, "feature_names_in_", None)
+    if fitted_to is not None and source.feature_names is not None:
+        lacking = [name for name in fitted_to if name not in source.feature_names]
+        if lacking:
+            raise ValueError(
+                Message(
+                    f"{source!r} does not have {listed(lacking, 5)}, to which {_name(transformer)} was fitted"
+                )
+            )
+        if list(source.feature_names) != list(fitted_to):
+            source = source.with_features(list(fitted_to))
+    step = FeatureMap.of(transformer, features, source)
+    kinds = {FileSource: MappedFileSource, ScorableSource: MappedScorableSource, Source: MappedSource}
+    return next(kind(source, step) for of, kind in kinds.items() if isinstance(source, of))

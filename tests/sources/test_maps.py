@@ -1,0 +1,368 @@
+"""Maps and expressions in the pass: the statistics are those of the transformed rows in memory."""
+
+import pickle
+from datetime import date
+
+import cloudpickle
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, SplineTransformer, StandardScaler
+
+from streamgda import (
+    ClassStatistics,
+    ExactClassStatistics,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
+    accumulate,
+    predict_dataset,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
+from streamgda.sources.base import FileSource, ScorableSource
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(600, 3))
+Y = RNG.integers(0, 3, size=600)
+FRAME = pd.DataFrame(X, columns=list("abc"))
+TABLE = pa.table({**{name: FRAME[name].to_numpy() for name in "abc"}, "y": Y})
+TRANSFORMERS = [
+    StandardScaler().fit(X),
+    PCA(2).fit(FRAME[["c", "a"]]),
+    RBFSampler(n_components=20, random_state=0).fit(X),
+    SplineTransformer(sparse_output=True).fit(FRAME),
+    make_pipeline(StandardScaler(), PolynomialFeatures()).fit(X),
+    ColumnTransformer([("scaled", StandardScaler(), ["c"]), ("kept", "passthrough", ["a"])]).fit(FRAME),
+    ColumnTransformer([("scaled", StandardScaler(), [2]), ("kept", "passthrough", [0])]).fit(X),
+    FunctionTransformer(np.exp, feature_names_out="one-to-one"),
+]
+
+
+def transformed(transformer, frame=FRAME):
+    names = getattr(transformer, "feature_names_in_", None)
+    made = transformer.transform(frame.to_numpy() if names is None else frame[list(names)])
+    return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
+
+
+def write(folder, table=TABLE, rows_per_group=100):
+    folder.mkdir()
+    half = len(table) // 2
+    for name, part in (("1", table.slice(0, half)), ("2", table.slice(half))):
+        pq.write_table(part, folder / f"{name}.parquet", row_group_size=rows_per_group)
+    return scan_parquet(folder, "y")
+
+
+@pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda one: type(one).__name__)
+def test_a_mapped_source_gives_the_statistics_of_the_transformed_rows(transformer, tmp_path):
+    source = write(tmp_path / "data").map(transformer)
+    state = accumulate(source)
+    assert state.allclose(ClassStatistics().update(transformed(transformer), Y), rtol=1e-12)
+    assert state.feature_names == source.feature_names
+    assert source.n_features == len(source.feature_names) == state.n_features
+
+
+@settings(max_examples=20)
+@given(bounds=st.lists(st.integers(0, 600), max_size=6).map(sorted))
+def test_the_bits_do_not_depend_on_chunks_where_each_row_is_answered_by_itself(bounds):
+    scaler, weights = StandardScaler().fit(X), np.arange(600) % 4
+    table = TABLE.append_column("w", pa.array(weights))
+    chunks = [
+        table.slice(start, stop - start) for start, stop in zip([0, *bounds], [*bounds, 600], strict=True)
+    ]
+    reader = pa.RecordBatchReader.from_batches(
+        table.schema, [batch for chunk in chunks for batch in chunk.to_batches()]
+    )
+    found = accumulate(scan_arrow(reader, "y", weight="w").map(scaler), exact=True)
+    assert found == ExactClassStatistics().update(
+        pd.DataFrame(scaler.transform(X), columns=list("abc")), Y, weights
+    )
+
+
+def sources(folder):
+    group = zarr.open_group(folder / "rows.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(100, 3))
+    group.create_array("y", data=Y)
+    yield write(folder / "data")
+    yield scan_arrow(TABLE, "y")
+    yield scan_arrow(ds.dataset([TABLE.slice(0, 300), TABLE.slice(300)]), "y")
+    yield scan_arrow(pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(100)), "y")
+    yield scan_arrow(FRAME.assign(y=Y), "y")
+    yield scan_zarr(folder / "rows.zarr")
+    yield scan_dask(dd.from_pandas(FRAME.assign(y=Y), npartitions=3), "y")
+    yield scan_dask(da.from_array(X, chunks=(200, 2)), da.from_array(Y, chunks=200))
+
+
+def test_every_source_can_be_mapped_and_keeps_its_abilities(tmp_path):
+    sampler = RBFSampler(n_components=20, random_state=0).fit(X)
+    expected = ClassStatistics().update(sampler.transform(X), Y)
+    for source in sources(tmp_path):
+        mapped = source.map(sampler)
+        assert accumulate(mapped).allclose(expected, rtol=1e-12), source
+        for ability in (ScorableSource, FileSource):
+            assert isinstance(mapped, ability) == isinstance(source, ability)
+        assert (mapped.is_local, mapped.is_one_shot) == (source.is_local, source.is_one_shot)
+
+
+def test_splits_can_be_sent_to_other_processes(tmp_path):
+    source = write(tmp_path / "data").map(lambda rows: rows[:, :2] ** 2, features=["p", "q"])
+    sent = pickle.loads(cloudpickle.dumps(source.splits()))
+    state = ClassStatistics()
+    state.update_blocks(block for split in sent for block in split.blocks())
+    assert state.allclose(accumulate(source), rtol=1e-12)
+
+
+def test_maps_compose_and_a_map_of_a_frame_finds_its_features(tmp_path):
+    scaler = StandardScaler().fit(FRAME[["c", "a"]])
+    source = write(tmp_path / "data").map(scaler).map(PolynomialFeatures(2).fit(X[:, :2]))
+    expected = PolynomialFeatures(2).fit_transform(transformed(scaler))
+    assert source.feature_names == ("1", "c", "a", "c^2", "c a", "a^2")
+    assert accumulate(source).allclose(ClassStatistics().update(expected, Y), rtol=1e-12)
+    some = accumulate(source.with_features(["a", "1"]))
+    assert some.allclose(ClassStatistics().update(expected[:, [2, 0]], Y), rtol=1e-12)
+
+
+def test_many_features_are_made_of_few_rows_at_a_time():
+    rows = []
+
+    def widened(block):
+        rows.append(len(block))
+        return np.repeat(block, 500, axis=1)
+
+    names = [f"f{i}" for i in range(1_500)]
+    table = pa.concat_tables([TABLE] * 10)
+    state = accumulate(scan_arrow(table, "y").map(widened, names), "diag", scheduler="synchronous")
+    assert max(rows) * 1_500 <= 1 << 23
+    assert sum(rows) == state.n_rows == 6_000
+
+
+# ---------------------------------------------------------------------- identity
+
+
+def digest(transformer, names=None):
+    return scan_arrow(TABLE, "y").map(transformer, names).step.digest
+
+
+def scaled_by(factor):
+    return lambda rows: rows * factor
+
+
+@pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda one: type(one).__name__)
+def test_the_hash_of_a_map_is_that_of_its_values(transformer):
+    assert digest(pickle.loads(pickle.dumps(transformer))) == digest(transformer)
+
+
+def test_other_parameters_values_names_or_code_have_another_hash():
+    maps = [
+        *((transformer, None) for transformer in TRANSFORMERS),
+        (StandardScaler().fit(X + 1e-9), None),
+        (RBFSampler(n_components=20, random_state=1).fit(X), None),
+        (StandardScaler().fit(X), ["p", "q", "r"]),
+        (lambda rows: rows * 2, list("abc")),
+        (lambda rows: rows * 3, list("abc")),
+        (lambda rows: rows + 2, list("abc")),
+        (scaled_by(2), list("abc")),
+        (scaled_by(3), list("abc")),
+    ]
+    assert len({digest(*one) for one in maps}) == len(maps)
+    assert digest(scaled_by(2), list("abc")) == digest(scaled_by(2), list("abc"))
+
+
+def test_later_fitting_of_the_transformer_has_no_effect():
+    scaler = StandardScaler().fit(X)
+    source = scan_arrow(TABLE, "y").map(scaler)
+    before = accumulate(source)
+    scaler.fit(X * 9)
+    assert accumulate(source) == before
+
+
+def test_states_and_predictions_of_another_map_are_not_taken_for_those_of_this_one(tmp_path):
+    source = write(tmp_path / "data")
+    one, other = (source.map(StandardScaler().fit(rows)) for rows in (X, X * 2))
+    checkpoint = tmp_path / "checkpoint"
+    first, second = (accumulate(each, checkpoint=checkpoint) for each in (one, other))
+    assert not first.allclose(second)
+    assert accumulate(one, checkpoint=checkpoint) == first
+    assert len(list(checkpoint.iterdir())) == 2
+
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    assert [len(ledger.refresh(one).read) for _ in range(2)] == [2, 0]
+    with pytest.raises(ValueError, match="maps="):
+        ledger.refresh(other)
+
+    model, out = LinearDiscriminantAnalysis().fit(one), tmp_path / "out"
+    assert predict_dataset(model, one, out).n_found == 0
+    assert predict_dataset(model, one, out).n_found == 2
+    assert predict_dataset(model, other, out).n_found == 0
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def test_what_is_no_fitted_transformer_of_these_features_is_refused():
+    source = scan_arrow(TABLE, "y")
+    for wrong in ("scale", StandardScaler):
+        with pytest.raises(TypeError, match="a fitted transformer or a function is needed"):
+            source.map(wrong)
+    with pytest.raises(NotFittedError, match="StandardScaler is not fitted; fit it to a sample of the rows"):
+        source.map(StandardScaler())
+    with pytest.raises(ValueError, match=r"3 features; StandardScaler\(\) was fitted to 2"):
+        source.map(StandardScaler().fit(X[:, :2]))
+    with pytest.raises(ValueError, match=r"does not have 'd', to which StandardScaler\(\) was fitted"):
+        source.map(StandardScaler().fit(FRAME.rename(columns={"c": "d"})))
+    with pytest.raises(ValueError, match="makes needs names"):
+        source.map(np.exp)
+    with pytest.raises(ValueError, match="does not tell the names of the features"):
+        source.map(FunctionTransformer(np.exp))
+    with pytest.raises(ValueError, match="a list of different names"):
+        source.map(np.exp, ["a", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    "function", [lambda rows: rows[:, :2], lambda rows: rows[1:], lambda rows: rows.astype(str), np.sum]
+)
+def test_an_answer_of_another_shape_or_kind_names_the_transformer_and_the_place(function):
+    with pytest.raises(ValueError, match="(lambda|sum).* row 0 on: it made .* not numbers of shape"):
+        accumulate(scan_arrow(TABLE, "y").map(function, list("abc")))
+
+
+def test_a_failing_transformer_is_named():
+    def broken(rows):
+        raise RuntimeError("no licence")
+
+    with pytest.raises(ValueError, match="broken.* row 0 on: no licence"):
+        accumulate(scan_arrow(TABLE, "y").map(broken, list("abc")))
+
+
+@pytest.mark.parametrize("missing", ["raise", "keep"])
+def test_missing_values_need_a_transformer_that_takes_them(missing):
+    holes = X.copy()
+    holes[7, 1] = np.nan
+    table = TABLE.set_column(1, "b", pa.array(holes[:, 1], from_pandas=True))
+    source = scan_arrow(table, "y", missing=missing)
+    with pytest.raises(ValueError, match="row 7: feature 'b' is NaN or null.* RBFSampler.* SimpleImputer"):
+        accumulate(source.map(TRANSFORMERS[2]))
+    imputer = SimpleImputer().fit(holes)
+    filled = accumulate(source.map(make_pipeline(imputer, TRANSFORMERS[2])))
+    expected = ClassStatistics().update(TRANSFORMERS[2].transform(imputer.transform(holes)), Y)
+    assert filled.ordinary().allclose(expected, rtol=1e-12)
+    scaled = source.map(StandardScaler().fit(holes))
+    if missing == "raise":
+        with pytest.raises(ValueError, match="row 7: feature 'b' is NaN"):
+            accumulate(scaled)
+    else:
+        assert accumulate(scaled).keeps_patterns
+        QuadraticDiscriminantAnalysis(missing="marginal").fit(scaled)
+    dropped = accumulate(scan_arrow(table, "y", missing="drop").map(TRANSFORMERS[2]))
+    assert (dropped.n_rows, dropped.n_dropped) == (599, 1)
+
+
+def test_a_pipeline_that_would_fit_a_source_is_told_of_map():
+    with pytest.raises(TypeError, match=r"source\.map takes a fitted transformer"):
+        make_pipeline(StandardScaler(), LinearDiscriminantAnalysis()).fit(scan_arrow(TABLE, "y"))
+
+
+# ---------------------------------------------------------------------- expressions
+
+SOLD = [date(2026, 1, 1 + i % 28) for i in range(600)]
+DATED = TABLE.append_column("sold", pa.array(SOLD)).append_column("price", pa.array(np.exp(X[:, 0])))
+EXPRESSIONS = {
+    "weekday": pc.day_of_week(pc.field("sold")),
+    "price": pc.ln(pc.field("price")),
+    "difference": pc.field("a") - pc.field("b"),
+}
+COMPUTED = np.column_stack([X[:, 0], [day.weekday() for day in SOLD], X[:, 0] - X[:, 1]])
+
+
+def tabular_sources(folder):
+    chosen = {"exclude": ["sold", "a", "b", "c"]}
+    folder.mkdir()
+    pq.write_table(DATED.slice(0, 300), folder / "1.parquet", row_group_size=70)
+    pq.write_table(DATED.slice(300), folder / "2.parquet")
+    yield scan_parquet(folder, "y", **chosen)
+    yield scan_arrow(DATED, "y", **chosen)
+    yield scan_arrow(ds.dataset([DATED.slice(0, 300), DATED.slice(300)]), "y", **chosen)
+    yield scan_arrow(pa.RecordBatchReader.from_batches(DATED.schema, DATED.to_batches(100)), "y", **chosen)
+    frame = DATED.to_pandas().astype({"sold": "datetime64[ns]"})
+    yield scan_dask(dd.from_pandas(frame, npartitions=3), "y", **chosen)
+
+
+def test_columns_are_computed_from_those_of_every_table(tmp_path):
+    expected = ClassStatistics().update(COMPUTED, Y)
+    for source in tabular_sources(tmp_path / "data"):
+        state = accumulate(source.with_columns(**EXPRESSIONS))
+        assert state.feature_names == ("price", "weekday", "difference"), source
+        assert state.allclose(expected, rtol=1e-10), source
+
+
+def test_computed_columns_are_scored_refreshed_grouped_and_mapped(tmp_path):
+    (source, *_) = tabular_sources(tmp_path / "data")
+    source = source.with_columns(**EXPRESSIONS)
+    model = LinearDiscriminantAnalysis().fit(source)
+    out = tmp_path / "out"
+    predict_dataset(model, source, out, keep=["price", "sold"])
+    written = pq.read_table(out)
+    np.testing.assert_allclose(
+        np.column_stack([written[f"probability_{k}"] for k in range(3)]),
+        model.predict_proba(pd.DataFrame(COMPUTED, columns=list(source.feature_names))),
+        rtol=1e-9,
+    )
+    assert written["price"].equals(DATED["price"])
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(source)
+    assert ledger.statistics().feature_names == source.feature_names
+    assert ledger.refresh(source).read == ()
+    with pytest.raises(ValueError, match="columns="):
+        ledger.refresh(source.with_columns(price=pc.log2(pc.field("price"))))
+    checkpoint = tmp_path / "checkpoint"
+    for each in (source, source.with_columns(price=pc.log2(pc.field("price")))):
+        accumulate(each, checkpoint=checkpoint)
+    assert len(list(checkpoint.iterdir())) == 2
+    mapped = accumulate(source.map(StandardScaler().fit(COMPUTED)))
+    expected = ClassStatistics().update(StandardScaler().fit_transform(COMPUTED), Y)
+    assert mapped.allclose(expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("expressions", "message"),
+    [
+        ({"z": pc.field("nothing")}, "nothing"),
+        ({"z": pc.ln(pc.field("sold"))}, r"z=ln\(sold\): the types .* do not go together"),
+        ({"z": pc.field("sold")}, "is date32.* cannot be a feature; make a number of it"),
+        ({"y": pc.field("a")}, "'y' is the target"),
+    ],
+)
+def test_an_expression_that_makes_no_feature_is_refused(expressions, message):
+    with pytest.raises(ValueError, match=message):
+        scan_arrow(DATED, "y", exclude=["sold"]).with_columns(**expressions)
+
+
+def test_arrays_have_no_columns_to_compute_with(tmp_path):
+    (*_, zarr_source, _, arrays) = sources(tmp_path)
+    for source in (zarr_source, arrays):
+        with pytest.raises(TypeError, match=r"no columns with names; source\.map"):
+            source.with_columns(z=pc.field("a"))
+
+
+def test_a_value_that_cannot_be_computed_names_the_data():
+    table = DATED.set_column(0, "a", pa.array(np.zeros(600, dtype=np.int64)))
+    source = scan_arrow(table, "y", features=["b"]).with_columns(z=pc.scalar(1) / pc.field("a"))
+    with pytest.raises(ValueError, match="the table: divide by zero"):
+        accumulate(source)
