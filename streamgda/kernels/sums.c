@@ -82,8 +82,7 @@ static void settle(Entry *entry, const Sums *s, Size place, Size j) {
     for (Size f = 0; f < width; f++) {
         double *mean = s->means + start + f, *low = s->low_means + start + f;
         double shift = entry->sum[f] / n, squares = entry->squares[f], within = squares - entry->sum[f] * shift;
-        if (before == 0.0)
-            *mean = entry->anchor[f];
+        *mean = before == 0.0 ? entry->anchor[f] : *mean;
         double gap = (entry->anchor[f] - *mean) + (shift - *low);
         two_sum(*mean, *low + gap * share, mean, low);
         s->scatter[start + f] += (within <= EPS * n * squares ? 0.0 : within) + gap * gap * (before * share);
@@ -195,7 +194,8 @@ typedef struct {
 } Classes;
 
 double centre(const Rows *r, const Code *ranks, double *rows, Size row_stride, const Classes *c) {
-    Size step = rows_at_a_time(r) < r->n_rows ? r->n_features : LEAST(COLUMN_ROWS / (r->n_rows + 1) + 2, 8);
+    Size few = r->n_rows < 16 * c->n_classes ? 8 : LEAST(COLUMN_ROWS / (r->n_rows + 1) + 2, 8);
+    Size step = rows_at_a_time(r) < r->n_rows ? r->n_features : few;
     double check = 0.0;
     for (Size j = 0; j < r->n_features; j += step) {
         Size stop = LEAST(j + step, r->n_features);

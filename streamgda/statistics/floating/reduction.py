@@ -14,12 +14,15 @@ from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indi
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments, two_sum
 
-_FEWEST_ROWS = 1 << 9  # that go into sums about anchors; fewer are centred as quickly, and keep all digits
+# A block with fewer rows is centred as quickly as it is added to sums about anchors, and keeps all digits.
+_FEWEST_ROWS = 1 << 9
+_FEWEST_ROWS_OF_CLASS = 4
 
 
 def is_anchored(block: Block, kind: CovarianceKind) -> bool:
     """Whether the rows of a block go into sums about anchors, rather than being centred."""
-    return not kind.has_products and block.weights is None and len(block.codes) >= _FEWEST_ROWS
+    fewest = max(_FEWEST_ROWS, _FEWEST_ROWS_OF_CLASS * len(block.classes))
+    return not kind.has_products and block.weights is None and len(block.codes) >= fewest
 
 
 def add_centred(
