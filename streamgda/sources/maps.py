@@ -47,9 +47,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """A fitted transformer, the names of the features that it makes, and a hash of both."""
+    """A fitted transformer, the names of the features that it is given and makes, and a hash of it."""
 
     transformer: Any
+    given: tuple[str, ...] | None
     names: tuple[str, ...]
     digest: str
 
@@ -63,10 +64,10 @@ class FeatureMap:
             As `Source.map` does.
         """
         transformer = _checked(transformer, names)
-        expected, given = getattr(transformer, "n_features_in_", None), source.n_features
-        if expected is not None and given is not None and expected != given:
+        expected, n_given = getattr(transformer, "n_features_in_", None), source.n_features
+        if None not in {expected, n_given} and expected != n_given:
             raise ValueError(
-                f"{source!r} has {counted(given, 'feature')}; {_name(transformer)} was fitted to {expected}"
+                f"{source!r}: {_name(transformer)} was fitted to {expected} features, not {n_given}"
             )
         if not source.maps:  # later ones are given the array that a transformer makes
             _set_names(transformer, source.feature_names)
@@ -80,11 +81,8 @@ class FeatureMap:
                 ) from error
         made = tuple(map(str, names))
         if isinstance(names, str) or len(set(made)) < len(made):
-            raise ValueError(
-                f"features must be a list of different names for what the map makes; got {names!r}"
-            )
-        hasher = _Hasher()
-        return cls(transformer, made, str(hasher.hash([transformer, made])))
+            raise ValueError(f"features must be a list of different names for what it makes; got {names!r}")
+        return cls(transformer, source.feature_names, made, str(_Hasher().hash([transformer, made])))
 
     def pieces(self, block: Block) -> Iterator[tuple[Block, slice]]:
         """Yield blocks with what the transformer makes of the rows of a block, and which rows they are.
@@ -94,26 +92,23 @@ class FeatureMap:
         ValueError
             If the transformer fails, or makes another number of rows or features. The message names it.
         """
-        n_rows = len(block.codes)
         size = rows_per_block(len(self.names), len(block.classes))
-        for start in range(0, max(n_rows, 1), size):
+        for start in range(0, max(len(block.codes), 1), size):
             piece = block.between(start, start + size)
             classes, codes = drop_unused(piece.classes, piece.codes)
-            yield (
-                replace(
-                    piece,
-                    features=self._made_of(piece),
-                    feature_names=self.names,
-                    classes=classes,
-                    codes=codes,
-                    n_dropped=0 if start else block.n_dropped,
-                ),
-                slice(start, start + size),
-            )
+            labelled = replace(piece, classes=classes, codes=codes, n_dropped=0 if start else block.n_dropped)
+            made = replace(labelled, features=self._made_of(piece), feature_names=self.names)
+            yield made, slice(start, start + size)
 
     def _made_of(self, block: Block) -> NDArray[Any]:
         """What the transformer makes of the features of a block: (n_rows, n_features)."""
-        rows: Any = block.matrix(0, len(block.codes))
+        is_view = isinstance(block.features, np.ndarray)  # which a transformer with copy=False would change
+        rows: Any = np.array(block.matrix(0, len(block.codes)), copy=is_view or None)
+        if block.feature_names is not None and self.given not in {None, block.feature_names}:
+            raise ValueError(
+                f"{_name(self.transformer)} takes numbers, and {block.row_name(0)} has other features than "
+                f"those said, {listed(block.feature_names, 5)}: columns with categories cannot be mapped"
+            )
         if not len(rows):  # which transformers refuse
             return np.empty((0, len(self.names)))
         try:
@@ -125,7 +120,7 @@ class FeatureMap:
                     "as a SimpleImputer"
                 )
             raise ValueError(
-                f"{_name(self.transformer)}, for the rows from {block.row_name(0)} on: {error}"
+                f"{_name(self.transformer)}, for rows from {block.row_name(0)} on: {error}"
             ) from error
         expected = len(rows), len(self.names)
         values = np.asarray(made.toarray() if hasattr(made, "toarray") else made)

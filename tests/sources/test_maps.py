@@ -37,6 +37,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from streamgda.selection.arrays import ArraySource
 from streamgda.sources.base import FileSource, ScorableSource
 
 RNG = np.random.default_rng(0)
@@ -193,6 +194,13 @@ def test_later_fitting_of_the_transformer_has_no_effect():
     assert accumulate(source) == before
 
 
+def test_a_transformer_that_works_in_place_changes_no_data():
+    scaler, rows = StandardScaler(copy=False).fit(X.copy()), X.copy()
+    source = ArraySource(rows, Y).map(scaler, list("abc"))
+    assert accumulate(source) == accumulate(source)
+    np.testing.assert_array_equal(rows, X)
+
+
 def test_states_and_predictions_of_another_map_are_not_taken_for_those_of_this_one(tmp_path):
     source = write(tmp_path / "data")
     one, other = (source.map(StandardScaler().fit(rows)) for rows in (X, X * 2))
@@ -223,7 +231,7 @@ def test_what_is_no_fitted_transformer_of_these_features_is_refused():
             source.map(wrong)
     with pytest.raises(NotFittedError, match="StandardScaler is not fitted; fit it to a sample of the rows"):
         source.map(StandardScaler())
-    with pytest.raises(ValueError, match=r"3 features; StandardScaler\(\) was fitted to 2"):
+    with pytest.raises(ValueError, match=r"StandardScaler\(\) was fitted to 2 features, not 3"):
         source.map(StandardScaler().fit(X[:, :2]))
     with pytest.raises(ValueError, match=r"does not have 'd', to which StandardScaler\(\) was fitted"):
         source.map(StandardScaler().fit(FRAME.rename(columns={"c": "d"})))
