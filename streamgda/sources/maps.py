@@ -183,6 +183,8 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
             obj = (obj.__module__, obj.__qualname__, obj.__code__, obj.__defaults__, held)
         elif isinstance(obj, CodeType):
             obj = (obj.co_code, obj.co_names, obj.co_consts)
+        elif isinstance(obj, frozenset):  # whose order is another in each process
+            obj = set(obj)  # which is hashed in a fixed order
         super().save(obj)
 
 

@@ -184,6 +184,8 @@ def test_other_parameters_values_names_or_code_have_another_hash():
     ]
     assert len({digest(*one) for one in maps}) == len(maps)
     assert digest(scaled_by(2), list("abc")) == digest(scaled_by(2), list("abc"))
+    sets = [frozenset(order) for order in ([0, 8], [8, 0])]  # equal, and iterated in other orders
+    assert len({digest(scaled_by(each), list("abc")) for each in sets}) == 1
 
 
 def test_later_fitting_of_the_transformer_has_no_effect():
