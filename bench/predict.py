@@ -2,8 +2,9 @@
 
 Run as ``python -m bench.predict``. Every contender is fitted, to the same rows, before its clock runs, and
 has a process and the same threads of its own. Calls on few rows are timed in one process, in turn, with one
-thread, beside the formula alone in NumPy. Wide rows have 512 features: for LDA with 1,000 classes; for QDA, a
-tenth of the rows with 10 classes, beside the products with triangles that it cannot do without.
+thread, beside the formula alone in NumPy and the ONNX graph of the model in onnxruntime. Wide rows have 512
+features: for LDA with 1,000 classes; for QDA, a tenth of the rows with 10 classes, beside the products with
+triangles that it cannot do without.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnxruntime
+import skl2onnx
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from sklearn import discriminant_analysis, naive_bayes
 
 import streamgda
+import streamgda.onnx
 from bench import report
 from bench.arguments import parser_of, size
 from bench.bare_formulas import BarePosteriors
@@ -108,18 +112,37 @@ def _ratio(results: dict[str, Result], name: str) -> tuple[str, str, str, str]:
     return report.at_least(name, theirs / ours, GOALS[name])
 
 
+class OnnxGraph:
+    """The ONNX graph of a model, in float64."""
+
+    def __init__(self, model: Any) -> None:
+        streamgda.onnx.register()
+        row = np.zeros((1, model.n_features_in_))
+        graph = skl2onnx.to_onnx(model, row, options={"zipmap": False}).SerializeToString()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+    def predict_proba(self, rows: NDArray[np.float64]) -> Any:
+        """The posteriors of rows."""
+        return self.session.run(None, {"X": rows})[1]
+
+
 def few_rows(options: argparse.Namespace) -> str:
     """The table for calls on few rows, in one process and in turn."""
     models = {
         name: [fitted(estimator, options.features, options.classes) for estimator in pair]
         for name, pair in MODELS.items()
     }
-    table = []
+    table, goals = [], []
     for n_rows in options.few:
         rows = np.random.default_rng(2).normal(size=(n_rows, options.features))
         for name, pair in models.items():
-            ours, theirs, bare = _medians([*pair, BarePosteriors(pair[0])], rows, options.calls)
-            cells = n_rows, name, f"{1e6 * ours:.0f}", f"{1e6 * theirs:.0f}", f"{1e6 * bare:.0f}"
+            contenders = [*pair, BarePosteriors(pair[0]), OnnxGraph(pair[0])]
+            ours, theirs, bare, graph = medians = _medians(contenders, rows, options.calls)
+            cells = n_rows, name, *(f"{1e6 * seconds:.0f}" for seconds in medians)
+            if n_rows == 1:
+                goals.append(report.at_most(f"{name} in onnxruntime, µs", 1e6 * graph, 50.0))
             table.append((*cells, f"{ours / bare:.1f}", *report.at_most(name, ours / theirs, 1.0)[1:]))
     headers = [
         "rows",
@@ -127,11 +150,12 @@ def few_rows(options: argparse.Namespace) -> str:
         "streamgda µs",
         "scikit-learn µs",
         "bare formula µs",
+        "onnxruntime µs",
         "÷ bare",
         "÷ scikit-learn",
     ]
     headers += ["goal", ""]
-    return report.table(headers, table)
+    return f"{report.table(headers, table)}\n\n{report.table(['one row', 'measured', 'goal', ''], goals)}"
 
 
 def _medians(models: list[Any], rows: NDArray[np.float64], calls: int) -> list[float]:

@@ -62,7 +62,7 @@ class SharedGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         """They are computed from differences, since ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
-        if self._is_compact:
+        if self.is_compact:
             whitened = self._from_centre(X)
             return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
         distances = np.empty((len(X), len(self.means)), order="F")
@@ -82,7 +82,7 @@ class SharedGaussians(Gaussians):
 
     def log_density(self, X: Array) -> Array:
         """It is computed from products, which for many classes are several times as fast as differences."""
-        if not self._is_compact:
+        if not self.is_compact:
             return super().log_density(X)
         whitened = self._from_centre(X)
         log_density = self.discriminants(X)
@@ -107,7 +107,7 @@ class SharedGaussians(Gaussians):
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The discriminants; if classes are far apart, relative to the nearest class of each row."""
-        if self._is_compact:
+        if self.is_compact:
             return self.discriminants(X, log_priors, out)
         scores = self._scores_against_nearest(X, self._nearest(X, out), out)
         scores += log_priors
@@ -181,7 +181,7 @@ class SharedGaussians(Gaussians):
         return gaps
 
     @cached_property
-    def _is_compact(self) -> bool:
+    def is_compact(self) -> bool:
         """Whether all classes are so near to `centre` that discriminants keep their digits."""
         return bool((-2 * self.intercepts <= FAR**2).all())
 
