@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -15,6 +16,7 @@ from streamgda.estimators.classifier import GaussianClassifier, finalised, score
 from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
 from streamgda.estimators.scores import RowScores
+from streamgda.estimators.sql import select_of
 from streamgda.estimators.validation import check_rows
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
@@ -232,6 +234,49 @@ class GenerativeClassifier(GaussianClassifier[G]):
         if np.isneginf(state.log_priors[[first, second]]).all():
             raise ValueError(f"classes {i!r} and {j!r} both have a prior of zero, so neither is the likelier")
         return QuadraticBoundary.between(state.gaussians, state.log_priors, first, second)
+
+    # ------------------------------------------------------------------ other systems
+
+    def to_sql(self, table: str, dialect: str = "duckdb", keep: Iterable[str] = ()) -> str:
+        """One SELECT that predicts the rows of a table in a database.
+
+        Its columns are those to keep, ``label``, and ``probability_`` and the label for each class. They are
+        NULL in a row where a feature is NULL. Probabilities differ from those of `predict_proba` by the
+        rounding of the database.
+
+        Parameters
+        ----------
+        table : str
+            The name of the table or view. Dots separate it from its schema. Its columns have the names of the
+            features, upper and lower case included.
+        dialect : {"duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite"}, default="duckdb"
+            The language of the database.
+        keep : iterable of str, default=()
+            Columns of the table to keep, such as a key.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If the model has learnt no rows.
+        ValueError
+            If the model has no names of features, ``missing="marginal"``, ``predictive="student"``, or more
+            than 20,000 coefficients, as databases refuse longer statements.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> import pandas as pd
+        >>> from streamgda import GaussianNB
+        >>> X = pd.DataFrame({"height": [0.0, 2.0, 6.0, 10.0]})
+        >>> model = GaussianNB().fit(X, ["low", "low", "high", "high"])
+        >>> duckdb.sql(model.to_sql("X", keep=["height"])).fetchall()[0][:2]
+        (0.0, 'low')
+        """
+        return select_of(self, table, dialect, keep)
 
     # ------------------------------------------------------------------ criteria
 

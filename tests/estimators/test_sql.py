@@ -1,0 +1,111 @@
+"""Databases compute the same labels and probabilities from the SELECT of a model."""
+
+import sqlite3
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import NotFittedError
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+
+MODELS = [
+    GaussianNB(temperature=3.0),
+    LinearDiscriminantAnalysis(priors=[0.5, 0.5, 0.0]),
+    QuadraticDiscriminantAnalysis(temperature=0.5),
+    QuadraticDiscriminantAnalysis(pooling="bayes"),
+    MixtureDiscriminantAnalysis({0: 2, 1: 2}, covariance_type="diag", temperature=2.0),
+    MixtureDiscriminantAnalysis({0: 2, 1: 2}, covariance_type="tied"),
+]
+
+
+def in_duckdb(query, table):
+    connection = duckdb.connect()
+    connection.register("rows", table)
+    return connection.sql(query).fetchall()
+
+
+def in_sqlite(query, table):
+    connection = sqlite3.connect(":memory:")
+    table.to_sql("rows", connection, index=False)
+    return connection.execute(query).fetchall()
+
+
+DATABASES = {"duckdb": in_duckdb, "sqlite": in_sqlite}
+
+
+def check(model, X, dialect):
+    table = X.assign(key=np.arange(len(X)))
+    found = sorted(DATABASES[dialect](model.to_sql("rows", dialect, keep=["key"]), table))
+    keys, labels, *probabilities = zip(*found, strict=True)
+    assert list(keys) == list(range(len(X)))
+    assert list(labels) == model.predict(X).tolist()
+    np.testing.assert_allclose(np.transpose(probabilities), model.predict_proba(X), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_databases_agree(model, dialect):
+    for load in (load_iris, load_wine):
+        data = load(as_frame=True)
+        check(model.fit(data.data, data.target), data.data, dialect)
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_names_labels_and_far_classes(dialect):
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 2)) + 1e3 * y[:, None] + 2.0**40
+    frame = pd.DataFrame(X, columns=['a "quoted" name', "select"])
+    labels = np.array(["it's", 'a "b"', "back\\slash"])[y]
+    for estimator in (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis):
+        check(estimator().fit(frame, labels), frame, dialect)
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_a_null_has_no_prediction(dialect):
+    X = pd.DataFrame({"a": [0.0, 2.0, 6.0, 10.0], "b": [1.0, 0.0, 2.0, 2.5]})
+    model = GaussianNB().fit(X, [0, 0, 1, 1])
+    empty = X.assign(b=pd.array([1.0, None, 2.0, 2.5], dtype="Float64"))
+    found = DATABASES[dialect](model.to_sql("rows", dialect, keep=["a"]), empty)
+    assert sorted(found)[1] == (2.0, None, None, None)
+    assert [row[1] for row in sorted(found)] == [0, None, 1, 1]
+
+
+def test_dialects_quote():
+    X = pd.DataFrame({"a b": [0.0, 2.0, 6.0, 10.0]})
+    model = GaussianNB().fit(X, ["it's", "it's", "x\\y", "x\\y"])
+    query = model.to_sql("project.rows", "bigquery")
+    assert "FROM `project`.`rows`" in query
+    assert "CAST(`a b` AS FLOAT64)" in query
+    assert r"THEN 'it\'s'" in query
+    assert r"THEN 'x\\y'" in query
+    query = model.to_sql("rows", "postgres")
+    assert 'CAST("a b" AS DOUBLE PRECISION)' in query
+    assert "THEN 'it''s'" in query
+
+
+def test_what_sql_does_not_have_is_refused():
+    rng = np.random.default_rng(0)
+    X, y = pd.DataFrame(rng.normal(size=(600, 150))).rename(columns="x{}".format), np.arange(600) % 2
+    with pytest.raises(ValueError, match="coefficients, and a statement takes at most 20,000"):
+        QuadraticDiscriminantAnalysis().fit(X, y).to_sql("rows")
+    few = X[["x0", "x1"]]
+    for model, message in (
+        (GaussianNB().fit(few.to_numpy(), y), "SQL needs names of columns"),
+        (GaussianNB(missing="marginal").fit(few, y), "SQL takes no missing values"),
+        (QuadraticDiscriminantAnalysis(predictive="student").fit(few, y), "SQL takes no student densities"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.to_sql("rows")
+    with pytest.raises(ValueError, match="dialect must be one of"):
+        GaussianNB().fit(few, y).to_sql("rows", "oracle")
+    with pytest.raises(NotFittedError):
+        GaussianNB().to_sql("rows")
