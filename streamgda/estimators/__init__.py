@@ -24,6 +24,7 @@ The modules, from the top down:
   `pooling` of QDA and naive Bayes.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria.
 - `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.
+- `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
 - `classifier`: predictions. `scores`: the scores of a block of rows.
 - `learning`: from rows to statistics. `reading`: how rows are read.
 - `finalised`: densities computed from statistics. `singular`: classes without a density, and why.
@@ -50,6 +51,20 @@ ESTIMATORS: dict[str, Entry] = {
     "MixtureDiscriminantAnalysis": Entry("streamgda.estimators.mda", "mda"),
 }
 """The estimators, by the names of their classes."""
+
+SKOPS_TYPES = [
+    *(f"{entry.module}.{name}" for name, entry in ESTIMATORS.items()),
+    "streamgda.estimators.dtypes.FittedTypes",
+    *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
+    *(f"streamgda.statistics.floating.{name}" for name in ("moments.Moments", "state.ClassStatistics")),
+    "streamgda.statistics.exact.numbers.ExactArray",
+    "streamgda.statistics.exact.rounding.ExactMoments",
+    "streamgda.statistics.exact.state.ExactClassStatistics",
+    "streamgda.statistics.exact.sums.Sums",
+    "streamgda.statistics.labelled.Labelled",
+    "streamgda.statistics.subclasses.SubclassCenters",
+]
+"""The types that `skops.io.load` must trust to load an estimator that has learnt from complete rows."""
 
 
 def estimator_named(name: str) -> type[Any]:

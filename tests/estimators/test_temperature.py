@@ -2,14 +2,12 @@
 
 import dask.array as da
 import numpy as np
-import onnxruntime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
-from skl2onnx import to_onnx
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
@@ -121,11 +119,6 @@ def test_scikit_learn_has_it_in_the_coefficients_of_lda(solver, n_classes):
     np.testing.assert_allclose(model.decision_function(X[some]), np.squeeze(linear), rtol=1e-9, atol=1e-9)
     peer = model.to_sklearn()
     np.testing.assert_allclose(peer.predict_proba(X), model.predict_proba(X), rtol=1e-9, atol=1e-15)
-    if n_classes > 2:
-        graph = to_onnx(peer, X[:1], options={"zipmap": False})
-        session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
-        _, probabilities = session.run(None, {"X": X})
-        np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [MODELS[0], *MODELS[2:]])
