@@ -19,12 +19,13 @@ from streamgda.blocks.block import (
     Places,
     cut_into_blocks,
 )
+from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.frames import column_labels, column_names, columns_of_other_types, matrix_of
 from streamgda.blocks.labels import Codes, Labels
 
 
 def array_blocks(
-    X: ArrayLike,
+    X: ArrayLike | MixedColumns,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     feature_names: tuple[str, ...] | None = None,
@@ -46,14 +47,13 @@ def array_blocks(
         If X is not a matrix of numbers, if lengths differ, or if labels are not integers, strings or bools.
     """
     try:
-        matrix = _matrix(X)
+        matrix = X if isinstance(X, MixedColumns) else _matrix(X)
+        n_rows = matrix.n_rows if isinstance(matrix, MixedColumns) else len(matrix)
         classes, codes, unlabelled = labels.encode(y)
         weights = None if sample_weight is None else _weights(sample_weight)
         for name, other in (("y", codes), ("sample_weight", weights)):
-            if other is not None and other.shape != (len(matrix),):
-                raise ValueError(
-                    f"X has {wording.counted(len(matrix), 'row')}, {name} has shape {other.shape}"
-                )
+            if other is not None and other.shape != (n_rows,):
+                raise ValueError(f"X has {wording.counted(n_rows, 'row')}, {name} has shape {other.shape}")
     except ValueError as error:
         if origin is None:
             raise
@@ -67,7 +67,7 @@ def array_blocks(
         feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
         missing=missing,
         row_name=places or Places(origin or "", start, dataset=origin or ""),
-        groups=None if groups is None else group_codes(groups, len(matrix)),
+        groups=None if groups is None else group_codes(groups, n_rows),
     )
 
 

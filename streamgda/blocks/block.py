@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
+from streamgda.blocks.categories import Categories, MixedColumns
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.wording import Message
 
@@ -132,8 +133,9 @@ class Block:
 
     Attributes
     ----------
-    features : ndarray of shape (n_rows, n_features), or one array per feature
-        Numbers of any real type. They are converted to float64 when the block is reduced.
+    features : ndarray of shape (n_rows, n_features), one array per feature, or MixedColumns
+        Numbers of any real type, or numbers and codes of categories. They are converted to float64 when the
+        block is reduced.
     classes : ndarray of shape (n_classes,)
         The labels that occur, sorted.
     codes : ndarray of shape (n_rows,)
@@ -164,6 +166,11 @@ class Block:
     def n_features(self) -> int:
         """How many features a row has."""
         return self.features.shape[1] if isinstance(self.features, np.ndarray) else len(self.features)
+
+    @property
+    def categories(self) -> Categories | None:
+        """The columns with categories and their values; None if all columns are numbers."""
+        return self.features.categories if isinstance(self.features, MixedColumns) else None
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
@@ -210,6 +217,12 @@ class Block:
             groups=self.groups and (self.groups[0], self.groups[1][rows]),
         )
 
+    def with_categories(self, categories: Categories) -> Block:
+        """The rows with other categories of the same columns; the block itself if all columns are numbers."""
+        if not isinstance(self.features, MixedColumns):
+            return self
+        return replace(self, features=self.features.onto(categories), feature_names=categories.feature_names)
+
     def raise_for_values(self, powers: str = "squares", other_remedy: str = _LEARN_INCOMPLETE) -> None:
         """Raise the error that names the first value which statistics cannot hold.
 
@@ -246,12 +259,12 @@ class Block:
 
     def lacks_features(self, rows: slice = slice(None)) -> bool:
         """Whether a feature is missing in any of these rows."""
-        columns = [self.features] if isinstance(self.features, np.ndarray) else self.features
+        columns = [self.features] if isinstance(self.features, np.ndarray) else _numbers(self.features)
         return any(column.dtype.kind == "f" and bool(np.isnan(column[rows]).any()) for column in columns)
 
     def check_no_infinity(self) -> None:
         """Raise ValueError if a value is infinite. The message names its row and feature."""
-        for j, column in enumerate(_columns(self.features)):
+        for j, column in enumerate(_numbers(self.features)):
             infinite = np.isinf(column)
             if infinite.any():
                 raise ValueError(
@@ -331,6 +344,7 @@ def cut_into_blocks(
         If a label or a weight is missing and `missing` is not "drop", or a weight is negative or infinite.
     """
     n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
+    n_features = features.n_columns if isinstance(features, MixedColumns) else n_features
     size = _FEWEST_ROWS if len(codes) <= _FEWEST_ROWS else rows_per_block(n_features, len(classes))
     is_whole = unlabelled is None and weights is None and missing != "drop"
     for start in range(0, len(codes), size):
@@ -392,6 +406,8 @@ def checked_weights(
 
 
 def _rows(features: Features, rows: slice | NDArray[np.intp]) -> Features:
+    if isinstance(features, MixedColumns):
+        return features.rows(rows)
     return features[rows] if isinstance(features, np.ndarray) else [column[rows] for column in features]
 
 
@@ -399,11 +415,16 @@ def _columns(features: Features) -> Sequence[Column]:
     return list(features.T) if isinstance(features, np.ndarray) else features
 
 
+def _numbers(features: Features) -> Sequence[Column]:
+    """The columns in which a value may be missing or infinite."""
+    return features.numbers if isinstance(features, MixedColumns) else _columns(features)
+
+
 def _finite_rows(features: Features) -> NDArray[np.bool_]:
     """Which rows have neither NaN nor infinity."""
     if isinstance(features, np.ndarray):
         return np.asarray(np.isfinite(features).all(axis=1))
     finite = np.isfinite(features[0])
-    for column in features[1:]:
+    for column in _numbers(features)[1:]:
         finite &= np.isfinite(column)
     return finite

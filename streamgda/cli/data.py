@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -32,6 +32,7 @@ class Data:
     weight: str | None = None
     filters: list[Comparison] | None = None
     exclude: Sequence[str] | None = None
+    categorical: list[str] | None = None
 
     def without(self, *names: str | None) -> Data:
         """The same data, without these columns among the features unless ``--features`` names them."""
@@ -39,17 +40,17 @@ class Data:
             return self
         return replace(self, exclude=[*(self.exclude or ()), *filter(None, names)])
 
-    def labelled(self, model_features: Sequence[str] | None = None) -> Source:
-        """The source of rows with labels; without ``--features``, of the features of the model."""
+    def labelled(self, learnt: Sequence[str] | None = None, categorical: Iterable[str] = ()) -> Source:
+        """The source of rows with labels; without ``--features``, of the columns that were learnt."""
         if self._is_zarr:
             return self._zarr(self.target or "y")
         if self.target is None:
             raise bad_usage("Missing option '--target': the column of labels.")
-        return self._parquet(self.target, model_features)
+        return self._parquet(self.target, learnt, categorical)
 
-    def unlabelled(self, model_features: Sequence[str] | None = None) -> Source:
-        """The source of rows without labels; without ``--features``, of the features of the model."""
-        return self._zarr(None) if self._is_zarr else self._parquet(None, model_features)
+    def unlabelled(self, learnt: Sequence[str] | None = None, categorical: Iterable[str] = ()) -> Source:
+        """The source of rows without labels; without ``--features``, of the columns that were learnt."""
+        return self._zarr(None) if self._is_zarr else self._parquet(None, learnt, categorical)
 
     @property
     def _is_zarr(self) -> bool:
@@ -64,20 +65,28 @@ class Data:
             raise bad_usage("--filter is for Parquet files.")
         if self.features and len(self.features) > 1:
             raise bad_usage("Of a Zarr store, --features names the one array of rows.")
-        if self.exclude:
-            raise bad_usage("--exclude is for Parquet files.")
+        for option, value in (("--exclude", self.exclude), ("--categorical", self.categorical)):
+            if value:
+                raise bad_usage(f"{option} is for Parquet files.")
         (array,) = self.features or ["X"]
         return scan_zarr(self.data[0], target, features=array, **self._kept())
 
-    def _parquet(self, target: str | None, model_features: Sequence[str] | None) -> Source:
+    def _parquet(
+        self, target: str | None, learnt: Sequence[str] | None, categorical: Iterable[str]
+    ) -> Source:
         from streamgda import scan_parquet
 
         path = self.data[0] if len(self.data) == 1 else self.data  # one folder may have partitions
-        features = self.features or (None if model_features is None else list(model_features))
+        features = self.features or (None if learnt is None else list(learnt))
         if self.features and self.exclude:
             raise bad_usage("--exclude is for all columns but some; give it or --features, not both.")
         options = {**self._kept(), "filters": self.filters, "exclude": self.exclude or ()}
+        options["categorical_features"] = list(categorical) or self._categorical
         return scan_parquet(path, target, features=features, **options)
+
+    @property
+    def _categorical(self) -> list[str] | str | None:
+        return "from_dtype" if self.categorical == ["from_dtype"] else self.categorical
 
     def _kept(self) -> dict[str, Any]:
         """The options of both kinds of source. With ``--missing marginal`` the model takes such rows."""
@@ -183,6 +192,13 @@ to_learn = _options(
             "all but target and weight; Zarr: X",
         ),
         "exclude": of_library(_SCAN, "exclude", sentences=2, metavar="A,B,...", callback=split_names),
+        "categorical": click.option(
+            "--categorical",
+            metavar="A,B,...",
+            callback=split_names,
+            help="Columns with categories, by names or patterns; or from_dtype, for all columns of strings "
+            "and dictionaries.  [default: none]",
+        ),
         "filters": _FILTER,
         "missing": _TO_LEARN,
     }

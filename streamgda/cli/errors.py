@@ -25,7 +25,7 @@ QUIET = "streamgda.quiet"
 AS_TRIED = "streamgda.as-tried"
 """The options of a search, whose messages name all other parameters as ``--try`` takes them."""
 
-_OPTIONS = {"filters": "filter"}
+_OPTIONS = {"categorical_features": "categorical", "filters": "filter"}
 """Options that are not named as the parameters that they give."""
 
 _INTERRUPTED = 130  # by the convention of shells: 128 and the number of SIGINT

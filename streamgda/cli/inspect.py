@@ -91,6 +91,12 @@ def _text(saved: Saved) -> list[str]:
     columns = {"class": statistics.classes.tolist(), "rows": statistics.counts, "weight": statistics.weights}
     classes = pd.DataFrame(columns).set_index("class")
     lines += [f"features: {features}", "", *_head(classes, "class", float_format="{:.10g}".format)]
+    if (categories := statistics.categories) is not None:
+        table = pd.DataFrame({"column": categories.columns, "categories": list(map(len, categories.values))})
+        table["values"] = [
+            abridged(["" if v is None else v for v in values], 8) for values in categories.values
+        ]
+        lines += ["", *_head(table, "column", index=False)]
     if has_patterns(statistics):
         patterns = statistics.patterns().to_pandas()
         lines += ["", "missing features:", *_head(patterns, "pattern", index=False)]

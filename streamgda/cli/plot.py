@@ -127,7 +127,8 @@ def _evaluate(model: Any, data: Data, run: Running) -> Evaluation:
     from streamgda.scoring.inference import features_of
 
     with run.scheduler_options() as options:
-        return evaluate(model, data.labelled(features_of(model)), **options)
+        source = data.labelled(features_of(model), getattr(model, "categories_", ()))
+        return evaluate(model, source, **options)
 
 
 def figure_of(kind: str, subject: Any, show: list[str] | None, normalize: str | None = None) -> Figure:

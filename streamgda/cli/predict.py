@@ -83,7 +83,7 @@ def predict(
     from streamgda.scoring.inference import features_of
 
     model = load_model(saved_in, data)
-    source = data.unlabelled(features_of(model))
+    source = data.unlabelled(features_of(model), getattr(model, "categories_", ()))
     check_apart(out if out.rstrip("/").endswith(".zarr") else f"{out}/part.parquet", source)
     remains = f"what is finished stays in {out}, and the same command goes on"
     with interruptible(remains), run.scheduler_options() as options:
@@ -116,7 +116,7 @@ def evaluate(saved_in: str, data: Data, run: Running) -> None:
     from streamgda.scoring.inference import features_of
 
     model = load_model(saved_in, data)
-    source = data.labelled(features_of(model))
+    source = data.labelled(features_of(model), getattr(model, "categories_", ()))
     with run.scheduler_options() as options:
         evaluation = streamgda.evaluate(model, source, **options)
     run.output(evaluation.to_dict(), str(evaluation))

@@ -30,9 +30,10 @@ def priors(saved_in: str, data: Data, max_rows: int | None, out: str | None, run
       streamgda priors model.parquet wednesday.parquet --out adjusted.parquet
     """
     from streamgda import estimate_priors
+    from streamgda.scoring.inference import features_of
 
     model = load_model(saved_in, data)
-    source = data.unlabelled(model.statistics_.feature_names)
+    source = data.unlabelled(features_of(model), model.categories_)
     if out is not None:
         check_replaceable(out)
         check_apart(out, source)

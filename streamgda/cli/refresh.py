@@ -69,6 +69,9 @@ _LIMITS = bundled(
         "no_new_classes": of_library(
             _ALARMS, "no_new_classes", help="Quarantine a new file with a new class."
         ),
+        "no_new_categories": of_library(
+            _ALARMS, "no_new_categories", help="Quarantine a new file with a new category of a column."
+        ),
     },
 )
 

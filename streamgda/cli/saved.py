@@ -156,6 +156,7 @@ def document_of(saved: Saved) -> dict[str, Any]:
         "n_dropped": statistics.n_dropped,
         "n_features": statistics.n_features,
         "feature_names": statistics.feature_names,
+        **({} if statistics.categories is None else {"categories": statistics.categories.described()}),
         **_patterns_document(statistics),
         "classes": [{"label": label, "count": n, "weight": weight} for label, n, weight in sums],
     }

@@ -52,7 +52,9 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
     statistics = statistics_of(saved)
     out = saved_in if out is None else out
     check_replaceable(out)
-    source = data.labelled(statistics.feature_names)
+    categories = statistics.categories
+    names = statistics.feature_names if categories is None else categories.names
+    source = data.labelled(names, () if categories is None else categories.columns)
     check_apart(out, source)
     with run.scheduler_options() as options:
         new = accumulate(

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval
 
+from streamgda.blocks.categories import Categories
 from streamgda.blocks.labels import Labels, by_class
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import Message, counted, listed, named
 from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
@@ -88,6 +89,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             gaussians = None if later is None else self._refinalise(before, statistics, later)
         if gaussians is None:
             check_suffices(statistics, self._covariance_type)
+            if statistics.categories is not None:
+                self._check_categories(statistics.categories, statistics.n_rows)
             if statistics.keeps_patterns:
                 self._check_determined(statistics)
                 warn_unless_converged(statistics)
@@ -97,6 +100,15 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if len(priors) < len(gaussians.means):  # the densities are those of subclasses
             densities = Mixtures.of(densities, by_class(statistics.classes)[1], statistics.weights)
         return Finalised.of(self, statistics, gaussians, densities, priors)
+
+    def _check_categories(self, categories: Categories, n_rows: int) -> None:
+        """Raise ValueError if the model takes no categories, or a column with categories identifies rows."""
+        categories.check_no_identifier(n_rows)
+        if not self._takes_categories:
+            raise ValueError(
+                f"{type(self).__name__} takes no categories, and the statistics have those of "
+                f"{listed(categories.columns)}; LinearDiscriminantAnalysis takes them"
+            )
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Raise ValueError if rows in which features are missing do not determine a class."""
@@ -133,8 +145,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         now: dict[str, Any] = {}
         if (common := state.gaussians.singular_common) is not None:
             now["rank"] = common.rank
-            if warned.get("rank") != common.rank:
-                statistics = self.statistics_
+            statistics = self.statistics_
+            if warned.get("rank") != common.rank and common.rank < _most_rank(statistics):
                 features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
                 warnings.warn(
                     f"the covariance within the classes has rank {common.rank} of {statistics.n_features}: "
@@ -360,6 +372,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         the same for all rows, is about 10⁻¹⁶ times this factor. Rows are as for `predict`.
         """
         return self._apply(X, lambda scores: scores.log_density)
+
+
+def _most_rank(statistics: Statistics) -> int:
+    """The largest rank of the covariance: the dummies of a column always add up to 1."""
+    return statistics.n_features - (len(statistics.categories.columns) if statistics.categories else 0)
 
 
 def finalised(model: GaussianClassifier[G]) -> Finalised[G]:

@@ -17,7 +17,7 @@ from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
 from streamgda.estimators.scores import RowScores
 from streamgda.estimators.sql import select_of
-from streamgda.estimators.validation import check_rows
+from streamgda.estimators.validation import check_has_learnt, check_numbers_alone, check_rows
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.posteriors import posteriors
@@ -71,7 +71,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
         state, random = finalised(self), check_random_state(random_state)
         codes = _sample_classes(state, n_samples, label, random)
-        X = np.empty((len(codes), self.n_features_in_))
+        X = np.empty((len(codes), self.statistics_.n_features))
         for k in np.unique(codes):
             positions = np.flatnonzero(codes == k)
             X[positions] = state.densities.sample(k, len(positions), random)
@@ -276,6 +276,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> duckdb.sql(model.to_sql("X", keep=["height"])).fetchall()[0][:2]
         (0.0, 'low')
         """
+        check_has_learnt(self)
+        check_numbers_alone(self, "SQL")
         return select_of(self, table, dialect, keep)
 
     # ------------------------------------------------------------------ criteria

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.blocks.arrays import check_readable
 from streamgda.sources.conversion import is_dask
+from streamgda.sources.roles import check_known
 
 R = TypeVar("R")
 Columns = Callable[[Any], Any]
@@ -55,7 +56,7 @@ def class_labels(model: Any) -> Any:
 
 def feature_names(model: Any) -> Any:
     """The names of the features, or their numbers, as names of columns."""
-    return getattr(model, "feature_names_in_", range(model.n_features_in_))
+    return model.statistics_.feature_names or range(model.n_features_in_)
 
 
 def check_lazy(model: Any, X: Any) -> None:
@@ -69,7 +70,11 @@ def check_lazy(model: Any, X: Any) -> None:
     check_is_fitted(model)
     if getattr(X, "ndim", None) != 2:
         raise ValueError("Dask rows must have two dimensions, rows and features")
-    if hasattr(X, "map_partitions"):
+    categories = model.statistics_.categories
+    if categories is not None and hasattr(X, "columns"):
+        for name in categories.names:
+            check_known(name, list(X.columns), "the data frame")
+    elif hasattr(X, "map_partitions"):
         validate_data(model, X._meta, reset=False, skip_check_array=True)
         check_readable(X._meta_nonempty)
     elif X.shape[1] != model.n_features_in_:
@@ -100,7 +105,13 @@ def _score_array(score: Score, model: Any, X: Any) -> Any:
 def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
-    no_scores = score(pd.DataFrame(_overall_mean(model, X.dtypes), columns=X.columns))[:0]
+    categories = model.statistics_.categories
+    names = X.columns if categories is None else categories.numbers
+    row = pd.DataFrame(_overall_mean(model, X.dtypes)[:, : len(names)], columns=names)
+    if categories is not None:
+        pairs = categories.columns, categories.values
+        row = row.assign(**{name: [values[0]] for name, values in zip(*pairs, strict=True)})
+    no_scores = score(row)[:0]
     score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)
     return X.map_partitions(score_frame, meta=score_frame(X._meta))
 

@@ -33,11 +33,12 @@ from streamgda.estimators.shrinkage import (
     shrunk,
     statistics_for,
 )
-from streamgda.estimators.validation import MissingAtPrediction, one_of
+from streamgda.estimators.validation import MissingAtPrediction, check_numbers_alone, one_of
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Whitening
+from streamgda.sources.roles import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -115,6 +116,12 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
+    categorical_features : "from_dtype" or list of str, optional
+        The columns of a frame that have categories: those of strings, dictionaries and categoricals, or those
+        with these names or patterns, whose values are strings, integers or bools. Each category becomes a
+        feature of 0 and 1, which is named "column=value". A missing value is a category of its own. A
+        category that was not learnt has 0 in all the features of its column, with a warning. If None, all
+        columns are numbers. A source says itself which of its columns have categories.
 
     Attributes
     ----------
@@ -126,6 +133,9 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, if the data had any.
+    categories_ : dict of str to list
+        The categories of each column that has them; the features are then the other columns, and a dummy for
+        each category.
     priors_ : ndarray of shape (n_classes,)
         Prior probabilities.
     means_ : ndarray of shape (n_classes, n_features)
@@ -168,10 +178,12 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
     _estimates_total = True
+    _takes_categories = True
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantProjection._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
+        "categorical_features": [one_of("from_dtype"), "array-like", None],
     }
 
     def __init__(
@@ -191,6 +203,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         max_reads: int = MAX_READS,
         em_tol: float = READ_TOLERANCE,
         temperature: float = 1.0,
+        categorical_features: CategoricalFeatures = None,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -206,6 +219,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         self.max_reads = max_reads
         self.em_tol = em_tol
         self.temperature = temperature
+        self.categorical_features = categorical_features
 
     def required_statistics(self) -> dict[str, Any]:
         """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
@@ -324,6 +338,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         that are not centred, so it loses digits if means are much larger than standard deviations.
         """
         check_is_fitted(self)
+        check_numbers_alone(self, "scikit-learn's LinearDiscriminantAnalysis")
         check_plugin(self)
         regularised = self.shrinkage is not None  # scikit-learn's solver "svd" does not take it
         peer = discriminant_analysis.LinearDiscriminantAnalysis(

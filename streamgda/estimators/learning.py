@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, Missing
+from streamgda.blocks.categories import Value
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message
 from streamgda.estimators import ESTIMATORS, estimator_named
@@ -38,6 +39,7 @@ from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
+from streamgda.sources.roles import CategoricalFeatures
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -78,6 +80,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     missing: MissingAtPrediction
     singular: Literal["raise", "skip"] | None = None
     covariance_estimator: Any = None
+    categorical_features: CategoricalFeatures = None
+
+    _takes_categories: ClassVar[bool] = False
 
     n_features_in_: int
     statistics_: Statistics
@@ -166,6 +171,17 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     def classes_(self) -> Labels:
         """The labels seen, sorted; shape (n_classes,)."""
         return self._types.of_labels(self.statistics_.class_labels)
+
+    @property
+    def categories_(self) -> dict[str, list[Value]]:
+        """The categories of each column that has them, sorted; None, for a missing value, comes last.
+
+        The features of the model are the columns of numbers, and then a dummy for each of these categories.
+        """
+        categories = self.statistics_.categories
+        if categories is None:
+            return {}
+        return dict(zip(categories.columns, map(list, categories.values), strict=True))
 
     def fit(
         self,
@@ -287,6 +303,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             statistics.update_blocks(complete_blocks(blocks) if statistics.keeps_patterns else blocks)
         if self._types.rows != "float64":
             self._types = self._types.with_rows(X)
+        if self.statistics_.categories is not None:
+            self._describe_features(self.statistics_)
         return self
 
     def _learn_first_batch(self, blocks: Callable[[], Iterator[Block]]) -> bool:
@@ -296,6 +314,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
                 return False
             with kept_on_error(self, self._set_by_reading):
                 self.statistics_ = self._read_more(reading_blocks(blocks))
+                if self.statistics_.categories is not None:
+                    self._describe_features(self.statistics_)
         return True
 
     def merge(self, other: Self | Statistics) -> Self:
@@ -492,10 +512,15 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         self.statistics_ = statistics
 
     def _describe_features(self, statistics: Statistics) -> None:
-        """Set the number and the names of the features, as the statistics have them."""
-        self.n_features_in_ = statistics.n_features
-        if statistics.feature_names is not None:
-            self.feature_names_in_ = np.array(statistics.feature_names, dtype=object)
+        """Set the number and the names of the features, as the statistics have them.
+
+        If there are categories, these are the columns: those of numbers, then those with categories.
+        """
+        categories = statistics.categories
+        names = statistics.feature_names if categories is None else categories.names
+        self.n_features_in_ = statistics.n_features if categories is None else len(categories.names)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 

@@ -21,12 +21,15 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
+from streamgda.blocks.categories import MixedColumns
+from streamgda.blocks.frames import column_labels
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.validation import (
     check_announced,
     check_batch,
     check_no_name,
+    columns_of,
     named_as_fitted,
     valid_rows,
 )
@@ -34,6 +37,7 @@ from streamgda.passes.accumulate import read_into
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.conversion import as_source, as_table
+from streamgda.sources.frames import learnt_columns
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
@@ -73,21 +77,34 @@ def blocks_to_learn(
     check_no_name(y)
     rows = None if reset else valid_rows(model, X)
     if rows is None:
-        check_readable(X)
-    if model.exact:
+        rows = _checked_rows(model, X, reset=reset, min_rows=min_rows)
+    elif model.exact:
         check_no_rounding(X)
-    if rows is None:
-        X = as_table(X) if reset else named_as_fitted(model, X)
-        rows = validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
-    names = getattr(model, "feature_names_in_", None)
     if getattr(y, "ndim", 1) != 1:
         y = column_or_1d(y, warn=True)
     if classes is not None:
         check_announced(y, classes)
     if reset:
         model._types = FittedTypes.of(rows, y)
-    names = None if names is None else tuple(names)
-    return array_blocks(rows, y, sample_weight, names, missing=missing)
+    names = getattr(model, "feature_names_in_", None)
+    names = rows.categories.feature_names if isinstance(rows, MixedColumns) else names
+    return array_blocks(rows, y, sample_weight, None if names is None else tuple(names), missing=missing)
+
+
+def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
+    """The rows as an array, or as columns of numbers and codes if some have categories."""
+    categories = None if reset else model.statistics_.categories
+    if categories is not None:
+        return columns_of(model, X)
+    if model.categorical_features is not None and column_labels(X) is not None:
+        mixed = learnt_columns(X, model.categorical_features)
+        if mixed is not None:
+            return mixed
+    check_readable(X)
+    if model.exact:
+        check_no_rounding(X)
+    X = as_table(X) if reset else named_as_fitted(model, X)
+    return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
 
 
 def source_to_learn(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from streamgda.blocks import labels, wording
 from streamgda.blocks.arrays import OR_SCAN, check_in_memory, check_readable, real
+from streamgda.blocks.categories import Categories, MixedColumns
 from streamgda.blocks.frames import column_labels, column_names, in_order_of, library_of, matrix_of
 from streamgda.blocks.wording import Message
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_table, is_dask
+from streamgda.sources.frames import known_columns
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 
@@ -180,6 +185,9 @@ def check_rows(
     missing = missing or model.missing
     check_batch(X, _OF_PARQUET)
     check_has_learnt(model)
+    if model.statistics_.categories is not None:
+        X = encoded(columns_of(model, X), model.statistics_.categories)
+        return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
     valid = valid_rows(model, X)
     if valid is not None:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -194,14 +202,21 @@ def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: s
     if column_labels(X) is not None:  # names first, since a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     check_readable(X)
+    return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
+
+
+def _checked_values(
+    model: Any, validate: Callable[..., Any], missing: MissingAtPrediction, other_remedy: str
+) -> NDArray[Any]:
+    """The rows that scikit-learn has validated; errors name the first missing value."""
     finite = "allow-nan" if missing == "marginal" else True
     rows: NDArray[Any]
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
         try:
-            rows = validate_data(model, X, reset=False, ensure_all_finite=finite)
+            rows = validate(ensure_all_finite=finite)
         except ValueError:
             if missing == "raise":
-                rows = validate_data(model, X, reset=False, ensure_all_finite=False)
+                rows = validate(ensure_all_finite=False)
                 _raise_for_missing(model, real(rows, "X"), other_remedy)
             raise
     if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
@@ -211,10 +226,47 @@ def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: s
     return rows
 
 
+def columns_of(model: Any, X: Any) -> MixedColumns:
+    """The columns of a frame that a model with categories has learnt; ValueError for rows without names."""
+    categories = model.statistics_.categories
+    if column_labels(X) is None:
+        raise ValueError(
+            f"{type(model).__name__} has learnt categories, so rows need the names of their columns, "
+            f"{wording.listed(categories.names)}; give a frame"
+        )
+    return known_columns(X, categories)
+
+
+def check_numbers_alone(model: Any, what: str) -> None:
+    """Raise ValueError for a model with categories, which `what` cannot hold."""
+    if model.statistics_.categories is not None:
+        columns = wording.listed(model.statistics_.categories.columns)
+        raise ValueError(f"{what} takes numbers alone, and the model has learnt the categories of {columns}")
+
+
+def encoded(rows: MixedColumns, categories: Categories) -> NDArray[np.float64]:
+    """Rows as numbers and dummies of these categories: (n_rows, n_features).
+
+    Warns
+    -----
+    UserWarning
+        If rows have a category that is not among these. All dummies of its column are then 0.
+    """
+    known = rows.onto(categories)
+    if unseen := known.n_unseen():
+        found = ", ".join(f"{name!r} in {wording.counted(n, 'row')}" for name, n in unseen.items())
+        warnings.warn(f"categories that no learnt row has count as none at all: of {found}", stacklevel=2)
+    matrix = np.empty((known.n_rows, len(known)))
+    for j, column in enumerate(known):
+        matrix[:, j] = column
+    return matrix
+
+
 def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:
     """Raise a ValueError that names the first NaN, if there is one."""
     for row, index in np.argwhere(np.isnan(rows))[:1]:
-        name = repr(model.feature_names_in_[index]) if hasattr(model, "feature_names_in_") else index
+        names = model.statistics_.feature_names
+        name = index if names is None else repr(names[index])
         raise ValueError(
             Message(
                 f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or ",

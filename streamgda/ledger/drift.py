@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -77,12 +77,16 @@ class DriftReport:
     drift : tuple of ClassDrift
         For each class that is not new, how far its new rows lie from the old ones.
     feature_names : tuple of str
-        The features, in the order of ``ClassDrift.shift``.
+        The features, in the order of ``ClassDrift.shift``. Of columns with categories, these are the
+        categories that both old and new rows have.
+    new_categories : tuple of str
+        The categories that the old rows do not have, as "column=value".
     """
 
     new_classes: tuple[Any, ...] = ()
     drift: tuple[ClassDrift, ...] = field(default=(), repr=False)
     feature_names: tuple[str, ...] = field(default=(), repr=False)
+    new_categories: tuple[str, ...] = ()
 
     def alarms(
         self,
@@ -91,6 +95,7 @@ class DriftReport:
         max_divergence: float | None = None,
         max_share_shift: float | None = None,
         no_new_classes: bool = False,
+        no_new_categories: bool = False,
     ) -> tuple[str, ...]:
         """Say what exceeds the limits. If there are no old rows, there are no alarms.
 
@@ -106,6 +111,8 @@ class DriftReport:
             16,000 shares by more than 4.
         no_new_classes : bool, default=False
             Whether new classes are an alarm.
+        no_new_categories : bool, default=False
+            Whether new categories of a column are an alarm.
 
         Raises
         ------
@@ -121,6 +128,7 @@ class DriftReport:
             if value is not None and not isinstance(value, Real):
                 raise TypeError(f"{limit} must be a number; got {value!r}")
         found = [f"class {named(label)} is new" for label in self.new_classes if no_new_classes]
+        found += [f"category {name} is new" for name in self.new_categories if no_new_categories]
         for drift in self.drift:
             name, (feature, moved) = f"class {named(drift.label)}", self._furthest(drift)
             if max_shift is not None and abs(moved) > max_shift + _SURE * drift.standard_error:
@@ -158,6 +166,7 @@ class DriftReport:
 
     def _drift_lines(self) -> list[str]:
         lines = [f"new classes: {abridged(self.new_classes, 20)}"] if self.new_classes else []
+        lines += [f"new categories: {abridged(self.new_categories, 20)}"] if self.new_categories else []
         if absent := [drift.label for drift in self.drift if not drift.rows]:
             lines.append(f"no new rows: {abridged(absent, 20)}")
         if len(absent) < len(self.drift):
@@ -291,6 +300,9 @@ class Baseline:
     def drift(self, after: Statistics) -> DriftReport:
         """How far other rows lie from these; see `drift`."""
         before = self._before
+        if before.categories is not None and after.categories is not None and before.n_rows and after.n_rows:
+            before, after, new_categories = _in_common(before, after)
+            return replace(Baseline(before).drift(after), new_categories=new_categories)
         if before.classes.dtype.kind != after.classes.dtype.kind:  # as when partition keys became text
             return DriftReport(new_classes=tuple(after.classes.tolist()))
         new = np.setdiff1d(after.classes, before.classes, assume_unique=True).tolist()
@@ -325,6 +337,19 @@ class Baseline:
                 share,
                 _share_shift(share_before, before.n_rows, share, after.n_rows),
             )
+
+
+def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Statistics, tuple[str, ...]]:
+    """Old and new rows with the categories that both have, and the names of those that only new rows have."""
+    assert before.categories is not None
+    assert after.categories is not None
+    categories = before.categories.union(after.categories)
+    both = [one.with_categories(categories) for one in (before, after)]
+    old, new = ((one.means != 0).any(axis=0) for one in both)
+    is_number = np.arange(len(old)) < categories.n_numbers
+    added = np.array(categories.feature_names, dtype=object)[new & ~old & ~is_number]
+    before, after = (one.select(is_number | (old & new)) for one in both)
+    return before, after, tuple(added.tolist())
 
 
 def _check_alike(before: Statistics, after: Statistics) -> None:

@@ -145,6 +145,7 @@ class StatisticsLedger:
         max_divergence: float | None = None,
         max_share_shift: float | None = None,
         no_new_classes: bool = False,
+        no_new_categories: bool = False,
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
@@ -169,7 +170,7 @@ class StatisticsLedger:
         verify : bool, default=False
             Also read the footer of each file that seems unchanged, and count the file as changed if its
             footer has changed, although its size and time (or ETag) are the same.
-        max_shift, max_divergence, max_share_shift, no_new_classes : optional
+        max_shift, max_divergence, max_share_shift, no_new_classes, no_new_categories : optional
             How far a file may drift; see `DriftReport.alarms`. By default there is no limit.
 
         Returns
@@ -197,6 +198,7 @@ class StatisticsLedger:
             max_divergence=max_divergence,
             max_share_shift=max_share_shift,
             no_new_classes=no_new_classes,
+            no_new_categories=no_new_categories,
         )
         alarms_of(DriftReport())  # raises if a limit is not a number
         files = self._files_of(source)

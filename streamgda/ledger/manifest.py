@@ -255,7 +255,7 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
     ValueError
         If another column is read, or the statistics are of another kind.
     """
-    for name in dict.fromkeys((*read_options, "folds", "groups", "subclass_centers")):
+    for name in dict.fromkeys((*read_options, "folds", "groups", "subclass_centers", "categorical_features")):
         ours, value = held.read_options.get(name), read_options.get(name)
         if ours == value:
             continue

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.formula import score_formula
-from streamgda.estimators.validation import check_has_learnt
+from streamgda.estimators.validation import check_has_learnt, check_numbers_alone
 
 _ABSENT = -1e300  # the score of a class without density; a class of -inf alone would make NaN
 _OPSET = 18
@@ -57,6 +57,7 @@ def _output_shapes(operator: Any) -> None:
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
     check_has_learnt(operator.raw_operator)
+    check_numbers_alone(operator.raw_operator, "ONNX")
     calculate_linear_classifier_output_shapes(operator)
     is_double = isinstance(operator.inputs[0].type, DoubleTensorType)
     shape = operator.outputs[1].type.shape

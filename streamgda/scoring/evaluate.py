@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
+from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import listed
 from streamgda.estimators.validation import check_batch, check_no_name, check_rows
 from streamgda.gaussians.whitening import Array
@@ -102,7 +103,9 @@ def evaluate(
     check_model(model)
     decision = Decision.checked(model, threshold, costs)
     if isinstance(source, Source) or is_dask(source):
-        source = as_source(source, y, sample_weight, features=features_of(maps or model))
+        categories, features = model.statistics_.categories, features_of(maps or model)
+        categorical = None if categories is None else categories.columns
+        source = as_source(source, y, sample_weight, features=features, categorical_features=categorical)
         source = matched(model, source, maps)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
@@ -227,7 +230,9 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
         (computed,) = compute(split)
         for block in computed.blocks():
             X: Any = block.matrix(0, len(block.codes))
-            if block.feature_names is not None:
+            if isinstance(block.features, MixedColumns):
+                X = pd.DataFrame(block.features.by_name())
+            elif block.feature_names is not None:
                 X = pd.DataFrame(X, columns=list(block.feature_names), copy=False)
             yield X, block.classes[block.codes], block.weights
 
@@ -273,8 +278,7 @@ def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Blo
     if y is None:
         raise ValueError("rows need their labels to be judged by; the target y is None")
     rows = check_rows(model, X, missing="marginal")
-    names = getattr(model, "feature_names_in_", None)
-    return array_blocks(rows, y, sample_weight, None if names is None else tuple(names))
+    return array_blocks(rows, y, sample_weight, model.statistics_.feature_names)
 
 
 def _check_labels(model: Model, evaluation: Evaluation) -> None:

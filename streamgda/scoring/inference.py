@@ -13,10 +13,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.categories import MixedColumns
+from streamgda.blocks.wording import Message, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.estimators.scores import RowScores
-from streamgda.estimators.validation import PREDICT_INCOMPLETE
+from streamgda.estimators.validation import PREDICT_INCOMPLETE, encoded
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
 from streamgda.storage.paths import shown
@@ -42,7 +43,11 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
         If a value is infinite, or NaN without ``missing="marginal"``, or a row is too far from all classes.
         The message says where.
     """
-    rows = block.matrix(piece.start, piece.stop)
+    columns, categories = block.features, model.statistics_.categories
+    if isinstance(columns, MixedColumns) and categories is not None:
+        rows = encoded(columns.rows(piece), categories)
+    else:
+        rows = block.matrix(piece.start, piece.stop)
     if not np.isfinite(rows.sum()):
         _check_values(model, block, rows)
     try:
@@ -174,7 +179,18 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
                     "features=list(model.feature_names_in_)|name the features of the model, in its order⟩"
                 )
             )
-    return source if list(theirs) == ours else source.with_features(ours)
+    matching = source if list(theirs) == ours else source.with_features(ours)
+    categories = model.statistics_.categories
+    known = () if categories is None else categories.columns
+    if matching.categorical != known:
+        wrong = sorted(set(matching.categorical) ^ set(known))
+        raise ValueError(
+            Message(
+                f"the model and {source!r} differ in whether {listed(wrong)} has categories; scan it with "
+                f"⟨categorical_features={list(known) or None}⟩"
+            )
+        )
+    return matching
 
 
 def _check_number(model: Model, source: Source) -> None:

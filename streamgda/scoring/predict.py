@@ -262,7 +262,10 @@ def as_scorable(model: Model, source: Any) -> ScorableSource:
         raise TypeError(
             f"a dataset is needed, got {type(source).__name__}: write its rows as Parquet and give the path"
         )
-    source = as_source(source, features=features_of(model))
+    statistics = getattr(model, "statistics_", None)  # maps have none
+    categories = None if statistics is None else statistics.categories
+    categorical = None if categories is None else categories.columns
+    source = as_source(source, features=features_of(model), categorical_features=categorical)
     if not isinstance(source, ScorableSource):
         raise TypeError(
             f"{source!r} cannot be scored part by part. Write the data as Parquet and give its path, or give "

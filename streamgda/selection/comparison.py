@@ -181,7 +181,7 @@ class Trials:
             measured = MeasuredScorer(trial.scorer, metrics)
             for fold in trial.tested:
                 by_fold.setdefault(fold, {})[i] = measured
-        return ModelsByFold(self._statistics.rule, classes, by_fold)
+        return ModelsByFold(self._statistics.rule, classes, by_fold, self._statistics.categories)
 
 
 @dataclass

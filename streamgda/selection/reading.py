@@ -10,6 +10,7 @@ import numpy as np
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
+from streamgda.blocks.categories import Categories
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, named
@@ -75,11 +76,14 @@ class ModelsByFold:
         The classes of all the models, and of all rows.
     by_fold : dict of fold to dict of int to MeasuredScorer
         The models that score the rows of a fold, by their numbers.
+    categories : Categories or None
+        The categories of all the models, if columns have any.
     """
 
     rule: FoldRule
     classes: Labels
     by_fold: Mapping[Any, Mapping[int, MeasuredScorer]]
+    categories: Categories | None = None
 
 
 @dataclass
@@ -130,7 +134,8 @@ def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores
             for block in split.blocks():
                 found.n_dropped += block.n_dropped
                 found.n_rows += len(block.codes)
-                for fold, rows in models.rule.split(block):
+                same = block if models.categories is None else block.with_categories(models.categories)
+                for fold, rows in models.rule.split(same):
                     if fold in models.by_fold:
                         score_block(found, models.classes, models.by_fold[fold], block.take(rows))
     return found

@@ -14,6 +14,7 @@ collections (`scan_dask`).
 - `roles`: which columns are features, target and weight. `filters`: which rows to read. `expressions`: over
   columns, for filters and for features that are computed. `batches`: batches cut into blocks.
 - `maps`: features that go through a fitted transformer, for every source.
+- `frames`: the columns of a frame in memory of which some have categories.
 - `base`: what every source is. `conversion`: a source from a path or collection. `ahead`: fetches what is
   read next. `errors`: why a read failed. `formats`: what reads the files and tables that are not read here.
 

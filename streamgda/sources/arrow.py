@@ -21,7 +21,7 @@ from streamgda.sources.arrow_sources import (
 from streamgda.sources.base import Source
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.partitions import DatasetFiles
-from streamgda.sources.roles import Roles, besides_index, warn_of_identifiers
+from streamgda.sources.roles import CategoricalFeatures, Roles, besides_index, warn_of_identifiers
 
 
 def scan_arrow(
@@ -30,6 +30,7 @@ def scan_arrow(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    categorical_features: CategoricalFeatures = None,
     weight: str | None = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -53,6 +54,10 @@ def scan_arrow(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
+    categorical_features : "from_dtype" or list of str, optional
+        Features with categories: all that hold strings or dictionaries; or those with these names or
+        patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
+        missing value is a category too. If None, all features are numbers.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     missing : {"raise", "drop", "keep"}, default="raise"
@@ -104,7 +109,7 @@ def scan_arrow(
         missing=missing,
         default=besides_index(stored),
         exclude=exclude,
-    )
+    ).with_categories(categorical_features, data.schema, origin)
     roles.check_types(stored, origin)
     warn_of_identifiers(roles, stored, origin, features, stacklevel=2)
     return kind(data, roles)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, Self
 
@@ -28,7 +28,8 @@ class ArrowSource(Source):
     """Arrow data, which has a schema, with the roles of its columns; made by `scan_arrow`."""
 
     def __init__(self, data: Any, roles: Roles) -> None:
-        self._data, self._roles, self.feature_names = data, roles, roles.features
+        self._data, self._roles = data, roles
+        self.feature_names, self.categorical = roles.features, roles.categorical
 
     @property
     def keeps_missing(self) -> bool:
@@ -45,11 +46,11 @@ class ArrowSource(Source):
 
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""
-        return self._with_roles(replace(self._roles, features=tuple(names)))
+        return self._with_roles(self._roles.of_features(names))
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
-        twin._roles, twin.feature_names = roles, roles.features
+        twin._roles, twin.feature_names, twin.categorical = roles, roles.features, roles.categorical
         return twin
 
     def __repr__(self) -> str:

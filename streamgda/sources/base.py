@@ -86,6 +86,7 @@ class Source(ABC):
     """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
 
     feature_names: tuple[str, ...] | None = None
+    categorical: tuple[str, ...] = ()  # the features that have categories
 
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""

@@ -21,6 +21,7 @@ from streamgda.blocks.block import (
     rows_per_block,
     without_missing,
 )
+from streamgda.blocks.categories import Categories, MixedColumns, coded
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.sources.expressions import evaluated, in_words
 from streamgda.sources.roles import Roles
@@ -112,17 +113,28 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
         raise ValueError(f"{origin}: no target is named; name the column of labels where the data is scanned")
     columns = _columns_of(batch, roles, origin)
     classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
+    mixed = mixed_columns(columns, roles, origin) if roles.categorical else None
+    features = [_numbers(columns, name, origin) for name in roles.features] if mixed is None else mixed
     return cut_into_blocks(
-        [_numbers(columns, name, origin) for name in roles.features],
+        features,
         classes,
         codes,
         unlabelled=unlabelled,
         weights=None if roles.weight is None else _numbers(columns, roles.weight, origin),
-        feature_names=roles.features,
+        feature_names=roles.features if mixed is None else mixed.categories.feature_names,
         missing=roles.missing,
         row_name=row_name,
         groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, origin),
     )
+
+
+def mixed_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MixedColumns:
+    """The features among the columns of a batch, by name, of which some have categories."""
+    names = tuple(name for name in roles.features if name not in roles.categorical)
+    numbers = [_numbers(columns, name, origin) for name in names]
+    found = [coded(*_labels(columns[name], f"{origin}: column {name!r}")) for name in roles.categorical]
+    categories = Categories(names, roles.categorical, tuple(values for values, _ in found))
+    return MixedColumns(categories, numbers, [codes for _, codes in found])
 
 
 def blocks_of_batches(
@@ -174,9 +186,18 @@ def unlabelled_block(
 ) -> tuple[Block, dict[str, pa.Array]]:
     """The features of a batch as a block of one class, and the columns that are kept."""
     columns = _columns_of(batch, roles, row_name.origin)
-    features = [_numbers(columns, name, row_name.origin) for name in roles.features]
+    mixed = mixed_columns(columns, roles, row_name.origin) if roles.categorical else None
+    features = (
+        [_numbers(columns, name, row_name.origin) for name in roles.features] if mixed is None else mixed
+    )
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
-    block = Block(features, one_class, codes, feature_names=roles.features, row_name=row_name)
+    block = Block(
+        features,
+        one_class,
+        codes,
+        feature_names=roles.features if mixed is None else mixed.categories.feature_names,
+        row_name=row_name,
+    )
     return without_missing(block, {name: batch.column(name) for name in kept}, roles.missing)
 
 

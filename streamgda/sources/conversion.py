@@ -9,7 +9,7 @@ from typing import Any
 
 from streamgda.blocks.block import Missing
 from streamgda.sources.base import Source
-from streamgda.sources.roles import check_known
+from streamgda.sources.roles import CategoricalFeatures, check_known
 
 
 def is_dask(data: Any) -> bool:
@@ -41,6 +41,7 @@ def as_source(
     weight: Any = None,
     *,
     features: Sequence[str] | None = None,
+    categorical_features: CategoricalFeatures = None,
     missing: Missing = "raise",
 ) -> Source:
     """Return a source as it is, and scan anything else.
@@ -54,6 +55,8 @@ def as_source(
         As the function that scans takes them; not given with a source.
     features : sequence of str, optional
         The columns of a Parquet dataset or a dask DataFrame that are features, in this order.
+    categorical_features : "from_dtype" or list of str, optional
+        Which of them have categories; not given with a source.
     missing : {"raise", "drop"}, default="raise"
         What becomes of a row with a missing value; not given with a source.
 
@@ -69,25 +72,40 @@ def as_source(
             raise ValueError(f"say missing={missing!r} where the source is scanned")
         return data
     if is_dask(data):
-        return _scan_collection(data, target, weight, features, missing)
+        return _scan_collection(data, target, weight, features, categorical_features, missing)
     if is_zarr_path(data):
         from streamgda.sources.zarr import scan_zarr
 
         return scan_zarr(os.fspath(data), target, weight=weight, missing=missing)
     from streamgda.sources.parquet import scan_parquet
 
-    return scan_parquet(data, target, features=features, weight=weight, missing=missing)
+    return scan_parquet(
+        data,
+        target,
+        features=features,
+        categorical_features=categorical_features,
+        weight=weight,
+        missing=missing,
+    )
 
 
 def _scan_collection(
-    data: Any, target: Any, weight: Any, features: Sequence[str] | None, missing: Missing
+    data: Any,
+    target: Any,
+    weight: Any,
+    features: Sequence[str] | None,
+    categorical_features: CategoricalFeatures,
+    missing: Missing,
 ) -> Source:
     from streamgda.sources.dask import scan_dask
 
+    options: dict[str, Any] = {"weight": weight, "missing": missing}
+    if isinstance(target, str) and categorical_features is not None:
+        options["categorical_features"] = categorical_features
     if features is None or not hasattr(data, "columns"):
-        return scan_dask(data, target, weight=weight, missing=missing)
+        return scan_dask(data, target, **options)
     if isinstance(target, str):
-        return scan_dask(data, target, features=features, weight=weight, missing=missing)
+        return scan_dask(data, target, features=features, **options)
     for name in features:
         check_known(name, list(data.columns), "the data frame")
     return scan_dask(data[list(features)], target, weight=weight, missing=missing)

@@ -17,7 +17,7 @@ from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batches
-from streamgda.sources.roles import Roles, warn_of_identifiers
+from streamgda.sources.roles import CategoricalFeatures, Roles, warn_of_identifiers
 
 _FRAME = "the data frame"
 
@@ -28,6 +28,7 @@ def scan_dask(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    categorical_features: CategoricalFeatures = None,
     weight: Any = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -49,6 +50,10 @@ def scan_dask(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
+    categorical_features : "from_dtype" or list of str, optional
+        Features with categories: all that hold strings or dictionaries; or those with these names or
+        patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
+        missing value is a category too. If None, all features are numbers.
     weight : str, dask Series or dask array, optional
         Sample weights, given as the target is.
     missing : {"raise", "drop", "keep"}, default="raise"
@@ -100,12 +105,15 @@ def scan_dask(
             missing=missing,
             default=names,
             exclude=exclude,
-        )
+        ).with_categories(categorical_features, _known_types(collection), _FRAME)
         source = _named_columns(collection, roles)
         warn_of_identifiers(roles, _known_types(collection), _FRAME, features, stacklevel=2)
         return source
-    if features is not None or exclude:
-        raise ValueError("features and exclude name columns of a data frame; then name its target too")
+    if features is not None or exclude or categorical_features is not None:
+        raise ValueError(
+            "features, exclude and categorical_features name columns of a data frame; "
+            "then name its target too"
+        )
     return _rows_and_labels(collection, target, weight, missing)
 
 
@@ -120,6 +128,7 @@ class DaskSource(Source):
     roles: Roles | None = None
     frame: Any = None
     keeps_missing: bool = False
+    categorical: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Dask {self.description}, {len(self.partitions)} partitions>"
@@ -243,6 +252,7 @@ def _named_columns(frame: Any, roles: Roles) -> DaskSource:
         roles,
         frame,
         keeps_missing=roles.missing == "keep",
+        categorical=named.categorical,
     )
 
 

@@ -236,6 +236,11 @@ class MappedSource(WrappedSource):
 
     def __init__(self, source: Source, step: FeatureMap) -> None:
         super().__init__(source)
+        if source.categorical:
+            raise ValueError(
+                f"{source!r} has categories, in {listed(source.categorical)}, and a map takes numbers; "
+                "leave such columns out where it is scanned"
+            )
         self.step, self.feature_names = step, step.names
         self.maps = (*source.maps, step.transformer)
 

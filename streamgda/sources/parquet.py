@@ -22,7 +22,13 @@ from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.filters import Filter
 from streamgda.sources.partitions import DatasetFiles, ListedFile
 from streamgda.sources.planning import FilePlanner, ParquetSplits, PlannedFile, unified_types
-from streamgda.sources.roles import Roles, besides_index, check_known, warn_of_identifiers
+from streamgda.sources.roles import (
+    CategoricalFeatures,
+    Roles,
+    besides_index,
+    check_known,
+    warn_of_identifiers,
+)
 from streamgda.sources.row_groups import ReadOptions
 from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import current_version, listing
@@ -34,6 +40,7 @@ def scan_parquet(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    categorical_features: CategoricalFeatures = None,
     weight: str | None = None,
     filters: Any = None,
     filesystem: Any = None,
@@ -61,6 +68,10 @@ def scan_parquet(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
+    categorical_features : "from_dtype" or list of str, optional
+        Features with categories: all that hold strings or dictionaries; or those with these names or
+        patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
+        missing value is a category too. If None, all features are numbers.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
@@ -108,7 +119,7 @@ def scan_parquet(
         missing=missing,
         default=besides_index(stored),
         exclude=exclude,
-    )
+    ).with_categories(categorical_features, files.schema, first)
     source = ParquetSource(files, roles, filters, find)
     warn_of_identifiers(roles, stored, first, features, stacklevel=2)
     return source
@@ -135,7 +146,7 @@ class ParquetSource(FileSource, ScorableSource):
         self._files, self._find = files, find
         first, stored = files.first.path, files.first.schema
         roles.check_there(files.schema.names, first)
-        self.feature_names, self.target = roles.features, roles.target
+        self.feature_names, self.target, self.categorical = roles.features, roles.target, roles.categorical
         root = "" if files.found is None else files.found.root
         read_options = ReadOptions(files.filesystem, roles, Filter.of(filters, files.schema), root=root)
         types = files.schema.remove_metadata(), stored.remove_metadata()
@@ -210,11 +221,11 @@ class ParquetSource(FileSource, ScorableSource):
 
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""
-        return self._with_roles(replace(self._read_options.roles, features=tuple(names)))
+        return self._with_roles(self._read_options.roles.of_features(names))
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
-        twin.feature_names = roles.features
+        twin.feature_names, twin.categorical = roles.features, roles.categorical
         twin._planner = replace(self._planner, read_options=replace(self._read_options, roles=roles))
         return twin
 
@@ -230,6 +241,7 @@ class ParquetSource(FileSource, ScorableSource):
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
             **(roles.identity if roles.derived else {}),
+            **({"categorical_features": list(roles.categorical)} if roles.categorical else {}),
         }
 
     def files(self) -> list[InputFile]:

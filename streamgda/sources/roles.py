@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
 from streamgda.blocks.wording import Message, listed
 from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
+
+CategoricalFeatures = Literal["from_dtype"] | Sequence[str] | None
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
@@ -47,6 +49,11 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
     return "str" if is_text else None
 
 
+def _has_categories(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type has categories by default: one of strings, or of a dictionary."""
+    return pa.types.is_dictionary(arrow_type) or label_kind(arrow_type) == "str"
+
+
 def besides_index(schema: pa.Schema) -> list[str]:
     """The names of the columns, except those in which pandas keeps the index of a frame."""
     index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -63,6 +70,7 @@ class Roles:
     missing: Missing
     groups: str | None = None
     derived: Mapping[str, ColumnExpression] = field(default_factory=dict, hash=False)
+    categorical: tuple[str, ...] = ()
 
     @classmethod
     def choose(
@@ -147,6 +155,42 @@ class Roles:
             raise ValueError(f"column {column!r} is the target or the weight and cannot group the rows too")
         return replace(self, groups=column)
 
+    def of_features(self, names: Sequence[str]) -> Self:
+        """The same roles with some of the features, in this order."""
+        categorical = tuple(name for name in names if name in self.categorical)
+        return replace(self, features=tuple(names), categorical=categorical)
+
+    def with_categories(self, wanted: CategoricalFeatures, schema: pa.Schema, origin: str) -> Self:
+        """The same roles, with the features that have categories.
+
+        Parameters
+        ----------
+        wanted : "from_dtype", list of str, or None
+            Features of strings and of dictionaries; features with these names, or names that match these
+            patterns; or none.
+        schema : pyarrow.Schema
+            The types of the columns. A column that is not in it counts as one of strings.
+        origin : str
+            What to call the data.
+
+        Raises
+        ------
+        ValueError
+            If there is no such feature, or `wanted` is something else.
+        """
+        if wanted is None:
+            return self
+        if isinstance(wanted, str) and wanted != "from_dtype":
+            raise ValueError(
+                f"categorical_features must be 'from_dtype', a list of column names or None; got {wanted!r}"
+            )
+        if isinstance(wanted, str):
+            types = dict(zip(schema.names, schema.types, strict=True))
+            chosen = {name for name in self.features if _has_categories(types.get(name, pa.string()))}
+        else:
+            chosen = _matching(wanted, self.features, origin)
+        return replace(self, categorical=tuple(name for name in self.features if name in chosen))
+
     def with_columns(self, computed: Mapping[str, Any], schema: pa.Schema, origin: str) -> Self:
         """The same roles, and features that are computed from columns of a table.
 
@@ -194,10 +238,12 @@ class Roles:
 
     def _check_features(self, types: dict[str, pa.DataType], origin: str) -> None:
         held = [name for name in self.features if name in types and name not in self.derived]
-        wrong = [name for name in held if not is_number(types[name])]
+        wrong = [name for name in held if not self._can_be_feature(name, types[name])]
         if not wrong:
             return
         usable = [name for name in held if name not in wrong]
+        has_text = any(_has_categories(types[name]) for name in wrong)
+        has_times = any(pa.types.is_temporal(types[name]) for name in wrong)
         labels = [name for name in wrong if self.target is None and label_kind(types[name]) is not None]
         if len(wrong) == 1:
             refused = f"column {wrong[0]!r} is {types[wrong[0]]} and cannot be a feature"
@@ -210,8 +256,13 @@ class Roles:
                 f"if {labels[0]!r} holds the labels, say ⟨target={labels[0]!r}⟩; else " if labels else "",
                 f"leave {'it' if len(wrong) == 1 else 'them'} out, with ⟨exclude={wrong!r}⟩",
                 f", or name the columns to use, such as ⟨features={usable[:5]!r}⟩" if usable else "",
+                ", or learn text as categories, with ⟨categorical_features='from_dtype'⟩" if has_text else "",
+                ", or make numbers of dates, such as days since a date" if has_times else "",
             )
         )
+
+    def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
+        return label_kind(arrow_type) is not None if name in self.categorical else is_number(arrow_type)
 
     def check_types(self, schema: pa.Schema, origin: str) -> None:
         """Raise ValueError if a column of the schema has a type that its role cannot have.

@@ -86,7 +86,9 @@ class RowGroups(ScorableSplit):
         rows = [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
         roles = self.read_options.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
-        return [*rows, roles.features, roles.missing, *labels, *([roles.identity] if roles.derived else [])]
+        derived = [roles.identity] if roles.derived else []
+        categorical = [roles.categorical] if roles.categorical else []
+        return [*rows, roles.features, roles.missing, *labels, *derived, *categorical]
 
     @property
     def keeps_all_rows(self) -> bool:
@@ -174,7 +176,8 @@ class RowGroups(ScorableSplit):
         options = self.read_options
         plain = {*self.partition, *options.filter_columns.names}
         target = options.roles.target
-        labels = [] if target is None or target in plain.union(options.kept) else [target]
+        coded = [*options.roles.categorical, *([] if target is None else [target])]
+        labels = [name for name in coded if name not in plain.union(options.kept)]
         return pq.ParquetFile(
             file,
             metadata=metadata,

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
+from streamgda.blocks.categories import Categories, MixedColumns
 from streamgda.blocks.frames import in_order_of
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
@@ -98,8 +99,16 @@ class Statistics(Savable):
     exact: bool
     keeps_patterns = False  # of observed features, in rows in which some are missing
 
+    takes_categories = False  # whether rows with categories can be added
+
     _labelled: Labelled[Any]
     _centers: SubclassCenters | None = None
+    categories: Categories | None = None
+    """The columns with categories and their values; None where all columns are numbers.
+
+    The features are then the columns of numbers and, for each value of each other column, a dummy: 1 in the
+    rows that have this value and 0 in the others.
+    """
 
     def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
         self._lock = RLock()
@@ -380,6 +389,8 @@ class Statistics(Savable):
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
+        if isinstance(block.features, MixedColumns):
+            self._check_categories(block.features.categories, len(block.codes))
         if len(block.codes):
             moments = self._reduce(block, workspace)
             labelled = Labelled(block.classes, np.bincount(block.codes), moments)
@@ -387,12 +398,24 @@ class Statistics(Savable):
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
         part = self._twin(labelled)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
+        part.categories = block.features.categories if isinstance(block.features, MixedColumns) else None
         if labelled.moments.kind.is_pooled:
             part._revision = Revision.of_rows(block)
         return part
 
+    def _check_categories(self, categories: Categories, n_rows: int) -> None:
+        """Raise ValueError if the state cannot hold the categories of some rows."""
+        if not self.takes_categories:
+            raise ValueError(
+                f"{type(self).__name__} holds no categories, and column {categories.columns[0]!r} has them; "
+                "make numbers of such columns, or learn with missing='raise' or 'drop'"
+            )
+        categories.check_size(n_rows)
+
     def _expect(self, block: Block) -> None:
         """Count what a block dropped, and take its feature names; ValueError if it has other features."""
+        if isinstance(block.features, MixedColumns):
+            self._check_categories(block.features.categories, len(block.codes))
         check_same_names(self._names, block.feature_names)
         self._labelled.check_features(block.n_features)
         self._names = self._names or block.feature_names
@@ -419,14 +442,41 @@ class Statistics(Savable):
     def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
         """Merge another state. If it is `owned`, nothing else holds it, and this one may take its arrays."""
         with self._lock:
-            self._check_compatible(other)
-            self._labelled.merge(other._labelled, owned=owned)
-            revision = self._revision.followed_by(other._revision, other._labelled.classes)
-            self._set_labelled(self._labelled)
-            self._revision = revision
-            self._n_dropped += other._n_dropped
-            self._names = self._names or other._names
+            ours, theirs = (self, other) if self.categories == other.categories else self._aligned(other)
+            ours._check_compatible(theirs)
+            ours._labelled.merge(theirs._labelled, owned=owned or theirs is not other)
+            revision = self._revision.followed_by(theirs._revision, theirs._labelled.classes)
+            self._set_labelled(ours._labelled)
+            if ours is self:
+                self._revision = revision
+            self._n_dropped += theirs._n_dropped
+            self._names = ours._names or theirs._names
+            self.categories = ours.categories or theirs.categories
         return self
+
+    def _aligned(self, other: Statistics) -> tuple[Self, Statistics]:
+        """The state and another one with the categories of both; ValueError if these do not go together."""
+        if self.categories is None or other.categories is None:
+            return self, other
+        categories = self.categories.union(other.categories)
+        categories.check_size(self.n_rows + other.n_rows)
+        return self.with_categories(categories), other.with_categories(categories)
+
+    def with_categories(self, categories: Categories) -> Self:
+        """The state of the same rows in a table with more categories, which may share arrays with this one.
+
+        Parameters
+        ----------
+        categories : Categories
+            Those of this state and others. A dummy that this state does not have has mean 0 and scatter 0.
+        """
+        if self.categories is None or self.categories == categories:
+            return self
+        names = categories.feature_names
+        places = self.categories.positions_in(categories)
+        wider = self._derived(self._labelled.placed(places, len(names)), names)
+        wider.categories = categories
+        return wider
 
     def _check_compatible(self, other: Statistics) -> None:
         if self.exact != other.exact:
@@ -475,10 +525,11 @@ class Statistics(Savable):
         """
         if not isinstance(other, Statistics):
             return NotImplemented
-        self._check_compatible(other)
+        ours, theirs = self._aligned(other)
+        ours._check_compatible(theirs)
         if other.n_dropped > self.n_dropped:
             raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-        rest = self._twin(self._labelled.subtract(other._labelled))
+        rest = ours._twin(ours._labelled.subtract(theirs._labelled))
         rest._n_dropped -= other.n_dropped
         return rest
 
@@ -661,6 +712,7 @@ class Statistics(Savable):
         """A state with these moments of new features, and all else as here."""
         derived = self._twin(labelled)
         derived._centers = None
+        derived.categories = None
         derived._names = None if feature_names is None else tuple(feature_names)
         check_feature_names(derived._names, derived.n_features)
         return derived
@@ -675,11 +727,10 @@ class Statistics(Savable):
         """Whether two states are the same to the last bit."""
         if not isinstance(other, type(self)):
             return NotImplemented
-        return (self.feature_names, self.n_dropped, self._centers) == (
-            other.feature_names,
-            other.n_dropped,
-            other._centers,
-        ) and self._labelled.equals(other._labelled)
+        ours, theirs = (
+            (one.feature_names, one.categories, one.n_dropped, one._centers) for one in (self, other)
+        )
+        return ours == theirs and self._labelled.equals(other._labelled)
 
     def __repr__(self) -> str:
         fourth = "fourth_moments=True, " if self.has_fourth_moments else ""
@@ -726,6 +777,10 @@ class Statistics(Savable):
             state._centers = SubclassCenters.from_document(metadata["subclass_centers"])
         state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
         check_feature_names(state.feature_names, n_features)
+        if (plain := metadata.get("categories")) is not None:
+            state.categories = Categories.from_plain(plain)
+            if state.categories.feature_names != state._names:
+                raise ValueError("the features are not those of the categories")
         return state
 
     def _metadata(self) -> dict[str, Any]:
@@ -737,6 +792,7 @@ class Statistics(Savable):
             "feature_names": self._names,
             "n_dropped": self._n_dropped,
             **({} if self._centers is None else {"subclass_centers": self._centers.to_document()}),
+            **({} if self.categories is None else {"categories": self.categories.described()}),
         }
 
 

@@ -10,6 +10,7 @@ from operator import add, iadd
 from typing import Any, Self
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.categories import Categories
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels, no_labels, union
 from streamgda.kernels import Workspace
@@ -51,8 +52,9 @@ class FoldStatistics:
         return sorted(self._by_fold)
 
     def __getitem__(self, fold: Any) -> Statistics:
-        """The statistics of the rows of a fold."""
-        return self._by_fold[fold]
+        """The statistics of the rows of a fold, with the categories of all folds."""
+        state, categories = self._by_fold[fold], self.categories
+        return state if categories is None else state.with_categories(categories)
 
     @property
     def n_rows(self) -> int:
@@ -63,6 +65,12 @@ class FoldStatistics:
     def classes(self) -> Labels:
         """The labels seen in any fold, sorted."""
         return reduce(union, (part.class_labels for part in self._by_fold.values()), no_labels())
+
+    @property
+    def categories(self) -> Categories | None:
+        """The categories seen in any fold; None if all columns are numbers."""
+        found = [part.categories for part in self._by_fold.values() if part.categories is not None]
+        return reduce(Categories.union, found) if found else None
 
     @property
     def nbytes(self) -> int:
@@ -147,7 +155,7 @@ class FoldStatistics:
         folds : iterable, optional
             The folds to yield; all of them where not given.
         """
-        states = [self._by_fold[fold] for fold in self.folds]
+        states = [self[fold] for fold in self.folds]
         wanted = set(self.folds if folds is None else folds)
         after = list(accumulate(reversed(states), add, initial=self.empty))[:-1]
         before = self.empty.copy()

@@ -59,6 +59,9 @@ class ClassMoments(Protocol):
     def selected(self, features: Indices) -> Self:
         """The moments of some features, in this order."""
 
+    def placed(self, features: Indices, n_features: int) -> Self:
+        """The moments of `n_features` features, of which these are at the given places, and zeros."""
+
     def without_pooled(self, classes: Indices) -> Self:
         """The moments of some classes, with zeros in place of a scatter that the classes share."""
 
@@ -159,6 +162,10 @@ class Labelled(Generic[S]):
     def selected(self, features: Indices) -> Self:
         """The state of some features, in this order."""
         return type(self)(self.classes.copy(), self.counts.copy(), self.moments.selected(features))
+
+    def placed(self, features: Indices, n_features: int) -> Self:
+        """The state of `n_features` features, of which these are at the given places, and zeros."""
+        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.placed(features, n_features))
 
     def mapped(self, A: Array, b: Array) -> Self:
         """The state of the rows A x + b; ValueError if the products of features are not kept."""

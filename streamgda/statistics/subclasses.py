@@ -121,7 +121,18 @@ class SubclassCenters(Mapping[Any, Array]):
     # ------------------------------------------------------------------ rows get their subclass
 
     def assign(self, block: Block) -> Block:
-        """The same rows, of the classes (class, subclass)."""
+        """The same rows, of the classes (class, subclass).
+
+        Raises
+        ------
+        ValueError
+            If the rows have other features than the centres, or categories.
+        """
+        if block.categories is not None:
+            raise ValueError(
+                f"column {block.categories.columns[0]!r} has categories, and subclasses are those of rows of "
+                "numbers; leave out such columns"
+            )
         cut = [(k, label) for k, label in enumerate(block.classes.tolist()) if len(self.get(label, ())) > 1]
         numbers = np.zeros(len(block.codes), np.int64)
         most = max((len(self[label]) for _, label in cut), default=1)

@@ -70,6 +70,11 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.states` describes.
 ``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
     As the attributes of the statistics; ``feature_names`` may be null.
+``categories``
+    ``numbers`` and ``columns`` are the names of the columns of numbers and of those with categories.
+    ``values`` has a list for each of the latter: strings, integers or booleans, sorted, and null at the end
+    for a missing value. The features are the numbers, then a dummy for each value. Absent where all columns
+    are numbers.
 ``definite``
     Whether every scatter is positive semidefinite up to 10⁻⁸ on the scale of its features. It is then
     checked on reading. Rounding can make it false where rows were taken out again.

@@ -115,10 +115,11 @@ class ExactArray:
         index = index if isinstance(index, tuple) else (index,)
         return self._trimmed(self.digits[(slice(None), *index)], self.position)
 
-    def spread(self, n: int, places: NDArray[np.intp]) -> Self:
-        """The same numbers at these places of a first axis of length n, and zeros elsewhere."""
-        digits = np.zeros((len(self.digits), n, *self.shape[1:]), dtype=np.int32)
-        digits[:, places] = self.digits
+    def spread(self, n: int, places: NDArray[np.intp], axis: int = 0) -> Self:
+        """The same numbers at these places of an axis of length n, and zeros elsewhere."""
+        shape = (*self.shape[:axis], n, *self.shape[axis + 1 :])
+        digits = np.zeros((len(self.digits), *shape), dtype=np.int32)
+        digits[(slice(None),) * (axis + 1) + (places,)] = self.digits
         return type(self)(digits, self.position)
 
     def total(self) -> Self:

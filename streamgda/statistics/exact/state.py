@@ -76,6 +76,7 @@ class ExactClassStatistics(Statistics):
     """
 
     exact = True
+    takes_categories = True
 
     _labelled: Labelled[Sums]
 
@@ -111,6 +112,7 @@ class ExactClassStatistics(Statistics):
         """
         state = ClassStatistics(self.covariance_type, feature_names=self._names)
         state._n_dropped, state._centers = self._n_dropped, self._centers
+        state.categories = self.categories
         exact = self._moments
         rounded = Moments(
             self._labelled.kind,

@@ -121,6 +121,15 @@ class Sums:
         positions = self.kind.positions_of(features, self.n_features)
         return replace(self, totals=self.totals[:, features], products=self.products[:, positions])
 
+    def placed(self, features: Indices, n_features: int) -> Self:
+        """The sums of `n_features` features, of which these are at the given places, and zeros."""
+        positions, n_pairs = self.kind.positions_of(features, n_features), self.kind.n_pairs(n_features)
+        return replace(
+            self,
+            totals=self.totals.spread(n_features, features, axis=1),
+            products=self.products.spread(n_pairs, positions, axis=1),
+        )
+
     def without_pooled(self, classes: Indices) -> Self:
         """The sums of some classes, with zeros in place of products that the classes share."""
         part = self.take(classes)

@@ -200,6 +200,22 @@ class MomentArrays:
             fourth=self.fourth and self.fourth.selected(features),
         )
 
+    def placed(self, features: Indices, n_features: int) -> Self:
+        """The moments of `n_features` features, of which these are at the given places, and zeros."""
+        wider = self.zeros_like(len(self.weights), n_features)
+        packed = self.kind.packed(wider.scatter)
+        packed[:, self.kind.positions_of(features, n_features)] = self.kind.packed(self.scatter)
+        wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
+        if wider.fourth and self.fourth:
+            for wide, narrow in zip(wider.fourth.arrays, self.fourth.arrays, strict=True):
+                wide[:, features[:, None], features] = narrow
+        return replace(
+            wider,
+            weights=self.weights.copy(),
+            low_weights=self.low_weights.copy(),
+            scatter=self.kind.unpacked(packed, *wider.means.shape),
+        )
+
     def without_pooled(self, classes: Indices) -> Self:
         """The moments of some classes, with zeros in place of a scatter that the classes share."""
         part = self.take(classes)

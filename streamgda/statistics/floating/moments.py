@@ -259,7 +259,7 @@ class Moments(MomentArrays):
         """
         totals, low_means = np.tile(b, (len(self.means), 1)), self.low_means @ A.T
         for mean, column in zip(self.means.T[:, :, None], A.T, strict=True):
-            products, left = _two_product(mean, column)
+            products, left = two_product(mean, column)
             totals, rest = two_sum(totals, products)
             low_means += left + rest
         return two_sum(totals, low_means)
@@ -374,7 +374,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - b_seen)) + (b - b_seen)
 
 
-def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded product and, exactly, what rounding left (Dekker 1971; Veltkamp's split)."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.arrays import check_fourth_moments
+from streamgda.statistics.floating.category_moments import reduce_mixed
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import reduce_block
@@ -73,6 +75,7 @@ class ClassStatistics(Statistics):
     """
 
     exact = False
+    takes_categories = True
 
     _labelled: Labelled[Moments]
 
@@ -94,7 +97,9 @@ class ClassStatistics(Statistics):
     # ------------------------------------------------------------------ rows go in
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
-        held = self._labelled.moments
+        held, features = self._labelled.moments, block.features
+        if isinstance(features, MixedColumns) and features.numbers and held.fourth is None:
+            return reduce_mixed(block, features, held.kind, workspace)
         return reduce_block(block, held.kind, workspace, fourth=held.fourth is not None)
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
@@ -103,7 +108,10 @@ class ClassStatistics(Statistics):
         together: Self | None = None
         accumulation: Accumulation | None = None
         for block in blocks:
-            if together is None:
+            if isinstance(block.features, MixedColumns):
+                part = self._from_block(block, workspace)
+                together = part if together is None else together._merge(part, owned=True)
+            elif together is None:
                 together = self._from_block(block, workspace)
             else:
                 together._expect(block)
@@ -254,7 +262,9 @@ class ClassStatistics(Statistics):
         """
         rest = super().__sub__(other)
         if rest is not NotImplemented:
-            warn_of_lost_digits(rest._labelled, self._labelled, self._names)
+            ours = self if rest.categories is None else self.with_categories(rest.categories)
+            n_numbers = None if rest.categories is None else rest.categories.n_numbers
+            warn_of_lost_digits(rest._labelled, ours._labelled, ours._names, n_numbers)
         return rest
 
     def decay(self, factor: float) -> Self:
@@ -300,17 +310,25 @@ class ClassStatistics(Statistics):
             if not isinstance(other, Statistics):
                 raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
             return other.allclose(self, rtol)  # exact statistics, which compare as floating ones
+        if self.categories != other.categories:
+            return False
         if self._names and other._names and self._names != other._names:
             return False
         return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
 
 
 def warn_of_lost_digits(
-    rest: Labelled[Moments], whole: Labelled[Moments], names: tuple[str, ...] | None
+    rest: Labelled[Moments],
+    whole: Labelled[Moments],
+    names: tuple[str, ...] | None,
+    n_numbers: int | None = None,
 ) -> None:
-    """Warn if a variance of the rest, a difference from the whole, has fewer than six correct digits."""
+    """Warn if a variance of the rest, a difference from the whole, has fewer than six correct digits.
+
+    Only the first `n_numbers` features are judged: no dummy varies a little.
+    """
     before = whole.moments.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
-    lost = _lost(rest.moments, before, rest.counts)
+    lost = _lost(rest.moments, before, rest.counts)[:, :n_numbers]
     if not rest.counts.sum() or not lost.any():
         return
     k, feature = np.argwhere(lost)[0]

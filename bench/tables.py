@@ -1,0 +1,129 @@
+"""Learn tables with categories, beside scikit-learn on encoded columns, a GROUP BY, and numbers alone.
+
+Run as ``python -m bench.tables``. A table has ten numbers and five columns of 10 to 50 strings, and another
+one fifteen numbers. The pass over the first is to take at most twice the time of the other. scikit-learn
+encodes and fits data that is already in memory. DuckDB counts the rows of each class and category.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import report
+from bench.arguments import add_data, parser_of
+from bench.contest import Contender, contest, limit_threads
+
+NUMBERS = 10
+CATEGORIES = {f"c{size}": size for size in (10, 20, 30, 40, 50)}
+CLASSES = 4
+
+
+def main() -> None:
+    """Measure and keep the table."""
+    parser = parser_of(__doc__, rows=2_000_000, repeats=5, threads=2)
+    add_data(parser)
+    options = parser.parse_args()
+    limit_threads(options.threads)
+    folder = make(options.data / f"tables-{options.rows}", options.rows)
+    mixed, numbers = folder / "mixed.parquet", folder / "numbers.parquet"
+    contenders = [
+        Contender(f"{kind}: {name}", statistics, (path, kind))
+        for kind in ("tied", "full", "diag")
+        for name, path in (("10 numbers and 5 columns of strings", mixed), ("15 numbers", numbers))
+    ]
+    contenders += [
+        Contender("DuckDB: GROUP BY class and category, from Parquet", group_by, (mixed,)),
+        Contender("scikit-learn: OneHotEncoder and LDA lsqr, in memory", one_hot_lda, (mixed,)),
+        Contender("scikit-learn: OrdinalEncoder and CategoricalNB, in memory", categorical_nb, (mixed,)),
+    ]
+    results = contest(contenders, options.repeats)
+    rows = [
+        (name, f"{one.median:.3f}", f"{one.processor:.3f}", f"{one.peak:.0f}")
+        for name, one in results.items()
+    ]
+    taken = {name: result.processor for name, result in results.items()}
+    goals = [
+        report.at_most(
+            f"{kind}: categories ÷ numbers, of the processor",
+            taken[f"{kind}: 10 numbers and 5 columns of strings"] / taken[f"{kind}: 15 numbers"],
+            2.0,
+        )
+        for kind in ("tied", "full", "diag")
+    ]
+    table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
+    title = f"## bench.tables: {options.rows:,} rows, {CLASSES} classes"
+    text = f"{title}\n\n{table}\n\n{report.table(['ratio', '', 'goal', ''], goals)}"
+    report.publish("tables", text, keep=not options.print_only)
+
+
+def make(folder: Path, n_rows: int) -> Path:
+    """Write the two tables, unless they are there."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if (folder / "mixed.parquet").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    y = pa.array(rng.integers(CLASSES, size=n_rows))
+    numbers = {f"x{i}": rng.normal(size=n_rows) for i in range(NUMBERS + len(CATEGORIES))}
+    strings = {
+        name: pa.DictionaryArray.from_arrays(
+            rng.integers(size, size=n_rows).astype(np.int32), [f"{name} value {i}" for i in range(size)]
+        ).dictionary_decode()
+        for name, size in CATEGORIES.items()
+    }
+    pq.write_table(pa.table({**numbers, "y": y}), folder / "numbers.parquet", row_group_size=1 << 17)
+    few = dict(list(numbers.items())[:NUMBERS])
+    pq.write_table(pa.table({**few, **strings, "y": y}), folder / "mixed.parquet", row_group_size=1 << 17)
+    return folder
+
+
+def statistics(path: Path, kind: Any) -> Callable[[], Any]:
+    """The pass of this project, out of core."""
+    from streamgda import accumulate, scan_parquet
+
+    return lambda: accumulate(scan_parquet(path, "y", categorical_features="from_dtype"), kind)
+
+
+def group_by(path: Path) -> Callable[[], Any]:
+    """The counts that naive Bayes needs of each column with categories."""
+    import duckdb
+
+    queries = [f"SELECT y, {name}, count(*) FROM '{path}' GROUP BY ALL" for name in CATEGORIES]
+    return lambda: [duckdb.sql(query).fetchall() for query in queries]
+
+
+def one_hot_lda(path: Path) -> Callable[[], Any]:
+    """The fit of scikit-learn to dense dummies, from a frame."""
+    import pandas as pd
+    from sklearn.compose import make_column_transformer
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    frame = pd.read_parquet(path)
+    encoder = make_column_transformer(
+        (OneHotEncoder(sparse_output=False, drop="first"), list(CATEGORIES)), remainder="passthrough"
+    )
+    model = make_pipeline(encoder, LinearDiscriminantAnalysis(solver="lsqr"))
+    return lambda: model.fit(frame.drop(columns="y"), frame["y"])
+
+
+def categorical_nb(path: Path) -> Callable[[], Any]:
+    """The fit of scikit-learn to the codes of the columns with categories alone."""
+    import pandas as pd
+    from sklearn.naive_bayes import CategoricalNB
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+
+    frame = pd.read_parquet(path)
+    model = make_pipeline(OrdinalEncoder(), CategoricalNB())
+    return lambda: model.fit(frame[list(CATEGORIES)], frame["y"])
+
+
+if __name__ == "__main__":
+    main()

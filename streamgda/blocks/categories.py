@@ -1,0 +1,267 @@
+"""Categories: the values of columns that are not numbers, and rows in which such columns are coded.
+
+A column with categories stands for one feature for each of its values, a dummy: 1 in the rows that have the
+value and 0 in all others. A value that no row has is a dummy of zeros. So rows of unlike categories are
+brought to the same features by name and value, whatever codes they had.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any, Self, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.labels import Codes, Labels, code_dtype
+from streamgda.blocks.wording import Message, counted
+
+Value = str | int | bool | None
+
+MOST_CATEGORIES = 2_000
+"""The most categories of a column: the size of a state grows with the square of their number."""
+
+_FEWEST_OF_IDENTIFIER = 20
+_SHARE_OF_IDENTIFIER = 0.9
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The columns of a table with categories, and their values.
+
+    Its features are the columns of numbers, in order, and then a dummy for each value of each other column.
+
+    Attributes
+    ----------
+    numbers : tuple of str
+        The columns of numbers.
+    columns : tuple of str
+        The columns with categories.
+    values : tuple of tuple of str, int, bool or None
+        The values of each of these columns, sorted; None, which stands for a missing value, comes last.
+
+    Examples
+    --------
+    >>> categories = Categories(("age",), ("colour",), (("blue", "red", None),))
+    >>> categories.feature_names
+    ('age', 'colour=blue', 'colour=red', 'colour=')
+    >>> categories.union(Categories(("age",), ("colour",), (("green",),))).values
+    (('blue', 'green', 'red', None),)
+    """
+
+    numbers: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[Value, ...], ...]
+
+    @property
+    def n_numbers(self) -> int:
+        """How many columns are numbers."""
+        return len(self.numbers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the table: those of numbers, then those with categories."""
+        return (*self.numbers, *self.columns)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns of numbers, and "column=value" for each dummy; "column=" where a value is missing."""
+        dummies = (
+            f"{column}={'' if value is None else value}"
+            for column, values in zip(self.columns, self.values, strict=True)
+            for value in values
+        )
+        return (*self.numbers, *dummies)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Where the dummies of each column stand among the features."""
+        bounds = accumulate(map(len, self.values), initial=self.n_numbers)
+        return tuple(slice(start, stop) for start, stop in pairwise(bounds))
+
+    def union(self, other: Categories) -> Categories:
+        """The categories of both.
+
+        Raises
+        ------
+        ValueError
+            If the two have other columns, or values of different types.
+        """
+        if self == other:
+            return self
+        for ours, theirs in ((self.numbers, other.numbers), (self.columns, other.columns)):
+            if ours != theirs:
+                kind = "numbers" if ours is self.numbers else "categories"
+                raise ValueError(
+                    f"tables with other columns cannot be merged: {kind} are {list(ours)} in the first, and "
+                    f"{list(theirs)} in the second"
+                )
+        values = tuple(map(_united, self.columns, self.values, other.values))
+        return self if values == self.values else replace(self, values=values)
+
+    def positions_in(self, other: Categories) -> NDArray[np.intp]:
+        """Where the features stand among those of `other`, which has all of them."""
+        parts = [np.arange(self.n_numbers)]
+        for ours, theirs, place in zip(self.values, other.values, other.slices, strict=True):
+            parts.append(place.start + _positions(ours, theirs))
+        return np.concatenate(parts)
+
+    def check_size(self, n_rows: int) -> None:
+        """Raise ValueError if a column has more categories than a state may have."""
+        for name, values in zip(self.columns, self.values, strict=True):
+            if len(values) > MOST_CATEGORIES:
+                _refuse(name, values, n_rows)
+
+    def check_no_identifier(self, n_rows: int) -> None:
+        """Raise ValueError if a column has a value of its own in nearly every row."""
+        for name, values in zip(self.columns, self.values, strict=True):
+            if len(values) > max(_SHARE_OF_IDENTIFIER * n_rows, _FEWEST_OF_IDENTIFIER):
+                _refuse(name, values, n_rows)
+
+    def described(self) -> dict[str, Any]:
+        """The categories as plain values, from which `from_plain` makes them again."""
+        return {"numbers": self.numbers, "columns": self.columns, "values": self.values}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """The categories of which these are the plain values.
+
+        Raises
+        ------
+        ValueError
+            If they are not sorted, not of one type, or not as many as there are columns.
+        """
+        numbers, columns = (tuple(map(str, plain[name])) for name in ("numbers", "columns"))
+        values = tuple(map(tuple, plain["values"]))
+        for name, found in zip(columns, values, strict=True):
+            if _united(name, found, found) != found:
+                raise ValueError(f"the categories of column {name!r} are not sorted")
+        return cls(numbers, columns, values)
+
+
+def _refuse(name: str, values: Sequence[Value], n_rows: int) -> None:
+    is_identifier = len(values) > n_rows / 2
+    why = "it identifies rows" if is_identifier else f"more than {MOST_CATEGORIES:,} are too many"
+    raise ValueError(
+        Message(
+            f"column {name!r} has {counted(len(values), 'category')} in {counted(n_rows, 'row')}: "
+            f"{why}. Leave it out, with ⟨exclude=[{name!r}]⟩"
+        )
+    )
+
+
+def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The sorted values of a column that are in one of two sets."""
+    given = [value for value in (*ours, *theirs) if value is not None]
+    kinds = {type(value): value for value in given}
+    if len(kinds) > 1:
+        examples = " and ".join(map(repr, kinds.values()))
+        raise ValueError(
+            f"column {name!r} has categories of different types, such as {examples}; make all of them strings"
+        )
+    missing = (None,) if None in ours or None in theirs else ()
+    return (*sorted(set(given)), *missing)
+
+
+def _positions(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> NDArray[np.intp]:
+    """Where values stand among those of another set; as many as that has for one that is not in it."""
+    if ours == theirs:
+        return np.arange(len(ours))
+    place = {value: position for position, value in enumerate(theirs)}
+    return np.array([place.get(value, len(theirs)) for value in ours], dtype=np.intp)
+
+
+def coded(values: Labels, codes: Codes, missing: NDArray[np.bool_] | None) -> tuple[tuple[Value, ...], Codes]:
+    """The values of a column, and the code of each row, with a category for the rows that are `missing`."""
+    found: tuple[Value, ...] = tuple(values.tolist())
+    if missing is None:
+        return found, codes
+    return (*found, None), np.where(missing, len(found), codes).astype(code_dtype(len(found) + 1))
+
+
+@dataclass(frozen=True)
+class MixedColumns(Sequence[NDArray[Any]]):
+    """The features of rows with categories, of which only the numbers and the codes are in memory.
+
+    As a sequence, it holds a column for each feature. A dummy is made when it is asked for.
+
+    Attributes
+    ----------
+    categories : Categories
+        The columns and their values.
+    numbers : sequence of ndarray of shape (n_rows,)
+        The columns of numbers.
+    codes : sequence of ndarray of shape (n_rows,)
+        The position in the values of each row's value, for each column with categories. A code that is the
+        number of values stands for a value that is not among them.
+    """
+
+    categories: Categories
+    numbers: Sequence[NDArray[Any]]
+    codes: Sequence[Codes]
+
+    def __len__(self) -> int:
+        return len(self.numbers) + sum(map(len, self.categories.values))
+
+    @overload
+    def __getitem__(self, index: int) -> NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[NDArray[Any]]: ...
+
+    def __getitem__(self, index: int | slice) -> NDArray[Any] | list[NDArray[Any]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        if index < len(self.numbers):
+            return self.numbers[index]
+        stops = [place.stop for place in self.categories.slices]
+        column = bisect_left(stops, index + 1)
+        is_value: NDArray[np.bool_] = self.codes[column] == index - self.categories.slices[column].start
+        return is_value.view(np.uint8)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.codes[0])
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns are in memory."""
+        return len(self.numbers) + len(self.codes)
+
+    def rows(self, rows: slice | NDArray[np.intp]) -> MixedColumns:
+        """Some of the rows."""
+        numbers, codes = ([column[rows] for column in columns] for columns in (self.numbers, self.codes))
+        return replace(self, numbers=numbers, codes=codes)
+
+    def onto(self, categories: Categories) -> MixedColumns:
+        """The same rows with other categories of the same columns. A value not among them has no dummy."""
+        if categories == self.categories:
+            return self
+        codes = [
+            np.append(_positions(ours, theirs), len(theirs)).astype(code_dtype(len(theirs) + 1))[column]
+            for ours, theirs, column in zip(
+                self.categories.values, categories.values, self.codes, strict=True
+            )
+        ]
+        return replace(self, categories=categories, codes=codes)
+
+    def by_name(self) -> dict[str, NDArray[Any]]:
+        """The columns by their names, with the values of the categories, which must all be known."""
+        decoded = [
+            np.array(values, dtype=object)[codes]
+            for values, codes in zip(self.categories.values, self.codes, strict=True)
+        ]
+        return dict(zip(self.categories.names, (*self.numbers, *decoded), strict=True))
+
+    def n_unseen(self) -> dict[str, int]:
+        """The rows of each column whose value is not among its categories, where there are such rows."""
+        known = zip(self.categories.columns, self.categories.values, self.codes, strict=True)
+        counts = {name: int((codes == len(values)).sum()) for name, values, codes in known}
+        return {name: count for name, count in counts.items() if count}

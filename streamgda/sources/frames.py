@@ -1,0 +1,69 @@
+"""Frames in memory whose columns have categories, as columns of numbers and codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from streamgda.blocks.categories import Categories, MixedColumns
+from streamgda.blocks.frames import library_of
+from streamgda.sources.batches import mixed_columns
+from streamgda.sources.roles import CategoricalFeatures, Roles, check_known
+
+_ORIGIN = "the frame"
+
+
+def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | None:
+    """The columns of a frame of pandas, Polars or Arrow to learn from; None if all are numbers.
+
+    Parameters
+    ----------
+    frame : frame
+        All its columns are features.
+    wanted : "from_dtype", list of str, or None
+        The features with categories, as for `Roles.with_categories`.
+
+    Raises
+    ------
+    ValueError
+        If a column can be no feature.
+    """
+    table = _table_of(frame)
+    names = table.schema.names
+    roles = Roles.choose(
+        names, _ORIGIN, target=None, features=None, weight=None, missing="keep", default=names
+    ).with_categories(wanted, table.schema, _ORIGIN)
+    return _columns_of(table, roles) if roles.categorical else None
+
+
+def known_columns(frame: Any, categories: Categories) -> MixedColumns:
+    """The columns of a frame that a model has learnt, with the categories that the frame has.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it cannot have its role.
+    """
+    table = _table_of(frame)
+    for name in categories.names:
+        check_known(name, table.schema.names, _ORIGIN)
+    return _columns_of(table, Roles(categories.names, None, None, "keep", categorical=categories.columns))
+
+
+def _table_of(frame: Any) -> pa.Table:
+    library = library_of(frame)
+    try:
+        if library == "pandas":
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if library == "pyarrow":
+            return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
+        return pa.table(frame)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"{_ORIGIN}: {error}") from error
+
+
+def _columns_of(table: pa.Table, roles: Roles) -> MixedColumns:
+    roles.check_types(table.schema, _ORIGIN)
+    columns = {name: table.column(name).combine_chunks() for name in roles.features}
+    return mixed_columns(columns, roles, _ORIGIN)

@@ -1,0 +1,224 @@
+"""Linear discriminant analysis of tables with categories, against scikit-learn's on one-hot columns."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Peer
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsSearchCV,
+    drift,
+    evaluate,
+    load,
+    predict_dataset,
+    progressive_score,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+)
+
+CHOSEN = ["city", "grade"]
+
+
+@pytest.fixture(scope="module")
+def customers():
+    rng = np.random.default_rng(1)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(size=400).round(3),
+            "city": pd.Series(rng.choice(["Oslo", "Paris", "Rome", None], 400), dtype="str"),
+            "member": rng.random(400) < 0.5,
+            "grade": rng.integers(1, 4, 400),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def kinds(customers):
+    noise = np.random.default_rng(2).normal(size=len(customers))
+    return np.where(customers["age"] + (customers["city"] == "Rome") + noise > 0.5, "buys", "leaves")
+
+
+@pytest.fixture(scope="module")
+def peer(customers, kinds):
+    one_hot = make_column_transformer((OneHotEncoder(), CHOSEN), remainder="passthrough")
+    return make_pipeline(one_hot, Peer()).fit(customers, kinds)
+
+
+@pytest.fixture(scope="module")
+def source(customers, kinds, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("customers")
+    table = customers.assign(kind=kinds)
+    table[:150].to_parquet(folder / "a.parquet", row_group_size=60)
+    table[150:].astype({"city": "category"}).to_parquet(folder / "b.parquet")
+    return scan_parquet(folder, "kind", categorical_features=CHOSEN)
+
+
+@pytest.fixture(scope="module")
+def model(customers, kinds):
+    return LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(customers, kinds)
+
+
+def test_fit_and_predict_frames(model, peer, customers):
+    expected = peer.predict_proba(customers)
+    assert model.categories_ == {"city": ["Oslo", "Paris", "Rome", None], "grade": [1, 2, 3]}
+    assert model.feature_names_in_.tolist() == ["age", "member", "city", "grade"]
+    assert model.n_features_in_ == 4
+    shuffled = customers[["grade", "city", "member", "age"]]
+    frames = [customers, shuffled, pl.from_pandas(customers), pa.Table.from_pandas(customers)]
+    for rows in frames:
+        np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.predict_proba(customers[7:8]), expected[7:8], rtol=1e-9)
+
+
+def test_a_source_and_batches_give_the_model_of_the_rows_in_memory(model, source, customers, kinds):
+    of_source = LinearDiscriminantAnalysis().fit(source)
+    learner = LinearDiscriminantAnalysis(categorical_features=CHOSEN)
+    for start in range(0, 400, 13):
+        learner.partial_fit(customers[start : start + 13], kinds[start : start + 13])
+    halves = [
+        LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(customers[part], kinds[part])
+        for part in (slice(0, 100), slice(100, 400))
+    ]
+    for other in (of_source, learner, halves[0].merge(halves[1])):
+        assert other.categories_ == model.categories_
+        np.testing.assert_allclose(
+            other.predict_proba(customers), model.predict_proba(customers), rtol=1e-9, atol=1e-12
+        )
+    more = LinearDiscriminantAnalysis().fit(source).partial_fit(source)
+    assert more.statistics_.n_rows == 800
+
+
+def test_strings_are_categories_by_their_type(customers, kinds):
+    model = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(customers, kinds)
+    assert list(model.categories_) == ["city"]
+    numbers = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(customers[["age"]], kinds)
+    assert numbers.categories_ == {}
+    assert numbers.feature_names_in_.tolist() == ["age"]
+
+
+def test_unseen_categories_count_as_none_with_a_warning(model, peer, customers):
+    rows = customers[:3].assign(city=["Bern", "Rome", "Bern"])
+    peer.named_steps["columntransformer"].named_transformers_["onehotencoder"].set_params(
+        handle_unknown="ignore"
+    )
+    with pytest.warns(UserWarning, match="categories that no learnt row has count as none.*'city' in 2 rows"):
+        found = model.predict_proba(rows)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[1], model.predict_proba(customers[:3].assign(city="Rome"))[1])
+
+
+def test_a_saved_model_knows_its_categories(model, customers, tmp_path):
+    model.save(tmp_path / "model.parquet")
+    found = load(tmp_path / "model.parquet")
+    assert found.categories_ == model.categories_
+    np.testing.assert_array_equal(found.predict_proba(customers), model.predict_proba(customers))
+
+
+def test_datasets_are_scored_by_name_and_value(model, source, customers, kinds, tmp_path):
+    in_memory = evaluate(model, customers, kinds)
+    of_source = evaluate(model, source)
+    np.testing.assert_array_equal(of_source.confusion_matrix, in_memory.confusion_matrix)
+    assert of_source.log_loss == pytest.approx(in_memory.log_loss, rel=1e-12)
+    frame = dd.from_pandas(customers.assign(kind=kinds), npartitions=3)
+    assert evaluate(model, frame, "kind").log_loss == pytest.approx(in_memory.log_loss, rel=1e-12)
+    expected = model.predict(customers)
+    predict_dataset(model, source, tmp_path / "scored")
+    assert (pd.read_parquet(tmp_path / "scored")["predicted_label"].to_numpy(object) == expected).all()
+    lazy = predict_dataset(model, frame, keep=["kind"]).compute()
+    assert (lazy["predicted_label"].to_numpy(object) == expected).all()
+    assert (model.predict(frame[list(customers)]).compute().to_numpy(object) == expected).all()
+    of_dask = LinearDiscriminantAnalysis().fit(scan_dask(frame, "kind", categorical_features=CHOSEN))
+    np.testing.assert_allclose(of_dask.predict_proba(customers), model.predict_proba(customers), rtol=1e-9)
+
+
+def test_a_source_with_other_categories_than_the_model_says_what_to_scan(model, customers, kinds):
+    table = pa.Table.from_pandas(customers.assign(kind=kinds), preserve_index=False)
+    with pytest.raises(ValueError, match=r"differ in whether 'grade' has categories; scan it with"):
+        evaluate(model, scan_arrow(table, "kind", categorical_features="from_dtype"))
+
+
+def test_cross_validation_recodes_the_rows_of_each_fold(source, customers, kinds, peer):
+    search = StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [None, 0.1]}, scoring="accuracy")
+    search.fit(source)
+    assert search.cv_results_["mean_test_score"][0] == pytest.approx(
+        cross_val_score(peer, customers, kinds).mean(), abs=0.03
+    )
+    model = LinearDiscriminantAnalysis(categorical_features=CHOSEN)
+    assert progressive_score(model, source).n_rows < 400
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "log_likelihood"])
+def test_a_category_of_one_fold_alone(customers, kinds, scoring):
+    city = customers["city"].where(customers.index != 7, "Bern")
+    table = pa.Table.from_pandas(customers.assign(city=city, kind=kinds), preserve_index=False)
+    source = scan_arrow(table, "kind", categorical_features=CHOSEN)
+    search = StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [0.1, 0.3]}, scoring=scoring)
+    assert np.isfinite(search.fit(source).best_score_)
+    assert search.best_estimator_.categories_["city"] == ["Bern", "Oslo", "Paris", "Rome", None]
+
+
+def test_rows_without_names_and_missing_columns_are_refused(model, customers):
+    with pytest.raises(
+        ValueError, match=r"learnt categories, so rows need the names of their columns, 'age'"
+    ):
+        model.predict(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="the frame: there is no column 'city'"):
+        model.predict(customers.drop(columns="city"))
+    with pytest.raises(ValueError, match="row 1: feature 'age' is NaN or null"):
+        model.predict(customers.assign(age=[0.0, np.nan] * 200))
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict(customers[:0])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        GaussianNB(),
+        QuadraticDiscriminantAnalysis(),
+        MixtureDiscriminantAnalysis(2),
+        GaussianNB(missing="marginal"),
+    ],
+)
+def test_models_that_take_no_categories_say_so(other, source):
+    with pytest.raises(ValueError, match=r"takes no categories|holds no categories|only numbers|of numbers"):
+        other.fit(source)
+
+
+def test_other_forms_of_the_model_say_that_they_take_numbers_alone(model):
+    for convert in (model.to_sklearn, lambda: model.to_sql("customers")):
+        with pytest.raises(
+            ValueError, match=r"takes numbers alone, and .* the categories of 'city', 'grade'"
+        ):
+            convert()
+
+
+def test_an_identifier_is_refused_by_name(customers, kinds):
+    rows = customers.assign(name=[f"customer {i}" for i in range(400)])
+    with pytest.raises(
+        ValueError,
+        match=r"'name' has 400 categories in 400 rows: it identifies rows. Leave it out, with",
+    ):
+        LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(rows, kinds)
+
+
+def test_new_categories_are_reported_beside_the_drift(source, customers, kinds):
+    before = LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(customers, kinds)
+    moved = customers.assign(city=customers["city"].replace("Oslo", "Bern"))
+    after = LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(moved, kinds)
+    report = drift(before.statistics_, after.statistics_)
+    assert report.new_categories == ("city=Bern",)
+    assert report.alarms(no_new_categories=True) == ("category city=Bern is new",)
+    assert "new categories: city=Bern" in str(report)
+    assert all(np.isfinite(one.shift).all() for one in report.drift)

@@ -1,0 +1,141 @@
+"""Tables with strings, bools, dates, nulls and dictionaries, from every source, against dummies by pandas."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet
+
+CATEGORIES = {"city": ["Oslo", "Paris", "Rome", None], "grade": [1, 2, 3], "year": ["2024", "2025"]}
+CHOSEN = ["city", "grade", "year"]
+
+
+@pytest.fixture(scope="module")
+def customers():
+    """Customers of two years, of whom some have no city; Oslo is in the second year alone."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, 300),
+            "city": pd.Series(rng.choice(["Paris", "Rome", None], 300), dtype="str"),
+            "spent": rng.normal(size=300).round(3),
+            "member": rng.random(300) < 0.4,
+            "grade": rng.integers(1, 4, 300),
+            "year": np.repeat(["2024", "2025"], 150),
+            "joined": pd.date_range("2024-01-01", periods=300),
+            "kind": rng.choice(["buys", "leaves"], 300),
+        }
+    )
+    table.loc[200:250, "city"] = "Oslo"
+    return table
+
+
+@pytest.fixture(scope="module")
+def expected(customers):
+    dummies = [
+        (customers[name].isna() if value is None else customers[name] == value).astype(float)
+        for name, values in CATEGORIES.items()
+        for value in values
+    ]
+    rows = np.column_stack([customers[["age", "spent", "member"]].to_numpy(float), *dummies])
+    return ClassStatistics("tied").update(rows, customers["kind"].to_numpy(object))
+
+
+def check(source, expected):
+    found = accumulate(source, "tied")
+    assert found.categories.numbers == ("age", "spent", "member")
+    assert dict(zip(found.categories.columns, map(list, found.categories.values), strict=True)) == CATEGORIES
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
+    np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
+
+
+def test_parquet_of_unlike_dictionaries_and_hive_partitions(tmp_path, customers, expected):
+    for year, part in customers.groupby("year"):
+        folder = tmp_path / f"year={year}y"
+        folder.mkdir()
+        city = part["city"].astype("category") if year == "2024" else part["city"]
+        part.drop(columns="year").assign(city=city).to_parquet(folder / "part.parquet", row_group_size=40)
+    features = ["age", "city", "spent", "member", "grade", "year"]
+    source = scan_parquet(tmp_path, "kind", features=features, categorical_features=CHOSEN)
+    found = accumulate(source, "tied")
+    assert found.categories.values[2] == ("2024y", "2025y")
+    np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
+
+
+def as_reader(table):
+    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=70))
+
+
+def as_csv(tmp_path, table):
+    table.to_pandas().to_csv(tmp_path / "rows.csv", index=False)
+    schema = table.schema.set(table.schema.get_field_index("city"), pa.field("city", pa.string()))
+    return ds.dataset(tmp_path / "rows.csv", format=csv_format(), schema=schema)
+
+
+def csv_format():
+    import pyarrow.csv as pc
+
+    return ds.CsvFileFormat(convert_options=pc.ConvertOptions(strings_can_be_null=True, null_values=[""]))
+
+
+@pytest.mark.parametrize("kind", ["table", "reader", "pandas", "polars", "lazy", "duckdb", "csv"])
+def test_arrow_data_of_any_library(tmp_path, kind, customers, expected):
+    table = pa.Table.from_pandas(customers, preserve_index=False)
+    if kind == "csv":
+        data = as_csv(tmp_path, table)
+    elif kind == "duckdb":
+        data = pytest.importorskip("duckdb").arrow(table)
+    else:
+        make = {
+            "table": lambda t: t,
+            "reader": as_reader,
+            "pandas": lambda t: customers,
+            "polars": pl.from_arrow,
+        }
+        data = pl.from_arrow(table).lazy() if kind == "lazy" else make[kind](table)
+    check(scan_arrow(data, "kind", exclude=["joined"], categorical_features=CHOSEN), expected)
+
+
+def test_dask_frames(customers, expected):
+    frame = dd.from_pandas(customers.astype({"city": "category"}), npartitions=4)
+    check(scan_dask(frame, "kind", exclude=["joined"], categorical_features=CHOSEN), expected)
+
+
+def test_categories_are_those_of_strings_and_dictionaries_by_their_types(customers):
+    table = pa.Table.from_pandas(customers.astype({"grade": "category"}), preserve_index=False)
+    source = scan_arrow(table, "kind", exclude=["joined"], categorical_features="from_dtype")
+    assert source.categorical == ("city", "grade", "year")
+
+
+def test_all_columns_that_can_be_no_feature_are_named_with_their_remedies(customers):
+    table = pa.Table.from_pandas(customers, preserve_index=False)
+    message = (
+        r"columns 'city' \(\w*string\), 'year' \(\w*string\), 'joined' \(timestamp\[.s\]\) cannot be "
+        r"features; leave them out, with exclude=\['city', 'year', 'joined'\].*"
+        r"categorical_features='from_dtype', or make numbers of dates, such as days since a date"
+    )
+    with pytest.raises(ValueError, match=message):
+        scan_arrow(table, "kind")
+    with pytest.raises(ValueError, match=r"column 'joined' is timestamp.*make numbers of dates"):
+        scan_arrow(table, "kind", categorical_features="from_dtype")
+    with pytest.raises(ValueError, match="there is no column 'town'"):
+        scan_arrow(table, "kind", exclude=["joined"], categorical_features=["town"])
+    with pytest.raises(ValueError, match="must be 'from_dtype', a list of column names or None"):
+        scan_arrow(table, "kind", exclude=["joined"], categorical_features="city")
+
+
+def test_a_null_among_numbers_is_no_category_and_is_named(tmp_path, customers):
+    pq.write_table(pa.Table.from_pandas(customers.assign(spent=np.nan)), tmp_path / "a.parquet")
+    source = scan_parquet(tmp_path, "kind", exclude=["joined"], categorical_features=CHOSEN)
+    with pytest.raises(ValueError, match=r"a.parquet.* row 0: feature 'spent' is NaN or null"):
+        accumulate(source, "tied")
+    dropping = scan_parquet(
+        tmp_path, "kind", exclude=["joined", "spent"], categorical_features=CHOSEN, missing="drop"
+    )
+    assert accumulate(dropping, "tied").n_dropped == 0
