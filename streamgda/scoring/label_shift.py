@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from os import PathLike
 from typing import Any
 from zlib import crc32
@@ -12,6 +13,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
+from sklearn.utils import check_scalar
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.folds import mixed
@@ -101,6 +103,8 @@ def estimate_priors(
     ------
     ValueError
         If there are no rows, `max_rows` is below 1, or a row cannot be scored.
+    TypeError
+        If `max_rows` is no whole number.
 
     Warns
     -----
@@ -129,6 +133,7 @@ def estimate_priors(
     array([0])
     """
     check_model(model)
+    check_scalar(max_rows, "max_rows", Integral)
     if max_rows < 1:
         raise ValueError(f"max_rows is a number of rows, from 1 on; got {max_rows!r}")
     if isinstance(X, Source | PathLike | str):

@@ -355,8 +355,8 @@ class Measures:
 
 def _reached(classes: Sequence[ScoreHistogram], coverage: float) -> float:
     """The largest log-odds that at least (n + 1) times a share of the n rows of these classes reach."""
-    odds = np.concatenate([scores.thresholds for scores in classes])
-    weights = np.concatenate([scores.weights[1] for scores in classes])
+    odds = np.concatenate([[], *(scores.thresholds for scores in classes)])
+    weights = np.concatenate([[], *(scores.weights[1] for scores in classes)])
     order = odds.argsort()[::-1]
     enough = weights[order].cumsum() >= (weights.sum() + 1) * coverage
     return float(odds[order][enough.argmax()]) if enough.any() else -np.inf

@@ -168,3 +168,10 @@ def test_on_the_command_line(files):
     assert told["n_rows"] == 200
     assert [row["label"] for row in told["classes"]] == ["ant", "bee", "cat"]
     assert sum(row["share"] for row in told["classes"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("max_rows", [2.5, "all"])
+def test_a_number_of_rows_that_is_not_whole_is_named(max_rows):
+    model = GaussianNB().fit([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    with pytest.raises(TypeError, match="max_rows must be an instance of int"):
+        estimate_priors(model, [[1.0]], max_rows=max_rows)
