@@ -111,6 +111,7 @@ class Drawing:
             if label not in sampled.samples:  # which has complete rows alone
                 continue
             sample = sampled.samples[label].first(self.rows_per_class)
+            sample = sample._replace(weights=rounded(sample.weights))  # sums of fractions depend on the order
             n_centers = int(wanted.get(label, 1) if isinstance(wanted, Mapping) else wanted)
             n_centers = max(1, min(n_centers, counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
             centers[label] = _centers_of(sample, axes, n_centers, self.seed)

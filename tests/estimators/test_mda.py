@@ -512,3 +512,14 @@ def test_a_ledger_keeps_subclasses_apart(sources, tmp_path, folds):
         other.refresh(sources[1])
     with pytest.raises(ValueError, match="subclass_centers=SubclassCenters"):
         other.statistics()
+
+
+def test_centres_of_rows_with_fractional_weights_do_not_depend_on_the_order():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 9, (600, 1)).astype(float), np.arange(600) % 2  # each row stands many times
+    weights = rng.random(600) + 0.1
+    centers = MixtureDiscriminantAnalysis().fit(X, y, sample_weight=weights).subclass_centers_
+    for _ in range(10):
+        order = rng.permutation(600)
+        model = MixtureDiscriminantAnalysis().fit(X[order], y[order], sample_weight=weights[order])
+        assert model.subclass_centers_.has_same(centers)
