@@ -220,7 +220,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         return self._normal().required_statistics()
 
     def _finalise(self, statistics: Statistics) -> Any:
-        normal = self._normal()
+        normal, statistics = self._normal(), statistics.to_covariance_type(**self.required_statistics())
         if self.covariance_type == "tied":  # of which the priors set the centre of all rows
             classes, starts = by_class(statistics.classes)
             every, normal.priors = np.arange(len(statistics.classes)), self.priors

@@ -523,3 +523,20 @@ def test_centres_of_rows_with_fractional_weights_do_not_depend_on_the_order():
         order = rng.permutation(600)
         model = MixtureDiscriminantAnalysis().fit(X[order], y[order], sample_weight=weights[order])
         assert model.subclass_centers_.has_same(centers)
+
+
+@pytest.mark.parametrize(("before", "after"), [("tied", "full"), ("tied", "diag"), ("diag", "full")])
+def test_a_covariance_type_that_the_state_does_not_hold_is_refused_in_words(rows, before, after):
+    model = MixtureDiscriminantAnalysis(covariance_type=before).fit(*rows).set_params(covariance_type=after)
+    with pytest.raises(ValueError, match="does not hold what|holds each feature by itself"):
+        model.predict(rows[0])
+
+
+@pytest.mark.parametrize(("before", "after"), [("full", "tied"), ("full", "diag")])
+def test_a_covariance_type_may_be_changed_to_one_that_the_state_holds(rows, before, after):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(covariance_type=before).fit(X, y)
+    centers = model.subclass_centers_
+    again = MixtureDiscriminantAnalysis(covariance_type=after, subclass_centers=centers).fit(X, y)
+    model.set_params(covariance_type=after)
+    np.testing.assert_allclose(model.predict_proba(X), again.predict_proba(X), atol=1e-12)
