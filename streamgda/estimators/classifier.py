@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.categories import Categories
 from streamgda.blocks.labels import Labels, by_class
 from streamgda.blocks.wording import Message, counted, listed, named
+from streamgda.estimators.categorical import GivenCategories, Treatment
 from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
@@ -35,6 +36,7 @@ from streamgda.estimators.validation import (
     one_of,
 )
 from streamgda.gaussians.base import Densities, Gaussians
+from streamgda.gaussians.categorical import CategoricalDensities
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.mixtures import Mixtures
 from streamgda.gaussians.posteriors import decisions
@@ -84,18 +86,23 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         gaussians = None
         if before is None:
             self._validate_params()
-        elif self.predictive == "plugin" and not self.exact:
+        elif self.predictive == "plugin" and not self.exact and not self._splits(statistics):
             later = statistics.revision.since(before.revision)
             gaussians = None if later is None else self._refinalise(before, statistics, later)
+        given = None
         if gaussians is None:
             check_suffices(statistics, self._covariance_type)
             if statistics.categories is not None:
                 self._check_categories(statistics.categories, statistics.n_rows)
+            given = self._given_categories(statistics)
             if statistics.keeps_patterns:
                 self._check_determined(statistics)
                 warn_unless_converged(statistics)
-            gaussians = self._finalise(statistics)
-        densities = gaussians if self.predictive == "plugin" else self._students(gaussians, statistics)
+            gaussians = self._finalise(given.numbers if given else statistics)
+        densities: Densities = gaussians
+        if self.predictive != "plugin":
+            densities = self._students(gaussians, given.numbers if given else statistics)
+        densities = given.densities(densities) if given else densities
         priors = priors_of(self, statistics)
         if len(priors) < len(gaussians.means):  # the densities are those of subclasses
             densities = Mixtures.of(densities, by_class(statistics.classes)[1], statistics.weights)
@@ -104,11 +111,46 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _check_categories(self, categories: Categories, n_rows: int) -> None:
         """Raise ValueError if the model takes no categories, or a column with categories identifies rows."""
         categories.check_no_identifier(n_rows)
-        if not self._takes_categories:
+        if self._treatment is None:
             raise ValueError(
                 f"{type(self).__name__} takes no categories, and the statistics have those of "
                 f"{listed(categories.columns)}; LinearDiscriminantAnalysis takes them"
             )
+        if self._treatment in {"separate", "common"} and (
+            self.covariance_estimator is not None or getattr(self, "shrinkage", None) == "auto"
+        ):
+            raise ValueError(
+                "shrinkage='auto' and covariance_estimator need rows or fourth moments of the numbers given "
+                "the categories; set shrinkage to 'oas' or a number, or covariance_estimator=None"
+            )
+        if self.predictive != "plugin" and self._treatment in {"separate", "common"}:
+            raise ValueError(
+                "numbers given categories have no Student t densities here; set predictive='plugin', or use "
+                "GaussianNB"
+            )
+
+    @property
+    def _treatment(self) -> Treatment | None:
+        """How the model treats categories; None if it takes none."""
+        return None
+
+    def _splits(self, statistics: Statistics) -> bool:
+        """Whether the densities are those of numbers given categories."""
+        return statistics.categories is not None and self._treatment not in {None, "dummies"}
+
+    def _given_categories(self, statistics: Statistics) -> GivenCategories | None:
+        """The numbers given the categories; None if there are none, or they are features like others."""
+        if not self._splits(statistics):
+            return None
+        params: Any = self
+        return GivenCategories.of(
+            statistics,
+            params._treatment,
+            alpha=params.alpha,
+            ridge=getattr(self, "categorical_ridge", 0.0),
+            most=params.max_categories,
+            without_missing=self.missing == "marginal",
+        )
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Raise ValueError if rows in which features are missing do not determine a class."""
@@ -145,7 +187,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         now: dict[str, Any] = {}
         if (common := state.gaussians.singular_common) is not None:
             now["rank"] = common.rank
-            statistics = self.statistics_
+            given = self._given_categories(self.statistics_)
+            statistics = given.numbers if given else self.statistics_
             if warned.get("rank") != common.rank and common.rank < _most_rank(statistics):
                 features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
                 warnings.warn(
@@ -186,6 +229,23 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def means_(self) -> Array:
         """Means of the classes."""
         return self.statistics_.means
+
+    @property
+    def category_log_prob_(self) -> dict[str, Array]:
+        """Ln p(v | k) of the categories of each column, in the order of `categories_`."""
+        densities = finalised(self).densities
+        if not isinstance(densities, CategoricalDensities):
+            raise AttributeError(f"{self!r} has no probabilities of categories")
+        tables = np.where(densities.groups >= 0, densities.log_tables, np.nan)
+        return {
+            name: tables[:, place] for name, place in zip(self.categories_, densities.columns, strict=True)
+        }
+
+    @property
+    def _n_numbers(self) -> int | None:
+        """How many features are numbers; None if all are."""
+        categories = self.statistics_.categories
+        return None if categories is None else categories.n_numbers
 
     # ------------------------------------------------------------------ learning from incomplete rows
 

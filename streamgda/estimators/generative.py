@@ -223,6 +223,10 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([-5.39, 14.61])
         """
         state = finalised(self)
+        if self._splits(self.statistics_):
+            raise ValueError(
+                "the surface between two classes is no quadric where there are tables of categories"
+            )
         if not isinstance(state.densities, Gaussians):
             raise ValueError(
                 "the surface between two Student t densities is no quadric; predict_log_proba gives the "
@@ -301,7 +305,13 @@ class GenerativeClassifier(GaussianClassifier[G]):
         (-9.834637, 5.0)
         """
         with self.statistics_.lock:
-            return joint_log_likelihood(finalised(self), self.statistics_)
+            state, given = finalised(self), self._given_categories(self.statistics_)
+            if given is None:
+                return joint_log_likelihood(state, self.statistics_)
+            of_numbers = joint_log_likelihood(state, given.numbers)
+            if given.slopes:
+                of_numbers += state.gaussians.total_squared_distance(given.excess) / 2
+            return of_numbers + given.log_likelihood
 
     @property
     def n_parameters_(self) -> float:
@@ -320,7 +330,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """The number of free parameters, with `n_of_covariances` for the covariances."""
         n_classes = len(statistics.classes)
         n_shares = n_classes - 1 if self.priors is None else 0
-        return float(n_classes * statistics.n_features + n_of_covariances + n_shares)
+        given = self._given_categories(statistics)
+        n_features, n_of_tables = (
+            (given.numbers.n_features, given.n_parameters) if given else (statistics.n_features, 0.0)
+        )
+        return float(n_classes * n_features + n_of_tables + n_of_covariances + n_shares)
 
     def _n_covariance_parameters(self) -> float:
         """The number of free parameters of the covariances."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.estimators.categorical import CONDITIONAL, Treatment
 from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
@@ -19,6 +20,7 @@ from streamgda.estimators.exchange import (
     class_counts,
     describe,
     from_moments,
+    one_hot_pipeline,
     shrinkage_for_peer,
 )
 from streamgda.estimators.finalised import Finalised
@@ -122,6 +124,21 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         feature of 0 and 1, which is named "column=value". A missing value is a category of its own. A
         category that was not learnt has 0 in all the features of its column, with a warning. If None, all
         columns are numbers. A source says itself which of its columns have categories.
+    categorical_model : {"dummies", "conditional"}, default="dummies"
+        What columns with categories are. "dummies" are features of 0 and 1 like all others. "conditional" is
+        the conditional Gaussian model: a table of probabilities for each class and column, times a normal
+        density of the numbers, whose mean has a term for each category and whose covariance is common. It has
+        no coefficients and no `transform`.
+    alpha : float, default=1.0
+        What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
+        p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.
+    categorical_ridge : float, default=1.0
+        κ in the regression of numbers on categories, B = S_xz (S_zz + κ I)⁻¹, of their scatters: how many
+        rows a category counts for that says nothing.
+    max_categories : int or None, default=255
+        How many categories of a column have probabilities of their own. The least frequent of more count as
+        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them. These three are parameters
+        of the conditional model.
 
     Attributes
     ----------
@@ -178,11 +195,12 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
     _estimates_total = True
-    _takes_categories = True
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantProjection._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
+        **CONDITIONAL,
+        "categorical_model": [one_of("dummies", "conditional")],
         "categorical_features": [one_of("from_dtype"), "array-like", None],
     }
 
@@ -204,6 +222,10 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         em_tol: float = READ_TOLERANCE,
         temperature: float = 1.0,
         categorical_features: CategoricalFeatures = None,
+        categorical_model: Literal["dummies", "conditional"] = "dummies",
+        alpha: float = 1.0,
+        categorical_ridge: float = 1.0,
+        max_categories: int | None = 255,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -220,6 +242,14 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         self.em_tol = em_tol
         self.temperature = temperature
         self.categorical_features = categorical_features
+        self.categorical_model = categorical_model
+        self.alpha = alpha
+        self.categorical_ridge = categorical_ridge
+        self.max_categories = max_categories
+
+    @property
+    def _treatment(self) -> Treatment:
+        return "common" if self.categorical_model == "conditional" else "dummies"
 
     def required_statistics(self) -> dict[str, Any]:
         """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
@@ -266,6 +296,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
 
     def _check_linear(self, attribute: str) -> None:
         """Raise AttributeError if the decision function has no coefficients."""
+        self._check_features(attribute)
         if self.predictive != "plugin":
             raise AttributeError(
                 f"there is no {attribute} with predictive={self.predictive!r}: the decision function of "
@@ -303,7 +334,8 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         """Covariance within the classes."""
         if not self.store_covariance:
             self._check_attribute("covariance_", "lsqr", "eigen", otherwise=" or store_covariance=True")
-        return self._covariance(self.statistics_)
+        given = self._given_categories(self.statistics_)
+        return self._covariance(given.numbers if given else self.statistics_)
 
     @property
     def coef_(self) -> Floats:
@@ -330,8 +362,11 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
-    def to_sklearn(self) -> discriminant_analysis.LinearDiscriminantAnalysis:
+    def to_sklearn(self) -> Any:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
+
+        With categories it is the last step of a `Pipeline` that takes frames, after a `ColumnTransformer`
+        with a `OneHotEncoder`. A missing category is NaN there.
 
         It has the solver of this model, and so the same `transform`. If scikit-learn's "svd" does not take
         the shrinkage, the solver is "eigen", whose projection is not centred. scikit-learn multiplies rows
@@ -352,7 +387,9 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         peer._n_features_out = self._n_features_out
         if self.solver != "lsqr":
             peer.scalings_ = self._projection.scalings.copy()
-        return describe(peer, self, _FITTED)
+        describe(peer, self, _FITTED)
+        categories = self.statistics_.categories
+        return peer if categories is None else one_hot_pipeline(peer, categories)
 
     @classmethod
     def from_sklearn(

@@ -82,8 +82,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     covariance_estimator: Any = None
     categorical_features: CategoricalFeatures = None
 
-    _takes_categories: ClassVar[bool] = False
-
     n_features_in_: int
     statistics_: Statistics
 

@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message, named
+from streamgda.estimators.categorical import CATEGORICAL, Treatment
 from streamgda.estimators.classifier import PREDICTIVE, Predictive, finalised
 from streamgda.estimators.exchange import check_has_peer, check_kind, class_counts, describe, from_moments
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
@@ -21,12 +22,15 @@ from streamgda.estimators.validation import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features
+from streamgda.sources.roles import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
 
 class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
-    """Gaussian naive Bayes: within a class, features are independent and normal.
+    """Gaussian naive Bayes: within a class, features are independent; numbers are normal.
+
+    Columns with categories have a table of probabilities in each class.
 
     Parameters
     ----------
@@ -43,6 +47,9 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         observed values. This assumes that features are missing at random: whether a value is missing may
         depend on observed values, and not on the value itself. A row in which all features are NaN counts
         only for the prior.
+        With "marginal", a missing category is no category of its own: its column is left out of the density.
+        To learn it so, fit with missing="raise", and then set missing="marginal": the densities are made from
+        the statistics when they are needed.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
@@ -62,6 +69,14 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
+    categorical_features : "from_dtype" or list of str, optional
+        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`.
+    alpha : float, default=1.0
+        What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
+        p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.
+    max_categories : int or None, default=255
+        How many categories of a column have probabilities of their own. The least frequent of more count as
+        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them.
 
     Attributes
     ----------
@@ -81,6 +96,10 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         Mean of each feature in each class.
     var_ : ndarray of shape (n_classes, n_features)
         Smoothed variance of each feature in each class.
+    categories_ : dict of str to list
+        The categories of each column that has them.
+    category_log_prob_ : dict of str to ndarray of shape (n_classes, n_categories)
+        ln p(v | k) of the categories of each column; NaN for a missing one that is no category.
     epsilon_ : float
         The value added to each variance.
     pooling_ : ndarray of shape (n_classes,)
@@ -115,6 +134,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RegularisedClassifier._parameter_constraints,
         **PREDICTIVE,
+        **CATEGORICAL,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -128,6 +148,9 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         pooling: PoolingParameter = None,
         predictive: Predictive = "plugin",
         temperature: float = 1.0,
+        categorical_features: CategoricalFeatures = None,
+        alpha: float = 1.0,
+        max_categories: int | None = 255,
     ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
@@ -136,6 +159,13 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         self.pooling = pooling
         self.predictive = predictive
         self.temperature = temperature
+        self.categorical_features = categorical_features
+        self.alpha = alpha
+        self.max_categories = max_categories
+
+    @property
+    def _treatment(self) -> Treatment:
+        return "naive"
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         regularisation = None
@@ -194,7 +224,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     @property
     def theta_(self) -> Array:
         """Mean of each feature in each class."""
-        return self.means_
+        return self.means_[:, : self._n_numbers]
 
     @property
     def var_(self) -> Array:
@@ -204,7 +234,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     @property
     def epsilon_(self) -> float:
         """The value added to each variance."""
-        return self._smoothing(self.statistics_)
+        return float(self.var_smoothing * self.statistics_.total_variance()[: self._n_numbers].max())
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

@@ -86,6 +86,7 @@ class DiscriminantProjection(
     def _projection(self) -> Projection:
         if self.solver == "lsqr":
             raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")
+        self._check_features("transform")
         with self.statistics_.lock:
             return finalised(self).once("projection", self._project)
 
@@ -133,6 +134,11 @@ class DiscriminantProjection(
         self._check_attribute("xbar_", "svd")
         return finalised(self).gaussians.centre.copy()
 
+    def _check_features(self, name: str) -> None:
+        """Raise AttributeError for what a model has whose categories are features."""
+        if self._splits(self.statistics_):
+            raise AttributeError(f"there is no {name} of numbers given categories; see categorical_model")
+
     def _check_components(self, statistics: Statistics, n_components: int) -> None:
         most = _most_components(statistics)
         if n_components > most:
@@ -143,6 +149,8 @@ class DiscriminantProjection(
 
     def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
         """Raise AttributeError for an attribute that this solver does not have, as in scikit-learn."""
+        if name != "covariance_":
+            self._check_features(name)
         if self.solver not in solvers:
             listed = " or ".join(f"solver={solver!r}" for solver in solvers)
             raise AttributeError(

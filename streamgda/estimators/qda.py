@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
+from streamgda.estimators.categorical import CONDITIONAL, Treatment
 from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.exchange import (
@@ -33,6 +34,7 @@ from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import relative_eigenvalues
 from streamgda.gaussians.whitening import Singular, Whitening
+from streamgda.sources.roles import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -45,6 +47,9 @@ class QuadraticDiscriminantAnalysis(
     RegularisedClassifier[SeparateGaussians], DiscriminantAnalysis[SeparateGaussians]
 ):
     """Quadratic discriminant analysis: each class is normal, with a mean and a covariance of its own.
+
+    Columns with categories have a table of probabilities in each class, and move the mean of the numbers: the
+    conditional Gaussian model. With `pooling`, they move it alike in all classes.
 
     Parameters
     ----------
@@ -79,6 +84,10 @@ class QuadraticDiscriminantAnalysis(
         observed values. This assumes that features are missing at random: whether a value is missing may
         depend on observed values, and not on the value itself. A row in which all features are NaN counts
         only for the prior.
+        With "marginal", a missing category is no category of its own: its column is left out of the density,
+        which is summed over its categories.
+        To learn it so, fit with missing="raise", and then set missing="marginal": the densities are made from
+        the statistics when they are needed.
     singular : {"raise", "skip"} or None, default=None
         How to treat a class whose covariance is singular, such as one with fewer rows than features.
         "raise" is an error. "skip" gives the class a posterior of 0, and warns once with its name and what
@@ -120,6 +129,17 @@ class QuadraticDiscriminantAnalysis(
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
+    categorical_features : "from_dtype" or list of str, optional
+        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`.
+    alpha : float, default=1.0
+        What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
+        p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.
+    categorical_ridge : float, default=1.0
+        κ in the regression of numbers on categories, B = S_xz (S_zz + κ I)⁻¹, of their scatters: how many
+        rows a category counts for that says nothing.
+    max_categories : int or None, default=255
+        How many categories of a column have probabilities of their own. The least frequent of more count as
+        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them.
 
     Attributes
     ----------
@@ -138,6 +158,10 @@ class QuadraticDiscriminantAnalysis(
     covariance_ : list of n_classes ndarrays of shape (n_features, n_features)
         Maximum-likelihood covariances of the classes (divided by the weight of the class), shrunk or
         estimated, and regularised; with `store_covariance`.
+    categories_ : dict of str to list
+        The categories of each column that has them.
+    category_log_prob_ : dict of str to ndarray of shape (n_classes, n_categories)
+        ln p(v | k) of the categories of each column; NaN for a missing one that is no category.
     pooling_ : ndarray of shape (n_classes,)
         The share of the pooled covariance in that of each class.
     prior_rows_ : float
@@ -180,6 +204,7 @@ class QuadraticDiscriminantAnalysis(
         **RegularisedClassifier._parameter_constraints,
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "eigen")],
+        **CONDITIONAL,
         "reg_param": [Interval(Real, 0, 1, closed="both")],
         "singular": [one_of("raise", "skip"), None],
     }
@@ -203,6 +228,10 @@ class QuadraticDiscriminantAnalysis(
         max_reads: int = MAX_READS,
         em_tol: float = READ_TOLERANCE,
         temperature: float = 1.0,
+        categorical_features: CategoricalFeatures = None,
+        alpha: float = 1.0,
+        categorical_ridge: float = 1.0,
+        max_categories: int | None = 255,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -220,6 +249,14 @@ class QuadraticDiscriminantAnalysis(
         self.max_reads = max_reads
         self.em_tol = em_tol
         self.temperature = temperature
+        self.categorical_features = categorical_features
+        self.alpha = alpha
+        self.categorical_ridge = categorical_ridge
+        self.max_categories = max_categories
+
+    @property
+    def _treatment(self) -> Treatment:
+        return "common" if self.pooling else "separate"
 
     def _validate_params(self) -> None:
         super()._validate_params()
@@ -311,7 +348,8 @@ class QuadraticDiscriminantAnalysis(
         return with_ridge(covariances, self.reg_param) if self.reg_param else covariances
 
     def _n_covariance_parameters(self) -> float:
-        share, n_of_one = self._given_share, self.n_features_in_ * (self.n_features_in_ + 1) / 2
+        p = int(finalised(self).gaussians.means.shape[1])
+        share, n_of_one = self._given_share, p * (p + 1) / 2
         left = (1 - self.reg_param) * (1 - share + share / n_of_one)
         return left * super()._n_covariance_parameters()
 
@@ -326,7 +364,7 @@ class QuadraticDiscriminantAnalysis(
 
     def _final_covariances(self) -> list[Array]:
         """The covariances of the densities."""
-        if self.pooling:
+        if self.pooling or self._splits(self.statistics_):
             return [whitening.covariance.copy() for whitening in finalised(self).gaussians.whitenings]
         return list(self._covariances(self.statistics_))
 

@@ -75,6 +75,8 @@ class Downdate(ABC):
         if len(single):
             raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
         self._fitted = estimator._compute_finalised(statistics)
+        if estimator._splits(statistics):
+            raise ValueError("rows with tables of categories are not left out one by one; use folds")
         for _, error in self._fitted.singular:
             raise error()
         is_linear = isinstance(estimator, LinearDiscriminantAnalysis)

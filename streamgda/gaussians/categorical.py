@@ -1,0 +1,291 @@
+"""Densities of rows with categories: a table of probabilities times normal densities of the numbers.
+
+p(x, z | k) = Π_j p(z_j | k) · p(x | z, k), where z are the dummies of the categories. In naive Bayes, numbers
+do not depend on the categories. In the conditional Gaussian model their mean does: x − B z is normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.gaussians.base import Densities
+from streamgda.gaussians.densities import SeparateGaussians
+from streamgda.gaussians.products import some_of
+from streamgda.gaussians.whitening import Array, Observed, Reason
+
+_MOST_SUMMED = 10_000
+"""Combinations of values of unknown categories; each costs a pass over the rows."""
+
+
+@dataclass(frozen=True)
+class CategoricalDensities(Densities):
+    """The densities of rows of p numbers and D dummies.
+
+    A category is unknown in a row if all dummies of its column are 0, or that of no value is 1. In naive
+    Bayes its factor is left out. In the conditional model the density is summed over its values.
+
+    Attributes
+    ----------
+    parts : tuple of Densities
+        The densities of x − B z: one object for all classes, or one for each class.
+    slopes : tuple of ndarray of shape (p, D)
+        B of each part; none in naive Bayes.
+    log_tables : ndarray of shape (K, D)
+        ln p(v | k) of each value. Values of one group have that of the group.
+    groups : ndarray of int of shape (D,)
+        The dummy that stands for the group of each; −1 for one that is no value.
+    columns : tuple of slice
+        The dummies of each column among all dummies.
+    means : ndarray of shape (K, p + D)
+        The means of the classes.
+
+    References
+    ----------
+    Krzanowski (1975), "Discrimination and classification using both binary and continuous variables", JASA
+    70; Lauritzen & Wermuth (1989), "Graphical models for associations between variables", Annals of
+    Statistics 17.
+    """
+
+    scores_from_distances: ClassVar[bool] = False
+
+    parts: tuple[Densities, ...]
+    slopes: tuple[Array, ...]
+    log_tables: Array
+    groups: NDArray[np.intp]
+    columns: tuple[slice, ...]
+    means: Array
+
+    @property
+    def low_parts(self) -> None:
+        """The low parts of the means, which are not known."""
+
+    @property
+    def log_normalisers(self) -> Array:
+        """Those of the numbers given the categories: (K,)."""
+        return np.concatenate([part.log_normalisers for part in self.parts])
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """Those of the numbers given the categories: (K,)."""
+        return np.concatenate([part.ranks for part in self.parts])
+
+    @property
+    def singular(self) -> Mapping[int, Reason]:
+        """The positions of classes without a density of their numbers, and the reason of each."""
+        if len(self.parts) == 1:
+            return self.parts[0].singular
+        return {k: part.singular[0] for k, part in enumerate(self.parts) if part.singular}
+
+    # ------------------------------------------------------------------ rows
+
+    @property
+    def _n_numbers(self) -> int:
+        return int(self.parts[0].means.shape[1])
+
+    def _split(self, X: Array) -> tuple[Array, Array]:
+        """The numbers of rows, and their dummies; those that are no values are 0."""
+        return np.ascontiguousarray(X[:, : self._n_numbers]), X[:, self._n_numbers :] * (self.groups >= 0)
+
+    def _of_parts(self, x: Array, z: Array, score: Callable[[Densities, Array], Array]) -> Array:
+        """The scores of the numbers given the dummies, side by side: (n, K)."""
+        if not self.slopes:
+            return score(self.parts[0], x)
+        scores = [score(part, x - z @ slopes.T) for part, slopes in zip(self.parts, self.slopes, strict=True)]
+        return scores[0] if len(scores) == 1 else np.concatenate(scores, axis=1)
+
+    def _filled(self, z: Array) -> Iterator[tuple[NDArray[np.intp], Iterator[Array]]]:
+        """Yield rows in which the same columns are unknown, with their dummies for each choice of values."""
+        known = np.array([z[:, column].any(axis=1) for column in self.columns]).T
+        unknown, codes = np.unique(~known, axis=0, return_inverse=True)
+        for i, of_pattern in enumerate(unknown):
+            rows = np.flatnonzero(codes == i)
+            columns = [column for column, lacks in zip(self.columns, of_pattern, strict=True) if lacks]
+            values = [_values(self.groups[column]) for column in columns]
+            if not self.slopes:
+                yield rows, iter([z[rows]])
+                continue
+            if (n := prod(map(len, values))) > _MOST_SUMMED:
+                raise ValueError(
+                    f"row {rows[0]}: the unknown categories of {len(columns)} columns have {n:,} "
+                    f"combinations, and densities are summed over {_MOST_SUMMED:,} at most; fill some in"
+                )
+            yield rows, (_with_dummies(z[rows], chosen) for chosen in product(*values))
+
+    def _factors(self, z: Array) -> Array:
+        """Σ_j ln p(z_j | k) of the columns that are known: (n, K)."""
+        total = np.zeros((len(z), len(self.log_tables)), order="F")
+        for column in self.columns:
+            known = z[:, column].any(axis=1)
+            total[known] += self.log_tables[:, column].T[z[known, column].argmax(axis=1)]
+        return total
+
+    def log_density(self, X: Array) -> Array:
+        """The log density of rows (n, p + D) under each class: (n, K)."""
+        x, z = self._split(X)
+        result = np.full((len(X), len(self.log_tables)), -np.inf, order="F")
+        for rows, choices in self._filled(z):
+            for dummies in choices:
+                scores = self._of_parts(x[rows], dummies, lambda part, y: part.log_density(y))
+                result[rows] = np.logaddexp(result[rows], scores + self._factors(dummies))
+        return result
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """Ln p(x, k), up to a term that is the same for all classes of a row: (n, K)."""
+        x, z = self._split(X)
+        if len(self.parts) > 1 or (self.slopes and not all(z[:, c].any(axis=1).all() for c in self.columns)):
+            return self.log_density(X) + log_priors
+        scores = self._of_parts(x, z, lambda part, y: part.posterior_scores(y, log_priors))
+        return scores + self._factors(z)
+
+    def squared_distances(self, X: Array) -> Array:
+        """Those of the numbers given the categories; the least over the values of unknown ones: (n, K)."""
+        x, z = self._split(X)
+        least = np.full((len(X), len(self.log_tables)), np.inf, order="F")
+        for rows, choices in self._filled(z):
+            for dummies in choices:
+                found = self._of_parts(x[rows], dummies, lambda part, y: part.squared_distances(y))
+                least[rows] = np.minimum(least[rows], found)
+        return least
+
+    def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
+        """Those of the numbers given the categories: (n, K)."""
+        if self.slopes:
+            return super().tail_probabilities(X, squared_distances)
+        return self.parts[0].tail_probabilities(X[:, : self._n_numbers], squared_distances)
+
+    # ------------------------------------------------------------------ other features, and random rows
+
+    def marginal(self, observed: Observed) -> Self:
+        """The marginal densities of the observed features (d,), with all dummies of a column or none."""
+        numbers, dummies = observed[: self._n_numbers], observed[self._n_numbers :]
+        kept = [column for column in self.columns if dummies[column].all()]
+        if sum(column.stop - column.start for column in kept) < dummies.sum() or (
+            self.slopes and len(kept) < len(self.columns)
+        ):
+            raise ValueError(
+                "the density of some of the features has no simple form where categories are left out; give "
+                "all categories, or use naive Bayes"
+            )
+        places = np.cumsum(dummies) - 1
+        return replace(
+            self,
+            parts=tuple(part.marginal(numbers) for part in self.parts),
+            slopes=tuple(slopes[numbers] for slopes in self.slopes),
+            log_tables=self.log_tables[:, dummies],
+            groups=np.where(self.groups < 0, -1, places[self.groups])[dummies],
+            columns=tuple(slice(int(places[c.start]), int(places[c.stop - 1]) + 1) for c in kept),
+            means=self.means[:, observed],
+        )
+
+    def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
+        """The mean of the missing numbers given the observed ones and the categories: (n, p − p')."""
+        if not observed[self._n_numbers :].all():
+            raise ValueError("categories are not imputed; missing ones may be a category of their own")
+        x, z = marginal._split(X)
+        if self.slopes and not all(z[:, column].any(axis=1).all() for column in self.columns):
+            raise ValueError("numbers cannot be imputed in rows of unknown categories, on which they depend")
+        numbers = observed[: self._n_numbers]
+        if not self.slopes:
+            return self.parts[0].conditional_mean(numbers, marginal.parts[0], x, posteriors)
+        expected = np.zeros((len(X), int((~numbers).sum())))
+        shares = [posteriors] if len(self.parts) == 1 else [column[:, None] for column in posteriors.T]
+        for part, of_observed, slopes, share in zip(
+            self.parts, marginal.parts, self.slopes, shares, strict=True
+        ):
+            rest = x - z @ slopes[numbers].T
+            expected += part.conditional_mean(numbers, of_observed, rest, share)
+            expected += share.sum(axis=1, keepdims=True) * (z @ slopes[~numbers].T)
+        return expected
+
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Random rows of class k: (n, p + D)."""
+        z = np.zeros((n, len(self.groups)))
+        for column in self.columns:
+            values = _values(self.groups[column])
+            shares: Array = np.exp(self.log_tables[k, values])
+            z[np.arange(n), random.choice(values, size=n, p=shares / shares.sum())] = 1.0
+        is_shared = len(self.parts) == 1
+        x = self.parts[0 if is_shared else k].sample(k if is_shared else 0, n, random)
+        if self.slopes:
+            x += z @ self.slopes[0 if is_shared else k].T
+        rows: Array = np.concatenate([x, z], axis=1)
+        return rows
+
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Deviations of random rows of class k from its mean: (n, p + D)."""
+        deviations = self.sample(k, n, random)
+        deviations -= self.means[k]
+        return deviations
+
+    def covariance(self, k: int) -> Array:
+        """Raise ValueError: the densities are not normal."""
+        raise ValueError("the density of rows with categories is not normal, and is given by no covariance")
+
+    precision = covariance
+
+
+def _with_dummies(z: Array, chosen: tuple[Any, ...]) -> Array:
+    """The dummies of rows, of which some more are 1."""
+    filled = z.copy()
+    filled[:, list(chosen)] = 1.0
+    return filled
+
+
+def _values(groups: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The dummies that stand for the values of a column."""
+    return np.unique(groups[groups >= 0])
+
+
+def of_classes(gaussians: SeparateGaussians) -> tuple[SeparateGaussians, ...]:
+    """The density of each class alone."""
+    return tuple(
+        replace(
+            gaussians,
+            means=gaussians.means[[k]],
+            whitenings=[whitening],
+            low_parts=some_of(gaussians.low_parts, np.s_[[k]]),
+        )
+        for k, whitening in enumerate(gaussians.whitenings)
+    )
+
+
+def log_tables(counts: Array, groups: NDArray[np.intp], columns: tuple[slice, ...], alpha: float) -> Array:
+    """Ln p(v | k) = ln (n_kv + α) / (n_k + α V) of each value v of each column: (K, D).
+
+    Without rows and α, all values are equally probable.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (K, D)
+        The weight of each dummy in each class.
+    groups : ndarray of int of shape (D,)
+        The dummy that stands for the group of each; −1 for one that is no value.
+    columns : tuple of slice
+        The dummies of each column.
+    alpha : float
+        What is added to each weight.
+    """
+    together = np.zeros_like(counts)
+    np.add.at(together.T, groups[groups >= 0], counts.T[groups >= 0])
+    tables = np.zeros_like(counts)
+    for column in columns:
+        values = _values(groups[column])
+        added: Array = together[:, values] + alpha
+        added[~added.any(axis=1)] = 1.0
+        with np.errstate(divide="ignore"):
+            tables[:, values] = np.log(added / added.sum(axis=1, keepdims=True))
+    return np.where(groups >= 0, tables[:, groups], 0.0)
+
+
+def slopes_of(scatter: Array, n_numbers: int, ridge: float) -> Array:
+    """B = S_xz (S_zz + κ I)⁻¹ of scatters (..., p + D, p + D) and κ = `ridge`: (..., p, D)."""
+    dummies = scatter[..., n_numbers:, n_numbers:] + ridge * np.eye(scatter.shape[-1] - n_numbers)
+    slopes = np.linalg.solve(dummies, scatter[..., n_numbers:, :n_numbers])
+    return np.asarray(np.swapaxes(slopes, -1, -2), dtype=np.float64)

@@ -1,0 +1,319 @@
+"""Naive Bayes and the conditional Gaussian model of tables, row by row and against published values."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from scipy.special import log_softmax, logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.covariance import LedoitWolf
+from sklearn.naive_bayes import CategoricalNB
+from sklearn.naive_bayes import GaussianNB as Peer
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsSearchCV,
+    load,
+    scan_arrow,
+)
+
+WEATHER = """sunny 85 85 no no
+sunny 80 90 yes no
+overcast 83 86 no yes
+rainy 70 96 no yes
+rainy 68 80 no yes
+rainy 65 70 yes no
+overcast 64 65 yes yes
+sunny 72 95 no no
+sunny 69 70 no yes
+rainy 75 80 no yes
+sunny 75 70 yes yes
+overcast 72 90 yes yes
+overcast 81 75 no yes
+rainy 71 91 yes no"""
+COLUMNS = ["outlook", "temperature", "humidity", "windy"]
+
+
+def weather(columns=COLUMNS):
+    table = pd.DataFrame([line.split() for line in WEATHER.split("\n")], columns=[*COLUMNS, "play"])
+    return table.astype({"temperature": float, "humidity": float})[columns], table["play"]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "left_out", "expected"),
+    [
+        (0.0, [], 0.193547254),
+        (0.5, [], 0.236321067),
+        (1.0, [], 0.270671669),
+        (1.0, ["outlook"], 0.426029281),
+        (1.0, ["windy"], 0.368366173),
+    ],
+)
+def test_naive_bayes_of_the_weather(alpha, left_out, expected):
+    X, y = weather()
+    model = GaussianNB(alpha=alpha, var_smoothing=0, categorical_features="from_dtype").fit(X, y)
+    row = pd.DataFrame([["sunny", 66.0, 90.0, "yes"]], columns=COLUMNS).assign(**dict.fromkeys(left_out))
+    if left_out:  # no learnt row lacks it
+        with pytest.warns(UserWarning, match="no learnt row has"):
+            found = model.predict_proba(row)
+    else:
+        found = model.predict_proba(row)
+    assert found[0, 1] == pytest.approx(expected, abs=5e-10)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    n = 240
+    city = rng.choice(["Oslo", "Paris", "Rome", None], n, p=[0.5, 0.2, 0.2, 0.1])
+    grade = rng.integers(1, 4, n)
+    y = (rng.random(n) < 0.3 + 0.3 * (city == "Rome")).astype(int) + (rng.random(n) < 0.2)
+    age = rng.normal(size=n) * (1 + y) + (city == "Rome") * (1 + y) + grade
+    income = rng.normal(size=n) + 0.5 * age + (city == "Oslo") * y
+    return pd.DataFrame({"age": age, "income": income, "city": city, "grade": grade}), y
+
+
+CHOSEN = {"categorical_features": ["city", "grade"]}
+VALUES = {"city": ["Oslo", "Paris", "Rome", None], "grade": [1, 2, 3]}
+
+
+def dummies(X, values=VALUES):
+    """The dummies of rows, by comparison."""
+    is_value = [
+        X[name].isna() if value is None else X[name] == value for name in values for value in values[name]
+    ]
+    return np.array(is_value, dtype=float).T
+
+
+def conditional(X, y, rows, *, pooled, values=VALUES, alpha=1.0, ridge=1.0):
+    """Ln p(x, k) by the conditional Gaussian model, row by row; a column of zeros is summed over."""
+    x, z, classes = X[["age", "income"]].to_numpy(), dummies(X, values), np.unique(y)
+    z = np.concatenate([z, np.zeros((len(z), sum(map(len, VALUES.values())) - z.shape[1]))], axis=1)
+    centred_x, centred_z = x.copy(), z.copy()
+    for k in classes:
+        centred_x[y == k] -= x[y == k].mean(axis=0)
+        centred_z[y == k] -= z[y == k].mean(axis=0)
+    scores = np.empty((len(rows), len(classes)))
+    for k in classes:
+        own = np.ones(len(y), bool) if pooled else y == k
+        B = np.linalg.solve(
+            centred_z[own].T @ centred_z[own] + ridge * np.eye(z.shape[1]), centred_z[own].T @ centred_x[own]
+        )
+        R = (centred_x[own].T @ centred_x[own] - centred_x[own].T @ centred_z[own] @ B) / own.sum()
+        of_k = y == k
+        starts = np.cumsum([0, *map(len, values.values())])
+        log_p = [np.log((z[of_k, a:b].sum(axis=0) + alpha) / (z[of_k, a:b].sum() + alpha * (b - a)))
+                 for a, b in pairwise(starts)]  # fmt: skip
+        for i, (number, dummy) in enumerate(
+            zip(rows[["age", "income"]].to_numpy(), dummies(rows, values), strict=True)
+        ):
+            choices = [
+                [dummy[a:b].argmax()] if dummy[a:b].any() else range(b - a) for a, b in pairwise(starts)
+            ]
+            terms = []
+            for chosen in product(*choices):
+                row = np.zeros(z.shape[1])
+                row[[a + c for a, c in zip(starts[:-1], chosen, strict=True)]] = 1
+                mean = x[of_k].mean(axis=0) + (row - z[of_k].mean(axis=0)) @ B
+                known = sum(table[c] for table, c in zip(log_p, chosen, strict=True))
+                terms.append(known + multivariate_normal(mean, R).logpdf(number))
+            scores[i, k] = logsumexp(terms) + np.log(of_k.mean())
+    return scores
+
+
+MODELS = [
+    (QuadraticDiscriminantAnalysis(**CHOSEN), False),
+    (LinearDiscriminantAnalysis(categorical_model="conditional", **CHOSEN), True),
+]
+
+
+@pytest.mark.parametrize(("model", "pooled"), MODELS)
+def test_the_conditional_model_row_by_row(model, pooled, table):
+    X, y = table
+    model = model.set_params(alpha=0.5, categorical_ridge=2.0).fit(X, y)
+    rows = X[:20]
+    expected = conditional(X, y, rows, pooled=pooled, alpha=0.5, ridge=2.0)
+    np.testing.assert_allclose(model.predict_log_proba(rows), log_softmax(expected, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(model.score_samples(rows), logsumexp(expected, axis=1), rtol=1e-9)
+    everything = conditional(X, y, X, pooled=pooled, alpha=0.5, ridge=2.0)
+    assert model.log_likelihood_ == pytest.approx(everything[np.arange(len(y)), y].sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize(("model", "pooled"), MODELS)
+def test_an_unseen_category_is_summed_over(model, pooled, table):
+    X, y = table
+    model = model.set_params(alpha=1.0, categorical_ridge=1.0).fit(X, y)
+    rows = X[:5].assign(city=["Rome", "Bern", "Bern", None, "Bern"], grade=[1, 1, 9, 2, 3])
+    with pytest.warns(UserWarning, match="'city' in 3 rows, 'grade' in 1 row"):
+        found = model.predict_log_proba(rows)
+    expected = conditional(X, y, rows, pooled=pooled)
+    np.testing.assert_allclose(found, log_softmax(expected, axis=1), rtol=1e-9)
+
+
+def test_naive_bayes_is_the_product_of_two_of_scikit_learn(table):
+    X, y = table
+    model = GaussianNB(alpha=0.7, **CHOSEN).fit(X, y)
+    codes = np.array([dummies(X)[:, :4].argmax(axis=1), X["grade"] - 1]).T
+    of_categories = CategoricalNB(alpha=0.7).fit(codes, y)
+    of_numbers = Peer().fit(X[["age", "income"]].to_numpy(), y)
+    joint = of_categories.predict_joint_log_proba(codes)
+    joint += of_numbers.predict_joint_log_proba(X[["age", "income"]].to_numpy()) - np.log(model.priors_)
+    np.testing.assert_allclose(model.predict_joint_log_proba(X), joint, rtol=1e-10)
+    assert model.log_likelihood_ == pytest.approx(joint[np.arange(len(y)), y].sum())
+    for name, expected in zip(CHOSEN["categorical_features"], of_categories.feature_log_prob_, strict=True):
+        np.testing.assert_allclose(model.category_log_prob_[name], expected)
+    np.testing.assert_allclose(model.theta_, of_numbers.theta_)
+    np.testing.assert_allclose(model.var_, of_numbers.var_)
+    assert model.epsilon_ == pytest.approx(of_numbers.epsilon_)
+
+
+def test_a_missing_category_may_be_none(table):
+    X, y = table
+    model = GaussianNB(**CHOSEN).fit(X, y).set_params(missing="marginal")
+    known = X["city"].notna().to_numpy()
+    codes = dummies(X)[:, :3].argmax(axis=1)[:, None]
+    of_city = CategoricalNB().fit(codes[known], y[known])
+    np.testing.assert_allclose(model.category_log_prob_["city"][:, :3], of_city.feature_log_prob_[0])
+    assert np.isnan(model.category_log_prob_["city"][:, 3]).all()
+    without = GaussianNB(categorical_features=["grade"]).fit(X[["age", "income", "grade"]], y)
+    np.testing.assert_allclose(model.predict_proba(X[~known]), without.predict_proba(X[~known]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", [GaussianNB(), *(model for model, _ in MODELS)])
+def test_rare_categories_are_one(model, table):
+    X, y = table
+    counts = X["city"].value_counts(dropna=False)
+    kept = counts.index[:2]
+    fewer = X.assign(city=[city if city in kept else "infrequent" for city in X["city"]])
+    found = model.set_params(max_categories=3, **CHOSEN).fit(X, y).predict_proba(X)
+    expected = model.set_params(max_categories=255).fit(fewer, y).predict_proba(fewer)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    model.sample(5, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GaussianNB(**CHOSEN),
+        GaussianNB(exact=True, pooling="bayes", **CHOSEN),
+        QuadraticDiscriminantAnalysis(**CHOSEN),
+        QuadraticDiscriminantAnalysis(pooling="bayes", shrinkage=0.1, **CHOSEN),
+        QuadraticDiscriminantAnalysis(exact=True, reg_param=0.1, **CHOSEN),
+        LinearDiscriminantAnalysis(categorical_model="conditional", shrinkage="oas", **CHOSEN),
+    ],
+    ids=repr,
+)
+def test_all_that_a_model_does(model, table, tmp_path):
+    X, y = table
+    model.fit(X, y)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    learner = type(model)(**model.get_params())
+    for part in (slice(0, 50), slice(50, 240)):
+        learner.partial_fit(X[part], y[part])
+        learner.predict(X[:3]) if part.start else None
+    np.testing.assert_allclose(learner.predict_proba(X), proba, rtol=1e-7, atol=1e-10)
+    model.save(tmp_path / "model.parquet")
+    np.testing.assert_array_equal(load(tmp_path / "model.parquet").predict_proba(X), proba)
+    assert np.isfinite([model.n_parameters_, model.log_likelihood_, model.bic_]).all()
+    assert (model.p_values(X) >= 0).all()
+    rows, labels = model.sample(4_000, random_state=0)
+    assert rows.shape == (4_000, 9)
+    assert (rows[:, 2:6].sum(axis=1) == 1).all()
+    for k in range(3):
+        own = rows[labels == k]
+        spread = rows[labels == k].std(axis=0) / np.sqrt(len(own))
+        assert (abs(own.mean(axis=0) - model.means_[k]) < 5 * spread + 0.03).all()
+    lacking = X[:6].assign(age=np.nan)
+    filled = model.impute(lacking)
+    np.testing.assert_array_equal(filled[:, 1:], model.impute(X[:6])[:, 1:])
+    assert np.isfinite(filled).all()
+    np.testing.assert_allclose(model.set_params(missing="marginal").predict_proba(lacking).sum(axis=1), 1)
+    with pytest.raises(ValueError, match="scikit-learn has no model of numbers and categories"):
+        model.to_sklearn()
+    with pytest.raises(ValueError, match="no quadric"):
+        model.boundary(0, 1)
+
+
+def test_imputed_numbers_are_conditional_means(table):
+    X, y = table
+    model = LinearDiscriminantAnalysis(categorical_model="conditional", **CHOSEN).fit(X, y)
+    filled = model.impute(X[:1].assign(age=np.nan))[0, 0]
+    ages = np.linspace(-40, 40, 8001)
+    rows = pd.concat([X[:1]] * len(ages)).assign(age=ages)
+    density = np.exp(model.score_samples(rows))
+    assert filled == pytest.approx(density @ ages / density.sum(), rel=1e-6)
+
+
+def test_a_search_chooses_the_model(table):
+    X, y = table
+    source = scan_arrow(X.assign(kind=y), "kind", categorical_features=["city", "grade"])
+    grid = {"categorical_model": ["dummies", "conditional"], "categorical_ridge": [0.5, 5.0]}
+    search = StatisticsSearchCV(LinearDiscriminantAnalysis(), grid, cv=3).fit(source)
+    assert search.n_reads_ <= 2
+    scores = search.cv_results_["mean_test_score"]
+    assert scores[0] == scores[1] != scores[2]
+    best = search.best_estimator_
+    assert best.categorical_model == search.best_params_["categorical_model"]
+
+
+def test_what_a_model_does_not_have(table):
+    X, y = table
+    model = LinearDiscriminantAnalysis(categorical_model="conditional", **CHOSEN).fit(X, y)
+    for name in ("coef_", "intercept_", "xbar_", "scalings_"):
+        with pytest.raises(AttributeError, match="numbers given categories"):
+            getattr(model, name)
+    with pytest.raises(AttributeError, match="numbers given categories"):
+        model.transform(X)
+    with pytest.raises(ValueError, match="all columns have categories"):
+        GaussianNB(**CHOSEN).fit(X[["city", "grade"]], y)
+    for params in ({"shrinkage": "auto"}, {"solver": "eigen", "covariance_estimator": LedoitWolf()}):
+        with pytest.raises(ValueError, match="fourth moments of the numbers"):
+            QuadraticDiscriminantAnalysis(**params, **CHOSEN).fit(X, y)
+    with pytest.raises(ValueError, match="Student t"):
+        QuadraticDiscriminantAnalysis(predictive="student", **CHOSEN).fit(X, y)
+    assert GaussianNB(predictive="student", **CHOSEN).fit(X, y).predict(X[:2]).shape == (2,)
+    with pytest.raises(AttributeError, match="no probabilities"):
+        _ = LinearDiscriminantAnalysis(**CHOSEN).fit(X, y).category_log_prob_
+
+
+@pytest.mark.parametrize("solver", ["svd", "lsqr", "eigen"])
+def test_dummies_are_a_pipeline_of_scikit_learn(table, solver):
+    X, y = table
+    frame = X.astype({"city": "str"})
+    model = LinearDiscriminantAnalysis(solver, **CHOSEN).fit(frame, y)
+    peer = model.to_sklearn()
+    np.testing.assert_allclose(peer.predict_proba(frame), model.predict_proba(frame), rtol=1e-7)
+    np.testing.assert_array_equal(peer.predict(frame), model.predict(frame))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "errors", "log_loss"),
+    [
+        (GaussianNB(var_smoothing=0), 263_460, 1.410740754),
+        (QuadraticDiscriminantAnalysis(), 217_296, 1.615705034),
+    ],
+)
+def test_cover_types(model, errors, log_loss, real_data):
+    """Of the areas and soils as categories; published rows learn, and all others test."""
+    whole = pq.read_table(real_data / "covtype.parquet").to_pandas()
+    names = list(whole.columns)
+    y = whole.pop("cover_type").to_numpy()
+    places = [[name for name in names if name.lower().startswith(kind)] for kind in ("wilderness", "soil")]
+    X = whole.drop(columns=[name for columns in places for name in columns])
+    for name, columns in zip(("area", "soil"), places, strict=True):
+        X[name] = whole[columns].to_numpy().argmax(axis=1)
+    model.set_params(categorical_features=["area", "soil"]).fit(X[:11_340], y[:11_340])
+    every = GaussianNB(categorical_features=["area", "soil"]).fit(X, y).statistics_.categories
+    model = type(model).from_statistics(model.statistics_.with_categories(every), **model.get_params())
+    rows, truth = X[15_120:], y[15_120:]
+    assert len(rows) == 565_892
+    logs = model.predict_log_proba(rows)
+    assert (model.classes_[logs.argmax(axis=1)] != truth).sum() == errors
+    chosen = logs[np.arange(len(truth)), np.searchsorted(model.classes_, truth)]
+    assert -chosen.mean() == pytest.approx(log_loss, abs=2e-9)
