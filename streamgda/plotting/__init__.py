@@ -9,9 +9,11 @@ drawn. matplotlib comes with the extra "plot".
 - `evaluations`: ROC, precision-recall and calibration curves, and the confusion matrix.
 - `selection`: searches against a parameter, and learning curves.
 - `patterns`: which features are missing together.
+- `categories`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
+from streamgda.plotting.categories import CategoryEffectDisplay
 from streamgda.plotting.evaluations import (
     CalibrationDisplay,
     ConfusionMatrixDisplay,
@@ -25,6 +27,7 @@ from streamgda.plotting.selection import LearningCurveDisplay, ValidationCurveDi
 
 __all__ = [
     "CalibrationDisplay",
+    "CategoryEffectDisplay",
     "ConfusionMatrixDisplay",
     "DecisionRegionsDisplay",
     "LearningCurveDisplay",

@@ -13,10 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from streamgda import (
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
     drift,
     evaluate,
@@ -185,8 +185,7 @@ def test_rows_without_names_and_missing_columns_are_refused(model, customers):
 @pytest.mark.parametrize(
     "other",
     [
-        GaussianNB(),
-        QuadraticDiscriminantAnalysis(),
+        GaussianDiscriminantAnalysis(),
         MixtureDiscriminantAnalysis(2),
         GaussianNB(missing="marginal"),
     ],
