@@ -90,7 +90,9 @@ class CategoryEffectDisplay:
         except AttributeError as error:
             raise ValueError(str(error)) from error
         if column is not None and column not in tables:
-            raise ValueError(f"column {column!r} has no categories; those that have are {listed(list(tables))}")
+            raise ValueError(
+                f"column {column!r} has no categories; those that have are {listed(list(tables))}"
+            )
         names, parts = [], []
         for name in tables if column is None else [column]:
             values = zip(estimator.categories_[name], tables[name].T, strict=True)
@@ -115,7 +117,7 @@ class CategoryEffectDisplay:
             This object.
         """
         n_categories, n_classes = self.effects.shape
-        self.ax_ = axes(ax, n_classes, max(3.0, 0.2 * n_categories * max(1, n_classes / 2)))
+        self.ax_ = axes(ax, n_classes, max(3.6, 0.2 * n_categories * max(1, n_classes / 2)))
         self.figure_ = self.ax_.figure
         places, height = np.arange(n_categories), 0.8 / n_classes
         self.bars_ = [
@@ -127,7 +129,7 @@ class CategoryEffectDisplay:
         self.ax_.axvline(0.0, color="0.3", linewidth=0.8)
         self.ax_.set_yticks(places, self.names)
         self.ax_.invert_yaxis()
-        self.ax_.set_xlabel("ln p(category | class) / p(category | other classes)")
+        self.ax_.set_xlabel("what the category adds to the log-odds")
         draw_legend(self.ax_, "class")
         return self
 
