@@ -67,36 +67,15 @@ class GivenCategories:
     means: Array
 
     @classmethod
-    def of(
-        cls,
-        statistics: Statistics,
-        treatment: Treatment,
-        *,
-        alpha: float,
-        ridge: float,
-        most: int | None,
-        without_missing: bool,
-    ) -> Self:
-        """Take the state of a table apart.
-
-        Parameters
-        ----------
-        statistics : ClassStatistics or ExactClassStatistics
-            With categories.
-        treatment : {"naive", "separate", "common"}
-            How numbers depend on categories.
-        alpha, ridge : float
-            What is added to each count, and κ.
-        most : int or None
-            How many values a column may have; the least frequent of more are one.
-        without_missing : bool
-            Whether a missing category is unknown, and not a value.
+    def of(cls, statistics: Statistics, model: Any) -> Self:
+        """Take the state of a table apart, as the parameters of a model say.
 
         Raises
         ------
         ValueError
             If no column is of numbers.
         """
+        treatment, ridge = model._treatment, getattr(model, "categorical_ridge", 0.0)
         categories = statistics.categories
         assert categories is not None  # models of numbers do not ask
         p = categories.n_numbers
@@ -108,8 +87,8 @@ class GivenCategories:
         means, weights = statistics.means, statistics.weights
         columns = tuple(slice(place.start - p, place.stop - p) for place in categories.slices)
         counts = np.maximum(means[:, p:] * weights[:, None], 0.0)
-        groups = _groups(categories, columns, counts.sum(axis=0), most, without_missing)
-        tables = log_tables(counts, groups, columns, alpha)
+        groups = _groups(categories, columns, counts.sum(axis=0), model)
+        tables = log_tables(counts, groups, columns, model.alpha)
         made = partial(cls, counts=counts, log_tables=tables, groups=groups, columns=columns, means=means)
         if treatment == "naive":
             return made(statistics.select(np.arange(p)), np.zeros(()), ())
@@ -159,16 +138,12 @@ class GivenCategories:
 
 
 def _groups(
-    categories: Categories,
-    columns: tuple[slice, ...],
-    weights: Array,
-    most: int | None,
-    without_missing: bool,
+    categories: Categories, columns: tuple[slice, ...], weights: Array, model: Any
 ) -> NDArray[np.intp]:
     """The dummy that stands for the group of each; −1 for a missing value that is no value of its own."""
-    groups = np.arange(len(weights))
+    groups, most = np.arange(len(weights)), model.max_categories
     for column, values in zip(columns, categories.values, strict=True):
-        if without_missing and values[-1] is None and len(values) > 1:
+        if model.missing == "marginal" and values[-1] is None and len(values) > 1:
             groups[column.stop - 1] = -1
         own = groups[column][groups[column] >= 0]
         if most is not None and len(own) > most:

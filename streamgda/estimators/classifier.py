@@ -83,10 +83,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return None
 
     def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
-        gaussians = None
+        gaussians, is_table = None, statistics.categories is not None
         if before is None:
             self._validate_params()
-        elif self.predictive == "plugin" and not self.exact and not self._splits(statistics):
+        elif self.predictive == "plugin" and not self.exact and not (is_table and self._splits(statistics)):
             later = statistics.revision.since(before.revision)
             gaussians = None if later is None else self._refinalise(before, statistics, later)
         given = None
@@ -94,7 +94,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             check_suffices(statistics, self._covariance_type)
             if statistics.categories is not None:
                 self._check_categories(statistics.categories, statistics.n_rows)
-            given = self._given_categories(statistics)
+                given = self._given_categories(statistics)
             if statistics.keeps_patterns:
                 self._check_determined(statistics)
                 warn_unless_converged(statistics)
@@ -140,17 +140,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _given_categories(self, statistics: Statistics) -> GivenCategories | None:
         """The numbers given the categories; None if there are none, or they are features like others."""
-        if not self._splits(statistics):
-            return None
-        params: Any = self
-        return GivenCategories.of(
-            statistics,
-            params._treatment,
-            alpha=params.alpha,
-            ridge=getattr(self, "categorical_ridge", 0.0),
-            most=params.max_categories,
-            without_missing=self.missing == "marginal",
-        )
+        return GivenCategories.of(statistics, self) if self._splits(statistics) else None
 
     def _check_determined(self, statistics: Statistics) -> None:
         """Raise ValueError if rows in which features are missing do not determine a class."""
