@@ -163,31 +163,17 @@ class CategoricalDensities(Densities):
     # ------------------------------------------------------------------ other features, and random rows
 
     def marginal(self, observed: Observed) -> Self:
-        """The marginal densities of the observed features (d,), with all dummies of a column or none."""
-        numbers, dummies = observed[: self._n_numbers], observed[self._n_numbers :]
-        kept = [column for column in self.columns if dummies[column].all()]
-        if sum(column.stop - column.start for column in kept) < dummies.sum() or (
-            self.slopes and len(kept) < len(self.columns)
-        ):
-            raise ValueError(
-                "the density of some of the features has no simple form where categories are left out; give "
-                "all categories, or use naive Bayes"
-            )
-        places = np.cumsum(dummies) - 1
+        """The marginal densities of the observed numbers and all dummies, given as a mask (p + D,)."""
+        numbers = observed[: self._n_numbers]
         return replace(
             self,
             parts=tuple(part.marginal(numbers) for part in self.parts),
             slopes=tuple(slopes[numbers] for slopes in self.slopes),
-            log_tables=self.log_tables[:, dummies],
-            groups=np.where(self.groups < 0, -1, places[self.groups])[dummies],
-            columns=tuple(slice(int(places[c.start]), int(places[c.stop - 1]) + 1) for c in kept),
             means=self.means[:, observed],
         )
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """The mean of the missing numbers given the observed ones and the categories: (n, p − p')."""
-        if not observed[self._n_numbers :].all():
-            raise ValueError("categories are not imputed; missing ones may be a category of their own")
         x, z = marginal._split(X)
         if self.slopes and not all(z[:, column].any(axis=1).all() for column in self.columns):
             raise ValueError("numbers cannot be imputed in rows of unknown categories, on which they depend")

@@ -289,6 +289,11 @@ class _Plane:
 
 
 def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | str]) -> list[int]:
+    if estimator.statistics_.categories is not None:
+        raise ValueError(
+            "regions are drawn of models of numbers, and this one has learnt categories; "
+            "CategoryEffectDisplay draws what they say"
+        )
     n_features = estimator.n_features_in_
     if n_features < 2:
         raise ValueError(f"regions are drawn over two features, and the model has {n_features}")

@@ -17,7 +17,10 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
+    cross_validate,
+    evaluate,
     load,
+    predict_dataset,
     scan_arrow,
 )
 
@@ -237,6 +240,8 @@ def test_all_that_a_model_does(model, table, tmp_path):
         model.to_sklearn()
     with pytest.raises(ValueError, match="no quadric"):
         model.boundary(0, 1)
+    with pytest.raises(ValueError, match="SQL takes no categories"):
+        model.set_params(missing="raise").to_sql("rows")
 
 
 def test_imputed_numbers_are_conditional_means(table):
@@ -259,6 +264,23 @@ def test_a_search_chooses_the_model(table):
     assert scores[0] == scores[1] != scores[2]
     best = search.best_estimator_
     assert best.categorical_model == search.best_params_["categorical_model"]
+
+
+@pytest.mark.parametrize("model", [GaussianNB(), *(model for model, _ in MODELS)])
+def test_datasets_are_predicted_and_folds_tried(model, table, tmp_path):
+    X, y = table
+    table = X.assign(kind=y)
+    source = scan_arrow(table, "kind", categorical_features=["city", "grade"])
+    model.set_params(categorical_features=None).fit(source)
+    expected = type(model)(**model.get_params()).set_params(**CHOSEN).fit(X, y).predict_proba(X)
+    assert evaluate(model, source).accuracy == (expected.argmax(axis=1) == y).mean()
+    table.to_parquet(tmp_path / "table.parquet")
+    predict_dataset(model, tmp_path / "table.parquet", tmp_path / "out")
+    written = pd.read_parquet(tmp_path / "out")
+    np.testing.assert_allclose(written[[f"probability_{k}" for k in range(3)]], expected, rtol=1e-9)
+    assert np.isfinite(cross_validate(model, source, cv=3)["test_score"]).all()
+    with pytest.raises(ValueError, match="not left out one by one"):
+        cross_validate(model, source, cv="loo")
 
 
 def test_what_a_model_does_not_have(table):

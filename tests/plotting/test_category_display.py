@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis
-from streamgda.plotting import CategoryEffectDisplay
+from streamgda.plotting import CategoryEffectDisplay, DecisionRegionsDisplay
 
 ROWS = pd.DataFrame(
     {
@@ -38,5 +38,7 @@ def test_errors_say_what_there_is():
     with pytest.raises(ValueError, match="'size' has no categories"):
         CategoryEffectDisplay.from_estimator(model, column="size")
     dummies = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(ROWS, KINDS)
+    with pytest.raises(ValueError, match="regions are drawn of models of numbers"):
+        DecisionRegionsDisplay.from_estimator(model)
     with pytest.raises(ValueError, match="no probabilities of categories"):
         CategoryEffectDisplay.from_estimator(dummies)
