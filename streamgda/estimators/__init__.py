@@ -28,6 +28,7 @@ The modules, from the top down:
 - `classifier`: predictions. `scores`: the scores of a block of rows.
 - `learning`: from rows to statistics. `reading`: how rows are read.
 - `finalised`: densities computed from statistics. `singular`: classes without a density, and why.
+- `categorical`: numbers given categories, and the probabilities of categories.
 - `lazy`: methods that take Dask collections.
 - `priors`, `dtypes`, `validation`: prior probabilities, types, checks.
 """
@@ -53,6 +54,7 @@ ESTIMATORS: dict[str, Entry] = {
 """The estimators, by the names of their classes."""
 
 SKOPS_TYPES = [
+    "streamgda.blocks.categories.Categories",
     *(f"{entry.module}.{name}" for name, entry in ESTIMATORS.items()),
     "streamgda.estimators.dtypes.FittedTypes",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),

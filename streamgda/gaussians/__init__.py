@@ -8,6 +8,7 @@
 - `parsimonious`: covariances that share volume, shape or orientation among the classes.
 - `students`: the predictive densities, which take into account that means and covariances are estimated.
 - `mixtures`: classes whose densities are those of their subclasses, weighted by their shares.
+- `categorical`: tables of categories times normal densities of the numbers given the categories.
 - `regularisation`: covariances between those of the classes and the pooled one.
 - `posteriors`: posterior probabilities and log-odds from log densities.
 - `boundaries`: the surface between two classes.
