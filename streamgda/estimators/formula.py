@@ -63,17 +63,13 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
     sklearn.exceptions.NotFittedError
         If the model has learnt no rows.
     ValueError
-        If the model has ``missing="marginal"`` or ``predictive="student"``, or has learnt categories.
+        If the model has ``missing="marginal"`` or ``predictive="student"``.
     """
     state = finalised(model)
     if model.missing != "raise":
         raise ValueError(f"{system} takes no missing values; set missing='raise'")
     if model.predictive != "plugin":
         raise ValueError(f"{system} takes no {model.predictive} densities; set predictive='plugin'")
-    if model.statistics_.categories is not None:
-        raise ValueError(
-            f"{system} takes no categories; encode them as features before the model learns them"
-        )
     densities, starts = state.densities, np.arange(len(state.classes))
     constants = state.log_priors.copy()
     if isinstance(densities, Mixtures):

@@ -35,7 +35,7 @@ from streamgda.estimators.shrinkage import (
     shrunk,
     statistics_for,
 )
-from streamgda.estimators.validation import MissingAtPrediction, check_numbers_alone, one_of
+from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import follow
@@ -373,7 +373,6 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         that are not centred, so it loses digits if means are much larger than standard deviations.
         """
         check_is_fitted(self)
-        check_numbers_alone(self, "scikit-learn's LinearDiscriminantAnalysis")
         check_plugin(self)
         regularised = self.shrinkage is not None  # scikit-learn's solver "svd" does not take it
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
