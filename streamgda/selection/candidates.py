@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,10 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
                 "candidates are estimators that learn from statistics, such as "
                 f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
             )
+        for name in set(rest) - set(chosen.get_params()):
+            close = difflib.get_close_matches(name, chosen.get_params(), n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"Invalid parameter {name!r} for estimator {type(chosen).__name__}{hint}")
         candidate = clone(chosen).set_params(**rest)
         candidate._validate_params()
         candidate._check_learns_in_parts()

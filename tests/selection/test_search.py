@@ -405,6 +405,7 @@ def test_too_few_groups_are_an_error_with_its_remedy():
         ({"cv": 1}, "at least 2 folds"),
         ({"cv": "five"}, "cv must be .* got 'five'$"),
         ({"cv": list(KFold(3).split(range(400)))}, "got a list. If it .* name the fold of each row"),
+        ({"param_grid": {"shrinkag": [1]}}, "Invalid parameter 'shrinkag' .* mean 'shrinkage'"),
         ({"param_grid": {"regparam": [1]}}, "Invalid parameter 'regparam'"),
         ({"scoring": ["accuracy", "log_loss"]}, "refit is False or one of"),
         ({"scoring": ["accuracy"]}, r"refit is False or one of \['accuracy'\]; got True"),
