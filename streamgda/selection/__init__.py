@@ -1,4 +1,4 @@
-"""Choose between models, and validate them, from the statistics of folds: in one read of the rows, or two.
+"""Choose between models and validate them from the statistics of folds, with one or two reads of the rows.
 
 A first read keeps a state for each fold (`streamgda.statistics.folded`). The state of a training part is the
 sum of the other folds, so candidates are fitted to it without reading. Joint log-likelihoods of held-out
@@ -8,8 +8,8 @@ folds are computed from their states; other scorings take a second read.
 - `validation`: `cross_validate` and `learning_curve`.
 - `comparison`: candidates fitted to states, their scores on other folds, and why some failed.
 - `reading`: the second read, which scores rows.
-- `downdates`: each row scored by the model of all the others. `left_out`: what is left without a row.
-- `splitters`: which folds are asked for, and `HashedKFold`.
+- `downdates`: each row is scored by the model of all other rows. `left_out`: the base class for this.
+- `splitters`: the folds that the user asks for, and `HashedKFold`.
 - `candidates`: estimators with parameters.
 - `scorings`: sums over scored rows, and their score. To add a scoring, write one class and its entry there.
 - `arrays`: rows in memory as a source.

@@ -1,4 +1,4 @@
-"""Rows in memory as a source, so that one path chooses between models on all data."""
+"""Rows in memory as a source, so that model selection uses the same code for all kinds of data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ArraySource(Source):
         return f"<rows in memory: {len(self.rows)}>"
 
     def with_groups(self, column: str) -> ArraySource:
-        """The same rows, grouped by a column of the frame, which is then no feature."""
+        """The same rows, grouped by a column of the frame. This column is then not a feature."""
         if self.groups is not None:
             return self
         names = column_labels(self.rows) or []
@@ -70,7 +70,7 @@ class _Rows(Split):
 
 
 def source_of(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
-    """A source as it is; Dask collections and rows in memory as sources.
+    """Return a source unchanged; make a source of a Dask collection or of rows in memory.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class Candidate:
         Raises
         ------
         ValueError
-            If they do not determine the model, or a parameter is not valid.
+            If the statistics do not determine the model, or a parameter is not valid.
         """
         params = self.estimator.get_params(deep=False)
         return type(self.estimator).from_statistics(statistics, **{**params, **others})
@@ -48,7 +48,7 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
         If the estimator lacks a parameter, if a parameter has an invalid value, or if the grid is an empty
         list.
     """
-    if not param_grid and not isinstance(param_grid, Mapping):  # of which ParameterGrid makes a KeyError
+    if not param_grid and not isinstance(param_grid, Mapping):  # else a KeyError
         raise ValueError("param_grid is an empty list; {} stands for the estimator as it is")
     candidates = []
     for params in ParameterGrid(param_grid):
@@ -77,7 +77,7 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
 
 
 def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The statistics that serve all the candidates, as parameters of `empty_statistics`.
+    """The statistics from which every candidate can be fitted, as parameters of `empty_statistics`.
 
     Raises
     ------

@@ -50,22 +50,22 @@ _LEARN = Message(
 
 @dataclass
 class Trial:
-    """A model, to be scored on the rows of some folds.
+    """A model that is scored on the rows of some folds.
 
     Attributes
     ----------
     tested : tuple
-        The folds.
+        The folds on which the model is scored.
     scores : dict of str to float
-        Its scores, by scoring; NaN where it failed or has yet to score rows.
+        The scores of the model, by scoring. NaN if the trial failed, or if rows are not scored yet.
     fit_time, score_time : float
-        Seconds that it took to fit the model to a state, and to score states by it.
+        Seconds to fit the model to a state, and seconds to score states by the model.
     error : Message
         Why the trial failed; "" if it did not.
     deviations : dict of str to float
         The standard deviations of the scores of rows, by scoring, where rows are left out one by one.
     scorer : Scorer or None
-        What scores rows, until they have been scored; None if no rows need to be scored.
+        The object that scores rows. None after the rows are scored, or if no rows need scores.
     by_row : list of str
         The scorings for which rows must be scored.
     losses : LossesByTemperature or None
@@ -121,7 +121,7 @@ class Trials:
             raise ValueError(f"the part to learn from lacks class {named(lacking[0])}")
 
     def add_left_out(self, candidate: Candidate) -> Trial:
-        """Score each row by the candidate fitted to all the others."""
+        """Score each row by the candidate fitted to all other rows."""
         trial = Trial(tuple(self._statistics.folds), dict.fromkeys(self._scorings, np.nan))
         self._trials.append(trial)
         start = perf_counter()
@@ -145,7 +145,7 @@ class Trials:
         trial.score_time = perf_counter() - start
 
     def read(self, source: Source | None, scheduler: Scheduler, progress: Progress) -> int:
-        """Score the rows of a source by the models that need it; return how many times it was read.
+        """Score rows by the models that need a read of them; return how many times the source was read.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class Comparison:
         return {name: scores(name) for name in names}
 
     def times(self) -> dict[str, Array]:
-        """Seconds that it took to fit the models, and to score states by them: (n_candidates, n_folds)."""
+        """Seconds to fit the models, and seconds to score states by them: (n_candidates, n_folds)."""
         return {name: self._table(attrgetter(name)) for name in ("fit_time", "score_time")}
 
     def reasons(self) -> list[str]:
@@ -233,7 +233,7 @@ class Comparison:
         return np.array([row[0].deviations.get(name, np.nan) for row in self.trials])
 
     def temperatures(self) -> Array:
-        """The best temperature of each candidate, of the held-out rows of all folds: (n_candidates,)."""
+        """The best temperature of each candidate for the held-out rows: (n_candidates,)."""
         losses = ([trial.losses for trial in row if trial.losses is not None] for row in self.trials)
         pooled = (reduce(LossesByTemperature.merge, row, LossesByTemperature(0)) for row in losses)
         return np.array([row.score for row in pooled])
@@ -264,7 +264,7 @@ def read_folds(
     Raises
     ------
     ValueError
-        If the rows are to be scored too, and can be read once only.
+        If the rows need a second read to be scored, but can be read only once.
     """
     if is_leave_one_out(cv):
         for candidate in candidates:
@@ -304,7 +304,7 @@ def read_folds(
 def _centers_for(
     candidates: Sequence[Candidate], source: Source, how: Mapping[str, Any]
 ) -> tuple[list[SubclassCenters | None], int]:
-    """The centres by which each candidate keeps rows apart, and how often the rows were read for them."""
+    """The centres of each candidate's statistics, and how many times the rows were read to find them."""
     mixtures = [one.estimator for one in candidates if isinstance(one.estimator, MixtureDiscriminantAnalysis)]
     widest = min(mixtures, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
     sampled = (
@@ -320,7 +320,7 @@ def _centers_for(
 
 
 def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
-    """Whether the states of folds do not suffice to score the candidates."""
+    """Whether scoring the candidates needs the rows, not only the states of the folds."""
     plugin = all(getattr(one.estimator, "predictive", "plugin") == "plugin" for one in candidates)
     mixtures = any(one.estimator._draws_centers for one in candidates)
     return is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or not plugin or mixtures
@@ -368,7 +368,7 @@ def compare(
     Raises
     ------
     ValueError
-        If the folds cannot serve, or rows are needed and there are none to read.
+        If the folds are not valid, or if rows are needed and there is no source.
     """
     trials = Trials(states[0], scorings)
     if is_leave_one_out(cv):
@@ -389,9 +389,9 @@ _MOST_NAMED = 10
 
 
 def reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
-    """Each error by fold once, with the folds in which it was met.
+    """List each error once, with the folds in which it occurred.
 
-    If errors differ only in amounts, the first one is given, followed by the folds of the others.
+    Errors that differ only in numbers count as one: the first is shown, with the other folds.
     """
     alike: dict[str, dict[Any, Message]] = {}
     for fold, error in failed.items():

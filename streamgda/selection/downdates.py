@@ -29,7 +29,7 @@ from streamgda.statistics.covariances import Array
 
 
 class DiagonalDowndate(Downdate):
-    """Gaussian naive Bayes, smoothed by the largest variance of the rows that are left."""
+    """Gaussian naive Bayes, smoothed by the largest variance of the remaining rows."""
 
     def __init__(self, estimator: Any, statistics: Statistics) -> None:
         super().__init__(estimator, statistics)
@@ -56,7 +56,7 @@ class DiagonalDowndate(Downdate):
             variances = scale[:, None] * self._unsmoothed[j]
             variances -= (left.beta / left.freedom)[:, None] * squares
             least = LEAST_LEFT * scale[:, None] * self._variances[j]
-            if self._counts[j] == 2 and not self._share:  # one row of two leaves no scatter
+            if self._counts[j] == 2 and not self._share:  # one row has no scatter
                 variances[own], least[own] = 0.0, np.finfo(np.float64).tiny
             variances += smoothing[:, None]
             is_known &= (variances >= least).all(axis=1)
@@ -66,7 +66,7 @@ class DiagonalDowndate(Downdate):
         return densities, is_known
 
     def _smoothed(self, X: Array, weights: Array) -> tuple[Array, Flags]:
-        """What is added to each variance, without each row, and of which rows it is certain: (n,)."""
+        """The smoothing of variances without each row, and for which rows it is accurate: (n,)."""
         left = self._total - weights
         squares = (weights * self._total / left)[:, None] * (X - self._centre - self._centre_tail) ** 2
         largest = ((self._total * self._total_variances - squares) / left[:, None]).max(axis=1)
@@ -109,7 +109,7 @@ class DiscriminantDowndate(Downdate):
         return bool(self._share)
 
     def _check_counts(self) -> None:
-        """Raise ValueError if a class has too few rows to do without one: n rows span n − 1 dimensions."""
+        """Raise ValueError if a class has too few rows to leave one out: n rows span n − 1 dimensions."""
         n_features = self._means.shape[1]
         for k in np.flatnonzero(self._counts - 2 < n_features):
             raise ValueError(
@@ -126,7 +126,7 @@ class DiscriminantDowndate(Downdate):
         )
 
     def _ridge_of(self, mean_variance: Any) -> Any:
-        """What is added to the diagonal of a covariance of this mean variance."""
+        """The number added to the diagonal of a covariance with this mean variance."""
         return (1 - self._ridge) * self._shrinkage * mean_variance + self._ridge
 
     def _in_closed_form(self, X: Array, truth: Codes, weights: Array) -> tuple[Array, Flags]:
@@ -169,7 +169,7 @@ class DiscriminantDowndate(Downdate):
     def _values(self, basis: _Basis, scale: Array, part: Array, deviations: Array) -> tuple[Array, Flags]:
         """The variances along the axes, regularised, before the matrix of rank one is taken out: (n, r).
 
-        Also whether much is left of the mean variance by which they are shrunk.
+        Also returns whether enough remains of the mean variance that shrinkage uses.
         """
         whole = scale * basis.mean_variance
         mean_variance = whole - part * np.vecdot(deviations, deviations) / deviations.shape[1]
@@ -192,9 +192,9 @@ class _Without:
     reduced : ndarray of shape (n, r)
         r over the diagonal, where r is the deviation of the row.
     gamma, slack : ndarray of shape (n,)
-        γ, and the least part that is left of the diagonal in any direction: 1 − γ rᵀ diag(values)⁻¹ r.
+        γ, and the smallest fraction of the diagonal that remains in any direction: 1 − γ rᵀ diag(values)⁻¹ r.
     is_known : ndarray of bool of shape (n,)
-        Whether this keeps its digits, and has the rank of the covariance of all rows.
+        Whether the result is accurate, and has the same rank as the covariance of all rows.
     """
 
     values: Array
@@ -213,15 +213,15 @@ class _Basis:
     vectors : ndarray of shape (d, r)
         V with Vᵀ (a Σ + ρ I) V = I.
     mean_variance : float
-        That of Σ.
+        The mean variance of Σ.
     ridges : ndarray of shape (r,)
         The diagonal of ρ Vᵀ V, between 0 and 1.
     relative_ridges : ndarray of shape (r,)
-        The same over ρ; zero without a ridge.
+        The values of `ridges` divided by ρ; zero without a ridge.
     log_determinant : float
         ln det (a Σ + ρ I).
     least_factor : float
-        What part of it must be left in all directions for the rank to stay.
+        The fraction of the covariance that must remain in all directions to keep the rank.
     """
 
     vectors: Array
@@ -245,11 +245,11 @@ class _Basis:
 
 
 def _least_factor(whitening: Whitening, means: Array) -> float:
-    """What part of a covariance must be left in all directions for its rank to stay.
+    """The fraction of a covariance that must remain in all directions to keep its rank.
 
     If f Σ ≤ Σ' ≤ Σ, the eigenvalues of the correlation matrix of Σ' are at least f times those of Σ, and at
-    most 1 / f times. Directions that count as singular, but vary, are others without a row: then all must
-    be left, and no row can be taken out.
+    most 1 / f times. Directions that count as singular but have some variance change when a row is left
+    out. In this case the fraction is 1, and no row can be removed in closed form.
     """
     n_features, least = len(whitening.covariance), whitening.least_eigenvalue
     zero = largest_zero(n_features, least)
@@ -291,7 +291,7 @@ def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
 
 
 def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> Downdate:
-    """What leaves rows out of the model of an estimator; see `Downdate`.
+    """The `Downdate` that leaves rows out of the model of an estimator.
 
     Raises
     ------

@@ -26,14 +26,14 @@ Codes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 EPS = float(np.finfo(np.float64).eps)
-LEAST_LEFT = 1e-5  # of a sum: if a smaller part is left, subtraction has lost five digits
+LEAST_LEFT = 1e-5  # fraction of a sum: if less remains, subtraction has lost five digits
 _LEAST_WEIGHT = 1e-290
-_UNCERTAIN = 1e-5  # change of a score by what rounding may have lost
+_UNCERTAIN = 1e-5  # limit on the change of a score by rounding errors
 
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of a class without each of n rows.
+    """The factors of a class without each of n rows.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Left:
     beta : ndarray of shape (n,)
         The factor of the δ δᵀ that is subtracted from the scatter.
     freedom : ndarray of shape (n,)
-        The divisor of the scatter that is left.
+        The divisor of the remaining scatter.
     """
 
     ratio: Array
@@ -51,11 +51,11 @@ class Left:
 
 
 class Downdate(ABC):
-    """The statistics of all rows, from which a row is taken out.
+    """The statistics of all rows, from which single rows are removed.
 
-    Where a row holds most of a variance, or decides what rank a covariance has, the densities without it are
-    computed anew, from the state without the row. In a floating state, what is left has been rounded. If this
-    could change the first five digits of a score, the row gets no score, but an error.
+    If a row makes up most of a variance, or changes the rank of a covariance, its densities are computed from
+    the state without the row. In a floating-point state, the remaining sums have rounding errors. If these
+    errors could change the first five digits of a score, an error is raised.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Downdate(ABC):
         return Scored(tempered(scores, temperature), truth, weights, joint, temperature)
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
-        """Ln p(x, k) of rows by the models of all the others: (n, K).
+        """Ln p(x, k) of rows by the models of all other rows: (n, K).
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Downdate(ABC):
         Raises
         ------
         ValueError
-            If the others do not determine the model.
+            If the other rows do not determine the model.
         """
         densities, is_known = self._in_closed_form(X, truth, weights)
         for i in np.flatnonzero(~is_known):
@@ -121,12 +121,12 @@ class Downdate(ABC):
 
     @abstractmethod
     def _in_closed_form(self, X: Array, truth: Codes, weights: Array) -> tuple[Array, Flags]:
-        """Ln p(x | k) of rows by the models of the others (n, K), and of which rows it is certain (n,)."""
+        """Ln p(x | k) of rows by the models of the others (n, K), and for which rows it is accurate (n,)."""
 
     @property
     @abstractmethod
     def _concerns_all(self) -> bool:
-        """Whether a row has a say in the densities of other classes too."""
+        """Whether a row also affects the densities of other classes."""
 
     def _log_priors(self, truth: Codes, weights: Array) -> Array:
         """Ln of the priors without each row: (n, K)."""
@@ -138,29 +138,29 @@ class Downdate(ABC):
         return shares
 
     def _from_mean(self, X: Array, classes: int | Codes) -> Array:
-        """Rows less the mean of a class, or each less that of its own: (n, d)."""
+        """Rows minus the mean of one class, or each row minus the mean of its own class: (n, d)."""
         return deviations_from(X, self._means[classes], self._tails[classes])
 
     def _left(self, j: int, truth: Codes, weights: Array) -> Left:
-        """What is left of class j without each row."""
+        """The factors of class j without each row."""
         return self._left_of(
             self._pooling.divisors[j], np.where(truth == j, 1.0, self._share), truth, weights
         )
 
     def _left_of(self, divisor: float, part: Array | float, truth: Codes, weights: Array) -> Left:
-        """What is left of a covariance of which rows are a part."""
+        """The factors of a covariance without each of the rows that it includes."""
         own = self._weights[truth]
         ratio = own / (own - weights)
         return Left(ratio, part * weights * ratio, divisor - part * weights)
 
     def _computed(self, row: Array, own: int, weight: float) -> tuple[Codes, Array]:
-        """Ln of the densities at a row of class `own`, from the state without it, and of which classes."""
+        """Ln of the densities at a row of class `own`, from the state without it, and their classes."""
         changed = np.arange(len(self.classes)) if self._concerns_all else np.array([own])
         whole, label = self._statistics.of_classes(changed), self.classes[[own]]
         removed = empty_statistics(whole.covariance_type, exact=whole.exact).update(
             row[None], label, [weight]
         )
-        left = Statistics.__sub__(whole, removed)  # without the warning of a difference of states
+        left = Statistics.__sub__(whole, removed)  # does not warn of a difference of states
         place = int(np.searchsorted(changed, own))
         if not isinstance(left, ClassStatistics) or (
             left.counts[place] == 1 and left.covariance_type != "tied"
@@ -186,7 +186,7 @@ class Downdate(ABC):
         return log_densities
 
     def _rounding(self, left: Statistics, whole: Statistics, place: int) -> ClassStatistics:
-        """As much scatter of the class at a place as rounding may have changed: a state of no weight."""
+        """A state of no weight, whose scatter is the largest rounding error of the class at a place."""
         kind = kind_named(whole.covariance_type)
         diagonal = kind.diagonal(whole.scatter)
         k = min(place, len(diagonal) - 1)

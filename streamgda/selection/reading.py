@@ -29,13 +29,13 @@ from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.covariances import Array
 
-_VALUES_AT_ONCE = 1 << 18  # of rows, or of their scores: 2 MB
-_MOST_KEPT = 1 << 24  # log-odds of all candidates, 128 MB, up to which areas are exact
+_VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
+_MOST_KEPT = 1 << 24  # areas are exact up to this many log-odds of all candidates: 128 MB
 
 
 @dataclass(frozen=True)
 class ModelScorer:
-    """The densities of a model, without its statistics: what workers need of it."""
+    """The densities of a model, without its statistics. Workers need nothing else."""
 
     state: Finalised[Any]
     missing: MissingAtPrediction
@@ -53,12 +53,12 @@ class ModelScorer:
 
 
 Scorer = ModelScorer | Downdate
-"""What scores rows: a model, or the models of all rows but the one to score."""
+"""Scores rows by one model, or each row by the model of all other rows."""
 
 
 @dataclass(frozen=True)
 class MeasuredScorer:
-    """What scores rows, and the kind of metric of each scoring."""
+    """A scorer of rows, and the kind of metric of each scoring."""
 
     scorer: Scorer
     metrics: Mapping[str, type[Any]]
@@ -71,7 +71,7 @@ class ModelsByFold:
     Attributes
     ----------
     rule : FoldRule
-        Which fold a row is of.
+        The rule that gives the fold of a row.
     classes : ndarray of shape (K,)
         The classes of all the models, and of all rows.
     by_fold : dict of fold to dict of int to MeasuredScorer
@@ -96,7 +96,7 @@ class HeldOutScores:
     failures: dict[int, Message] = field(default_factory=dict)
 
     def __add__(self, other: HeldOutScores) -> HeldOutScores:
-        """The rows of both; the first may change."""
+        """Merge the metrics of two sets of rows; this may change the first."""
         self.n_rows += other.n_rows
         self.n_dropped += other.n_dropped
         self.failures = {**other.failures, **self.failures}
@@ -185,8 +185,8 @@ class RowScorer:
         Raises
         ------
         ValueError
-            If a row cannot be scored, or is of a class that the model does not know, which counts as wrong
-            in accuracy alone.
+            If a row cannot be scored, or if the model does not know its class. For accuracy, a row of an
+            unknown class is an error of prediction, and nothing is raised.
         """
         if self.scoring == "accuracy" or y is None:
             return float(estimator.score(X, y, sample_weight))

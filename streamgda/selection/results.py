@@ -27,9 +27,9 @@ def results_table(
     params : sequence of dict
         The parameters of each candidate.
     times : dict of str to ndarray of shape (n_candidates, n_splits)
-        Seconds, by the name of what was timed.
+        Seconds, by the name of the step, such as fitting.
     errors : sequence of str
-        Why a candidate has no score; "" if it has.
+        Why a candidate has no score; "" if it has a score.
     """
     table: Results = {}
     for name, seconds in times.items():
@@ -65,7 +65,7 @@ def _ranks(means: Array) -> NDArray[np.int32]:
 
 
 def _columns_of_params(params: Sequence[Mapping[str, Any]]) -> Results:
-    """A masked array for each parameter, as not every candidate has it."""
+    """A masked array for each parameter. Candidates without the parameter are masked."""
     held: dict[str, dict[int, Any]] = defaultdict(dict)
     for i, chosen in enumerate(params):
         for name, value in chosen.items():

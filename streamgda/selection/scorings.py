@@ -45,7 +45,7 @@ class Scored:
     weights : ndarray of shape (n,)
         The weights of the rows.
     log_joint : ndarray of shape (n,), or None
-        ln p(x, k) of the true class, where it is asked for.
+        ln p(x, k) of the true class k. None if no scoring needs it.
     temperature : float
         T.
     """
@@ -69,7 +69,7 @@ class Scored:
 
 
 class Metric(ABC):
-    """Sums over scored rows, of which a score is made. Metrics can be merged."""
+    """Sums over scored rows, from which a score is computed. Metrics can be merged."""
 
     @abstractmethod
     def add(self, rows: Scored) -> None:
@@ -86,7 +86,7 @@ class Metric(ABC):
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the scores of single rows; NaN where these have none."""
+        """The standard deviation of the scores of single rows; NaN if single rows have no scores."""
         return np.nan
 
 
@@ -169,7 +169,7 @@ class LogLikelihood(_Mean):
 class F1Macro(Metric):
     """The mean over classes of the harmonic mean of precision and recall.
 
-    Classes that are neither those of rows nor predicted do not count; as in scikit-learn.
+    As in scikit-learn, a class without rows that is never predicted does not count.
     """
 
     def __init__(self, n_classes: int) -> None:
@@ -198,8 +198,8 @@ class F1Macro(Metric):
 class BinnedRocAuc(Metric):
     """The area under the ROC curve from binned log-odds; see `streamgda.scoring.curves`.
 
-    For two classes it is the area of the second; for more, the mean of the areas of each class against the
-    rest.
+    For two classes, the second class is the positive one. For more classes, the score is the mean of the
+    areas of each class against the rest.
     """
 
     def __init__(self, n_classes: int) -> None:
@@ -254,7 +254,7 @@ def _mean_area(histograms: list[ScoreHistogram]) -> float:
 
 
 class LossesByTemperature(Metric):
-    """The losses at other temperatures, of which the score is the best one; greater is not better."""
+    """The losses at several temperatures. The score is the best temperature, so greater is not better."""
 
     def __init__(self, n_classes: int) -> None:
         self._losses, self._weight = np.zeros(N_TEMPERATURES), 0.0
@@ -291,7 +291,7 @@ METRICS: dict[str, type[Any]] = {
 
 
 MEASURED: dict[str, type[Any]] = {**METRICS, TEMPERATURE: LossesByTemperature}
-"""What rows are scored for: the scorings, and the temperature."""
+"""The metrics for which rows are scored: the scorings, and the temperature."""
 
 
 def scoring_names(scoring: str | Iterable[str]) -> list[str]:
@@ -319,7 +319,7 @@ def scoring_names(scoring: str | Iterable[str]) -> list[str]:
 
 
 def calibrations(calibrate: Any) -> list[str]:
-    """What rows are scored for besides, by the parameter `calibrate`.
+    """The additional metric that the parameter `calibrate` asks for.
 
     Raises
     ------
@@ -332,7 +332,7 @@ def calibrations(calibrate: Any) -> list[str]:
 
 
 def mean_log_likelihood(model: GaussianClassifier[Any], statistics: Statistics) -> float:
-    """The mean of ln p(x, k) over rows and their classes k, of which these are the statistics.
+    """The mean of ln p(x, k) over rows x of classes k, computed from the statistics of the rows.
 
     Parameters
     ----------

@@ -42,9 +42,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
 
     The folds of rows are hashes of their places: the file and the number of the row there, or the index of a
     row in memory. Rows keep their folds when others are added, and schedulers and chunks do not matter. Of n
-    rows, each fold has n / cv on average, with a standard deviation of less than the root of that. The same
-    holds for the rows of each class. The first read needs the memory of a state for each fold. To compare
-    candidates needs as much again. The second read needs the memory of the densities of all candidates.
+    rows, each fold has n / cv on average. The standard deviation is less than the square root of this mean.
+    The same holds for the rows of each class. The first read needs memory for a state of each fold. The
+    comparison of candidates needs the same amount again. The second read needs memory for
+    the densities of all candidates.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         `cv_results_` then has the mean of the scores of rows and their deviation, and no splits.
     scoring : str or list of str, default="log_likelihood"
         "log_likelihood" is the mean of ln p(x, k) over rows and their classes. "accuracy", "neg_log_loss",
-        "neg_brier_score", "roc_auc" and "f1_macro" are as in scikit-learn and take one more read; so do
-        "log_loss" and "brier_score", which are other names of the losses. Greater is better, so losses are
+        "neg_brier_score", "roc_auc" and "f1_macro" are as in scikit-learn and take one more read.
+        "log_loss" and "brier_score" are other names of the two losses. Greater is better, so losses are
         negative. For more than two classes, "roc_auc" is the mean area of each class against the rest.
     groups : str or array-like of shape (n_rows,), optional
         A column of the source, or values in memory: rows of one group share a fold.
@@ -71,10 +72,11 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         of fold -1 are never held out.
     refit : bool, str or callable, default=True
         Whether to make the best candidate from the statistics of all rows. With several scorings, the name
-        of the one that counts. A callable gets `cv_results_` and returns the index of the best.
+        of the scoring that selects the best candidate. A callable gets `cv_results_` and returns the index
+        of the best.
     calibrate : {"temperature"} or None, default=None
-        Give the best candidate the temperature at which the log loss of the rows held out is least, of all
-        folds together. That takes one more read, unless `scoring` takes it anyway.
+        Give the best candidate the temperature that minimises the log loss of the held-out rows of all folds
+        together. This takes a second read, unless `scoring` already needs one.
     error_score : "raise" or float, default=np.nan
         The score of a candidate that cannot be fitted, such as a singular one. `cv_results_["fit_error"]`
         says why. "raise" raises an error instead.
@@ -83,16 +85,16 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     ----------
     cv_results_ : dict of str to ndarray
         The table of scores, with the keys of `GridSearchCV`; `pandas.DataFrame` takes it. "fit_time" is the
-        time to make a model from statistics, "score_time" the time to score statistics by it. With
-        `calibrate`, "temperature" is that of each candidate.
+        time to fit a model to statistics, "score_time" the time to score statistics by the model. With
+        `calibrate`, "temperature" is the best temperature of each candidate.
     best_estimator_ : estimator
         Fitted to all the rows.
     best_params_ : dict
         The parameters of the best candidate in the grid.
     best_score_ : float
-        Its mean score.
+        The mean score of the best candidate.
     best_index_ : int
-        Its position in `cv_results_`.
+        The position of the best candidate in `cv_results_`.
     refit_time_ : float
         Seconds that it took to make `best_estimator_` from the statistics.
     multimetric_ : bool
@@ -102,9 +104,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     n_splits_ : int
         The number of folds that were held out.
     fold_statistics_ : FoldStatistics
-        What was read, as the best candidate learns it. Another search can be fitted to it without reading.
+        The states of the folds for the best candidate. Another search can be fitted to them without a read.
     scorer_ : callable, or dict of str to callable
-        What scores rows in memory, as ``scorer_(best_estimator_, X, y)``; of several scorings, by name.
+        ``scorer_(best_estimator_, X, y)`` scores rows in memory. A dict by name for several scorings.
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
     n_features_in_ : int
@@ -170,8 +172,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : source, array-like of shape (n_rows, n_features), dask array or DataFrame, or FoldStatistics
-            Rows, as for the `fit` of an estimator; or what `StatisticsLedger.fold_statistics` returns, of
-            which nothing is read.
+            Rows, as for the `fit` of an estimator; or what `StatisticsLedger.fold_statistics` returns. In
+            this case no rows are read.
         y, sample_weight : optional
             As for the `fit` of an estimator. Weights count in training and in scores.
         scheduler, progress : optional
@@ -203,7 +205,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         try:
             self._choose(compare(candidates, states, scorings, source, cv=self.cv, **how), states)
         except BaseException as error:
-            if not isinstance(error, ValueError):  # such as Ctrl-C, which says nothing about the rows
+            if not isinstance(error, ValueError):  # such as Ctrl-C, which does not depend on the rows
                 self.__dict__ = former
             raise
         return self

@@ -18,7 +18,7 @@ from streamgda.selection.arrays import source_of
 from streamgda.sources.base import Source
 from streamgda.statistics.folded import FoldStatistics
 
-ALWAYS_TRAINING = -1  # the fold of rows that are never held out, as in PredefinedSplit
+ALWAYS_TRAINING = -1  # rows of this fold are never held out, as in PredefinedSplit
 
 _MOST_FOLDS = 1000
 
@@ -26,9 +26,9 @@ _MOST_FOLDS = 1000
 class HashedKFold(BaseCrossValidator):
     """The folds of `StatisticsSearchCV` as a splitter, for scikit-learn's functions.
 
-    The fold of a row is a hash of its number, so rows keep their folds when others are appended. Folds are
-    random in size: of n rows each has n / n_splits, with a standard deviation of less than the root of that.
-    With `groups`, rows of one group share a fold.
+    The fold of a row is a hash of its number, so rows keep their folds when others are appended. The
+    sizes of folds are random. Their mean is n / n_splits for n rows. Their standard deviation is less than
+    the square root of this mean. With `groups`, rows of one group share a fold.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _number_of_folds(cv: Any) -> int | None:
 
 
 def _shown(cv: Any) -> str:
-    """An invalid `cv` as errors show it: its value if that is short, else its type."""
+    """An invalid `cv` as shown in error messages: its value if the value is short, else its type."""
     if isinstance(cv, str | float | bool):
         return repr(cv)
     return f"a {type(cv).__name__}. If it holds indices of rows, name the fold of each row instead: fold=..."
@@ -162,7 +162,7 @@ def tested_folds(statistics: FoldStatistics) -> list[Any]:
 
 
 def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
-    """Raise ValueError if a class is in one fold alone, which is held out; warn if it has few rows."""
+    """Raise ValueError if all rows of a class are in one held-out fold; warn if it has few rows."""
     rows_by_fold = _rows_of_classes(statistics)
     for label, rows in rows_by_fold.items():
         fold, *others = rows

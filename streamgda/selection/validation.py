@@ -1,4 +1,4 @@
-"""Score an estimator by cross-validation, and as it learns from more and more rows."""
+"""Score an estimator by cross-validation, and compute its learning curve."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cross_validate(
     cv, scoring, groups, fold, error_score
         As for `StatisticsSearchCV`.
     calibrate : {"temperature"} or None, default=None
-        Report the temperature at which the log loss of the rows held out is least.
+        Report the temperature that minimises the log loss of the held-out rows.
 
     Returns
     -------
@@ -125,7 +125,8 @@ def learning_curve(
     """Score an estimator that learns from one fold, from two, from four and so on.
 
     For each held-out fold, the states of other folds are merged, starting with the fold after it. So the
-    whole curve takes one read of the rows, or two. More folds give more and smaller parts.
+    whole curve takes one read of the rows, or two. With more folds, the parts
+    are smaller, and there are more of them.
 
     Parameters
     ----------
@@ -199,7 +200,7 @@ def _ticks(n_parts: Sequence[int] | None, n_folds: int) -> list[int]:
 
 
 def _parts_after(held_out: Any, folds: list[Any]) -> list[Any]:
-    """The other folds, from the one after it on, and then from the first."""
+    """The other folds in cyclic order, starting with the fold after this one."""
     place = folds.index(held_out)
     return [*folds[place + 1 :], *folds[:place]]
 
@@ -221,7 +222,7 @@ _INSTEAD = {
 
 
 def check_supported(name: str, given: Iterable[str]) -> None:
-    """Raise TypeError for a parameter that a function or class does not take, and say what does its work."""
+    """Raise TypeError for a parameter that a function or class does not take, and say what to use instead."""
     for parameter in given:
         hint = _INSTEAD.get(parameter)
         raise TypeError(f"{name} takes no parameter {parameter!r}" + (f": {hint}" if hint else ""))
