@@ -14,8 +14,8 @@ from bench.passes import parquet_pass
 Function: TypeAlias = tuple[str, int, str]  # its file, its line and its name
 
 PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "planning": (("sources/parquet.py", "splits"),),
-    "decoding": (("sources/row_groups.py", "_decoded"),),
+    "planning": (("sources/planning.py", "plan_batch"),),
+    "decoding": (("sources/row_groups.py", "_batches_of_run"),),
     "labels": (("sources/batches.py", "labels"), ("blocks/labels.py", "drop_unused")),
     "gathering": (("streamgda/kernels/__init__.py", "gather"),),
     "centring": (("streamgda/kernels/__init__.py", "centre"),),
