@@ -35,13 +35,13 @@ class Data:
     categorical: list[str] | None = None
 
     def without(self, *names: str | None) -> Data:
-        """The same data, without these columns among the features unless ``--features`` names them."""
+        """Exclude these columns from the features; with ``--features``, change nothing."""
         if self.features:
             return self
         return replace(self, exclude=[*(self.exclude or ()), *filter(None, names)])
 
     def labelled(self, learnt: Sequence[str] | None = None, categorical: Iterable[str] = ()) -> Source:
-        """The source of rows with labels; without ``--features``, of the columns that were learnt."""
+        """The source of rows with labels. Without ``--features`` it reads the columns in `learnt`."""
         if self._is_zarr:
             return self._zarr(self.target or "y")
         if self.target is None:
@@ -49,7 +49,7 @@ class Data:
         return self._parquet(self.target, learnt, categorical)
 
     def unlabelled(self, learnt: Sequence[str] | None = None, categorical: Iterable[str] = ()) -> Source:
-        """The source of rows without labels; without ``--features``, of the columns that were learnt."""
+        """The source of rows without labels. Without ``--features`` it reads the columns in `learnt`."""
         return self._zarr(None) if self._is_zarr else self._parquet(None, learnt, categorical)
 
     @property
@@ -89,7 +89,7 @@ class Data:
         return "from_dtype" if self.categorical == ["from_dtype"] else self.categorical
 
     def _kept(self) -> dict[str, Any]:
-        """The options of both kinds of source. With ``--missing marginal`` the model takes such rows."""
+        """The options of both kinds of source. ``--missing marginal`` keeps rows with missing features."""
         kept = {"marginal": "keep", "drop": "drop"}
         return {"weight": self.weight, "missing": kept.get(self.missing or "", "raise")}
 
@@ -98,7 +98,7 @@ class Data:
 
 
 def _paths(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
-    if "" in paths:  # a shell variable that is not set; it would mean the working directory
+    if "" in paths:  # an unset shell variable; an empty path would mean the working directory
         raise click.BadParameter("a path is empty.")
     return paths
 

@@ -34,13 +34,13 @@ _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupEr
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C; the message says what remains of the work."""
+    """The error raised at Ctrl-C. Its message says what remains of the work."""
 
     exit_code = _INTERRUPTED
 
 
 class Quarantined(click.ClickException):
-    """The error that files exceed the limits of drift, and wait to be accepted or rejected."""
+    """The error for files that exceed the limits of drift. The user must accept or reject them."""
 
     exit_code = 3
 
@@ -56,8 +56,8 @@ class Quarantined(click.ClickException):
 class OneLineErrors(click.Group):
     """A group of commands whose errors are one line on stderr.
 
-    The exit code is 1 for an error of the library, the filesystem or a cluster, 2 for bad usage, and 130
-    after Ctrl-C. With ``--debug`` the traceback is shown.
+    The exit code is 1 for an error of the library, the filesystem or a cluster, 2 for bad usage, 3 for
+    quarantined files, and 130 after Ctrl-C. With ``--debug`` the traceback is shown.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -135,7 +135,7 @@ def _message_of(error: click.ClickException) -> str:
 def in_words_of_command(message: str) -> str:
     """A message with parameters named as options: ``--missing drop`` for ``missing='drop'``.
 
-    In a search, those that are no options of it are named as ``--try`` takes them: ``reg_param=0``.
+    In a search, a parameter that is not an option of the command is written as in ``--try``: ``reg_param=0``.
     """
     if not isinstance(message, Message):
         return message
@@ -163,7 +163,7 @@ def _as_tried(setting: Setting, options: Collection[str]) -> str:
 
 
 def _listed(value: Any) -> str:
-    """A value as an option takes it: names with commas between them."""
+    """Format a value for the command line. The items of a list are separated by commas."""
     if isinstance(value, list):
         return ",".join(f'"{name}"' if "," in str(name) else str(name) for name in value)
     return str(value)
@@ -174,7 +174,7 @@ def _folded(text: str) -> str:
 
 
 def _is_closed_pipe(error: Exception) -> bool:
-    """Whether the reader of the output has closed it, as head does; click then ends quietly."""
+    """Whether the reader of the output has closed the pipe, as ``head`` does. Click then exits silently."""
     return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 
@@ -186,7 +186,7 @@ def warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _end_threads(status: int) -> None:
-    """End the process at once if threads still work; at a normal end it would wait for them."""
+    """End the process at once if threads are still running. A normal exit would wait for them."""
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _how_to_read(*, once: bool, **given: Any) -> dict[str, Any]:
-    """The arguments of `accumulate` for rows with missing features; with `once`, of a single read."""
+    """The arguments of `accumulate` for rows with missing features. `once` limits them to a single read."""
     from streamgda.statistics.incomplete.reads import MAX_READS
 
     given = {name: value for name, value in given.items() if value is not None}
@@ -79,8 +79,8 @@ def fit(
     DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
     .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
 
-    If the model cannot be made of what was read, as when a covariance is singular, the statistics are saved
-    beside it, and the error says how to go on without reading again.
+    If no model can be made from the data, for example because a covariance is singular, the statistics are
+    saved beside the output file. The error says how to go on without reading the data again.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def fit(
 
 
 def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:
-    """Save statistics of which no model can be made with these options, and say how to go on."""
+    """Save the statistics when no model can be made from them with these options. Say how to go on."""
     beside = f"{out.removesuffix(PurePath(out).suffix)}.statistics.parquet"
     try:
         check_replaceable(beside)

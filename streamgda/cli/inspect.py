@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
 
 
-_MOST_ROWS = 20  # of a table, in a text
+_MOST_ROWS = 20  # the most rows of a table that the text shows
 
 _MOST_FEATURES = 10
 

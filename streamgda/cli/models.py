@@ -32,15 +32,15 @@ class ModelOptions:
 
     @classmethod
     def of(cls, model: str | None, **params: Any) -> ModelOptions:
-        """These options, of which None is not given."""
+        """Collect these options. A value of None means that the option is not given."""
         return cls(model, {name: value for name, value in params.items() if value is not None})
 
     def or_default(self) -> ModelOptions:
-        """The same, of the default kind where none is named."""
+        """The same options, with the default kind of model if ``--model`` is not given."""
         return replace(self, model=self.model or _DEFAULT)
 
     def check(self) -> None:
-        """Raise UsageError for parameters that the model does not take, or that are given without one."""
+        """Raise UsageError for parameters that the model does not have, or that lack ``--model``."""
         taken = inspect.signature(self.kind).parameters if self.model else ()
         for name in self.params:
             if name not in taken:
@@ -64,7 +64,7 @@ class ModelOptions:
 
     @property
     def remedy(self) -> str:
-        """Options with which any statistics make a model of this kind."""
+        """Options to suggest when a model of this kind cannot be made from the statistics."""
         if "priors" in self.params:
             return "--priors ..."
         remedies = {"qda": "--reg-param 0.01", "nb": "--var-smoothing 1e-9", "edda": "--covariance-model EII"}
@@ -77,7 +77,7 @@ class ModelOptions:
 
 
 def model_options(*, otherwise: str, default: str | None = None) -> Option:
-    """The options of the argument `model`; the help says what holds otherwise."""
+    """The options of the argument `model`. `otherwise` is the default that the help shows."""
     text = (
         "Quadratic or linear discriminant analysis, Gaussian naive Bayes, the best of fourteen models of the "
         f"covariances, or a mixture for each class.  [default: {otherwise}]"
@@ -87,14 +87,14 @@ def model_options(*, otherwise: str, default: str | None = None) -> Option:
 
 
 def _parameter(name: str, **settings: Any) -> Option:
-    """The option of a parameter, as the first of the estimators that have it describes it."""
+    """The option of a parameter. Its help comes from the first estimator that has this parameter."""
     places = {entry.option: f"{entry.module}:{kind}" for kind, entry in ESTIMATORS.items()}
     having = [option for option, place in places.items() if name in documented(place)]
     return of_library(places[having[0]], name, applies_to=", ".join(having), **settings)
 
 
 def _priors(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:
-    """Probabilities that sum to 1, checked here because the library checks them after the data is read."""
+    """Parse the priors and check their sum now. The library checks them only after the data is read."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How options are declared, by what the library says of its parameters, and how a command takes them."""
+"""Declare options from the docstrings of the library, and pass their values to a command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bundled(bundle: str, make: Callable[..., Any], options: Mapping[str, Option]
             return command(**values, **{bundle: make(**own)})
 
         decorated: Command = with_bundle
-        for option in reversed(list(options.values())):  # click lists last what decorates first
+        for option in reversed(list(options.values())):  # click shows them in reverse order
             decorated = option(decorated)
         return decorated
 
@@ -81,7 +81,7 @@ def documented(place: str) -> dict[str, Documented]:
 
 
 def _plain(text: str) -> str:
-    """A text of a docstring in one line, for a terminal: without marks, and with options for arguments."""
+    """Put docstring text on one line for a terminal: remove markup, and write arguments as options."""
     text = re.sub(r"``(\w+)=\"(\w+)\"``", r"--\1 \2", " ".join(text.split()))
     return re.sub(r"; see `[^`]*`", "", text).replace("`", "")
 
@@ -94,17 +94,17 @@ def of_library(
     Parameters
     ----------
     place : str
-        What has the parameter, as for `documented`.
+        The class, function or method that has the parameter, as for `documented`.
     name : str
         The parameter.
     sentences : int, default=1
-        How many sentences of its description are the help.
+        How many sentences of the parameter's description the help text has.
     applies_to : str, optional
-        What comes before them, such as the models that have the parameter.
+        Text before these sentences, such as the models that have the parameter.
     default : str, optional
-        What the help says of a command without the option; if not given, the default of the parameter.
+        The default that the help shows. If it is not given, the help shows the default of the parameter.
     **settings
-        What `click.option` takes, in place of what follows from the type.
+        Arguments of `click.option`. They replace those derived from the type.
     """
     kind, said = documented(place)[name]
     text = " ".join(said[:sentences])
@@ -121,7 +121,7 @@ def of_library(
 
 
 def _type_of(kind: str) -> dict[str, Any]:
-    """What an option takes, by the type in a docstring. No number that a command takes is negative."""
+    """The settings of an option for a type in a docstring. Negative numbers are refused."""
     names = re.findall(r'"(\w+)"', kind)
     if kind.startswith("{"):
         return {"type": click.Choice(names)}
@@ -135,7 +135,7 @@ def _type_of(kind: str) -> dict[str, Any]:
 
 
 class Number(click.FloatRange):
-    """A number within bounds, or one of a few names. NaN, which no bound rules out, is refused."""
+    """A number within bounds, or one of a few names. NaN passes every bound, so it is refused separately."""
 
     def __init__(self, *names: str, **bounds: Any) -> None:
         super().__init__(**bounds)
@@ -162,6 +162,6 @@ def split_names(context: click.Context, parameter: click.Parameter, value: str |
         return None
     (names,) = csv.reader([value], skipinitialspace=True)
     names = names if '"' in value else [name.strip() for name in names]
-    if not all(names or [""]):  # a shell variable that is not set; it would mean all columns
+    if not all(names or [""]):  # an unset shell variable; an empty value would mean all columns
         raise click.BadParameter(f"{value!r}: a name is empty.")
     return names

@@ -70,9 +70,9 @@ def plot(
       roc               ROC curves
       precision-recall  precision-recall curves
       confusion         the confusion matrix
-      calibration       how often rows of a given probability are of the class
+      calibration       how often rows with a given probability belong to the class
 
-    The last four are drawn of DATA, in one read, as evaluate takes it; the first two of MODEL alone.
+    The first two need only MODEL. The last four also need DATA, as for evaluate, and read it once.
 
     \b
     Examples:
@@ -168,7 +168,7 @@ def _options(kind: str, subject: Any, show: list[str] | None, normalize: str | N
 
 
 def _features(model: Any, show: list[str]) -> list[int | str]:
-    """Features by name; by position, if the model knows no names."""
+    """The features by name, or by position if the model has no feature names."""
     if hasattr(model, "feature_names_in_"):
         return [*show]
     return [int(feature) if feature.isdecimal() else feature for feature in show]

@@ -22,8 +22,8 @@ from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_
 def priors(saved_in: str, data: Data, max_rows: int | None, out: str | None, run: Running) -> None:
     """Estimate the shares of the classes in data without labels.
 
-    DATA is as for fit, but needs no labels. The test says whether the shares still are those of the model. It
-    needs a model of calibrated probabilities: search --calibrate makes one.
+    DATA is as for fit, but needs no labels. The report has a test of whether the shares are
+    those of the model. The probabilities of the model must be calibrated: see search --calibrate.
 
     \b
     Example:

@@ -26,11 +26,11 @@ _REFRESH = "streamgda.ledger.ledger:refresh"
 
 _ALARMS = "streamgda.ledger.drift:alarms"
 
-_MOST_CLASSES = 3  # of few rows, in a message
+_MOST_CLASSES = 3  # the most classes of few rows that a message names
 
 
 def _date_option(name: str, text: str, default: str) -> Option:
-    """An option that takes a date or a time, in the time zone of the machine unless it has its own."""
+    """An option that takes a date or a time, in the local time zone unless the value names one."""
     return click.option(name, metavar="DATE", callback=_date, help=f"{text}  [default: {default}]")
 
 
@@ -215,7 +215,7 @@ def _check_usage(model: ModelOptions, choice: dict[str, Any], out: str | None) -
 
 
 def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> StatisticsLedger:
-    """The ledger, which keeps what it has kept and what is given; a new one what the model needs.
+    """Open the ledger with its stored options and the given ones. A new ledger keeps what the model needs.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def _answer(
 def _model_of(
     ledger: StatisticsLedger, model: ModelOptions, choice: dict[str, Any]
 ) -> GaussianClassifier[Any]:
-    """The model of the chosen files; if none can be made, say which files hold the classes of few rows."""
+    """The model of the chosen files. If it cannot be made, the error names the files of small classes."""
     days = choice["half_life"]
     half_life = None if days is None else timedelta(days=days)
     statistics = ledger.statistics(**{**choice, "half_life": half_life})

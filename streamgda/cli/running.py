@@ -37,7 +37,7 @@ class Reporting:
         click.echo(json.dumps(_plain(document), indent=2, allow_nan=False) if self.as_json else shown(text))
 
     def note(self, text: str) -> None:
-        """Write something more for people; not with --json or --quiet."""
+        """Write a note for people. With --json or --quiet nothing is written."""
         if not (self.as_json or self.quiet):
             click.echo(shown(text))
 
@@ -47,7 +47,7 @@ class Reporting:
             click.echo(f"Warning: {shown(text)}", err=True)
 
     def report(self, document: Mapping[str, Any], text: str) -> None:
-        """Write what the command did; as text, not with --quiet."""
+        """Write what the command did. With --quiet the text is not written."""
         if self.as_json or not self.quiet:
             self.output(document, text)
 
@@ -76,11 +76,11 @@ class Running(Reporting):
 
 @contextmanager
 def _processes_ending_at_interrupts() -> Iterator[None]:
-    """At Ctrl-C, end worker processes at once and in silence; Dask would wait for their tasks."""
+    """At Ctrl-C, end the worker processes at once, without messages. Dask would wait for their tasks."""
     import dask
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # and not ignored, as in the background of a script
+    if before is signal.default_int_handler:  # a script ignores SIGINT in background jobs; keep that
         signal.signal(signal.SIGINT, _interrupt)
     try:
         with dask.config.set({"multiprocessing.initializer": _default_interrupts}):
@@ -99,11 +99,11 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _default_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends the process; Python's own handler raises an error
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # SIG_DFL ends the process; Python's handler raises
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON: NumPy's to Python's, and what is not finite to null."""
+    """Convert a value for JSON: NumPy values become Python values, and NaN and infinity become null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -122,7 +122,7 @@ def _scheduler(context: click.Context, parameter: click.Parameter, value: str | 
 
 
 def _noted(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    """The value, which is noted for messages too."""
+    """Return the value of a flag, and store it in the context, where error and warning messages use it."""
     context.meta[f"streamgda.{parameter.name}"] = value
     return value
 

@@ -56,14 +56,14 @@ def check_folder_of(path: str) -> None:
 
 
 def check_replaceable(path: str) -> None:
-    """Check that a model or statistics can be saved at `path`, and replace nothing else there.
+    """Check that a model or statistics can be saved at `path`, and that it replaces no other file.
 
     Raises
     ------
     OSError
         If a file cannot be created there.
     ValueError
-        If there is a file of something else, which may be data.
+        If the file there is neither a model nor statistics; it may be data.
     """
     from streamgda.storage import tables
 
@@ -86,14 +86,14 @@ Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
 
 def load_model(path: str, data: Data | None = None) -> Any:
-    """Load a model, and let it treat missing values as the options of the data say.
+    """Load a model, and set how it treats missing values from ``--missing``.
 
     A file of joblib holds a pipeline that ends in a model.
 
     Raises
     ------
     ValueError
-        If the file holds statistics, from which a model has yet to be made.
+        If the file holds statistics and no model.
     """
     from streamgda import load
     from streamgda.scoring.inference import apart
@@ -123,19 +123,19 @@ def is_model(saved: Saved) -> TypeGuard[GaussianClassifier[Any]]:
 
 
 def statistics_of(saved: Saved) -> Statistics:
-    """The statistics of a model; statistics themselves."""
+    """The statistics of a model. Statistics are returned as they are."""
     statistics: Statistics = getattr(saved, "statistics_", saved)
     return statistics
 
 
 def options_held(path: str) -> dict[str, Any]:
-    """The options with which the ledger at a path was made; none, if it holds nothing yet or is damaged."""
+    """The options with which a ledger was made; empty if the ledger is new or damaged."""
     from streamgda import StatisticsLedger
     from streamgda.ledger.manifest import options_of
 
     try:
         return options_of(StatisticsLedger(path).read_options)
-    except ValueError:  # refresh says what is wrong
+    except ValueError:  # the refresh that follows reports the damage
         return {}
 
 
@@ -176,7 +176,7 @@ def summary_of(saved: Saved) -> str:
 
 
 def has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
-    """Whether they tell which features are missing together."""
+    """Whether the statistics record which features are missing together."""
     return statistics.ordinary().keeps_patterns and statistics.covariance_type != "diag"
 
 
@@ -215,12 +215,12 @@ def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
 
 
 def fault_of(model: Saved) -> str | None:
-    """Why a model cannot predict; None if it can, and for statistics."""
+    """Why a model cannot predict. None if the model can predict, or if `model` holds statistics."""
     return next(iter(faults_of(model).values())) if is_model(model) else None
 
 
 def save(saved: Saved, out: str, run: Reporting, said: str = "", pipeline: Any = None, **more: Any) -> None:
-    """Save a model, the pipeline that ends in it, or statistics, and report what it holds and more.
+    """Save a model, the pipeline that ends in it, or statistics, and report the contents and `more`.
 
     Warn if it cannot predict yet.
     """

@@ -24,7 +24,7 @@ _SCORINGS = ("log_likelihood", "accuracy", "neg_log_loss", "neg_brier_score", "r
 
 
 def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[Grid]:
-    """Grids such as ``qda reg_param=0,0.1 shrinkage=none,0.2``, of values that the estimators take."""
+    """Grids such as ``qda reg_param=0,0.1 shrinkage=none,0.2``, checked against the estimators."""
     from streamgda.selection.candidates import candidates_of
 
     context.meta[AS_TRIED] = {option.name for option in context.command.params}
@@ -203,7 +203,7 @@ def _rows(found: StatisticsSearchCV) -> list[tuple[Any, ...]]:
 
 
 def _score(mean: float, std: float) -> str:
-    """A score and its deviation, which is not known of all scores of rows left out one by one."""
+    """A score and its standard deviation. Leave-one-out has no deviation for some scores."""
     if math.isnan(mean):
         return f"{'failed':>16} {'':>9}"
     return f"{mean:16.6g} {'' if math.isnan(std) else f'{std:.2g}':>9}"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running) -> None:
     """Let a saved model learn from more data.
 
-    Saved statistics can be updated too. The result is the model of one fit to all the data. The file is
+    Saved statistics can be updated too. The result is the same as one fit to all the data. The file is
     replaced in one piece at the end, and stays as it was after an error. Data that the model has learnt
     before would count twice; to keep up with files that come, change and go, use refresh. A model that can
     predict is not replaced by one that cannot.
@@ -79,7 +79,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
 
 
 def _with_rows(saved: Saved, new: Statistics) -> Saved:
-    """What is saved with the rows of new statistics, in which features may be missing for the first time."""
+    """Merge new statistics into a saved model or statistics. Only the new ones may have missing features."""
     if is_model(saved):
         return saved.merge(new)
     statistics = statistics_of(saved)
@@ -96,8 +96,8 @@ def merge(files: tuple[str, ...], model: ModelOptions, out: str, run: Reporting)
     """Add up models or statistics of different data.
 
     FILE is what fit, update, merge or refresh have saved. The sum is of the same kind as the files, with the
-    parameters of the first. With --model, a model is made of their statistics; so one FILE of statistics
-    becomes a model.
+    parameters of the first. With --model, a model is made of their statistics; thus a single
+    FILE of statistics can become a model.
 
     \b
     Examples:
@@ -142,8 +142,8 @@ def _sum_of(files: tuple[str, ...], *, as_statistics: bool) -> Any:
 def drop_class(saved_in: str, labels: tuple[str, ...], out: str | None, run: Reporting) -> None:
     """Let a saved model or statistics forget all rows of some classes.
 
-    This is the way out of a mistyped label, or of a class that cannot be estimated. A model of what is left
-    is that of one fit without these rows.
+    Use this to remove a mistyped label, or a class that cannot be estimated. The result is the same as one
+    fit without these rows.
 
     \b
     Example:
