@@ -76,7 +76,8 @@ def matrix_of(X: Any) -> NDArray[Any] | None:
     if library == "pandas":
         matrix = _matrix_of_pandas(X)
     elif library == "polars":
-        matrix = X.to_numpy() if all(kind.is_numeric() for kind in set(X.dtypes)) else None
+        kinds: set[Any] = set(map(type, X.dtypes))  # a class has a quicker hash than its instances
+        matrix = X.to_numpy() if all(kind.is_numeric() for kind in kinds) else None
     elif library == "pyarrow":
         matrix = _matrix_of_arrow(X)
     else:
