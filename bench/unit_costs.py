@@ -77,7 +77,7 @@ class UnitCosts:
 def measure(options: argparse.Namespace) -> UnitCosts:
     """Every unit cost, on this machine."""
     from streamgda import accumulate, scan_parquet
-    from streamgda.passes.compute import _pickled_bytes, opening_on
+    from streamgda.passes.compute import opening_on
 
     folder = data.make(options.data, options.rows, options.features, options.classes)
     source = scan_parquet(folder, "y")
@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace) -> UnitCosts:
         gigabytes_per_core_second=options.rows * options.features * BYTES_PER_VALUE / 1e9 / one_core,
         merge=median_time(lambda: state + state, 20),
         state_bytes=state.nbytes,
-        wire_bytes=_pickled_bytes(state),
+        wire_bytes=len(pickle.dumps(state)),
         split_bytes=len(pickle.dumps(source.splits()[0])),
         here=_planning(lambda: scan_parquet(small, "y"), options.files, map),
         there=there,

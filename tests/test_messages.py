@@ -168,10 +168,10 @@ def test_text_without_a_target_may_be_the_target(holed):
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
-        ((X, [0, 1] * 30), r"got ndarray; rows in memory are added by ClassStatistics\(\).update\(X, y\)"),
-        ((pd.DataFrame(X),), "got DataFrame; rows in memory .* or become a source by scan_arrow"),
-        (("rows.parquet",), "got str; scan_parquet makes a source of a path"),
-        ((dask.array.zeros((4, 2)),), "got Array; scan_dask makes a source of a Dask collection"),
+        ((X, [0, 1] * 30), r"got ndarray; .*rows in memory are added by ClassStatistics\(\).update\(X, y\)"),
+        ((pd.DataFrame(X),), "got DataFrame; .*rows in memory .* or become a source by scan_arrow"),
+        (("rows.parquet",), "got str; .*scan_parquet makes a source of a path"),
+        ((dask.array.zeros((4, 2)),), "got Array; .*scan_dask makes a source of a Dask collection"),
     ],
 )
 def test_what_is_no_source_is_told_how_to_become_one(given, remedy):

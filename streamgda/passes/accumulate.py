@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterable
 from functools import partial
 from itertools import chain
-from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamgda.blocks.folds import FoldRule
@@ -261,16 +260,12 @@ def read_into(
 
 
 def _check_source(source: object) -> None:
-    if isinstance(source, Source):
-        return
-    from streamgda.sources.conversion import is_dask
-
-    remedy = "rows in memory are added by ClassStatistics().update(X, y), or become a source by scan_arrow"
-    if isinstance(source, str | PathLike):
-        remedy = "scan_parquet makes a source of a path"
-    elif is_dask(source):
-        remedy = "scan_dask makes a source of a Dask collection"
-    raise TypeError(f"only a source can be accumulated, got {type(source).__name__}; {remedy}")
+    if not isinstance(source, Source):
+        raise TypeError(
+            f"only a source can be accumulated, got {type(source).__name__}; scan_parquet makes a source of a "
+            "path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
+            "ClassStatistics().update(X, y), or become a source by scan_arrow"
+        )
 
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 import warnings
@@ -32,8 +33,6 @@ SECONDS_WITHOUT_WORKERS = 10
 _LISTS_FOR_WORKERS = 2  # as many lists of files are planned by the workers, and fewer are planned here
 
 _LISTS_AT_A_TIME = 256
-
-_BYTES_OF_GROUP = 1 << 14  # the most that a group of splits takes in a graph
 
 _log = logging.getLogger("streamgda")
 
@@ -72,13 +71,13 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
         with (
             single_blas_thread,
             warning_of_retries() as noted,
-            telling(progress, amount, graph.followed()) as listener,
+            telling(progress, amount, graph.reading) as listener,
         ):
             _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
             if client is None:
                 outcome = _compute_here(graph, root, scheduler, listener)
             else:
-                outcome = _compute_there(plans, graph, root, client, listener)
+                outcome = _compute_there(graph, root, client, listener)
             noted.extend(outcome.noted)
             states = [outcome.state] if len(plans) == 1 else outcome.state
             if progress is not False and amount.rows is None:
@@ -133,16 +132,20 @@ def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: 
 # ---------------------------------------------------------------------- on a cluster
 
 
-def _compute_there(
-    plans: Sequence[Plan], graph: Graph, root: Hashable, client: Client, listener: Listener
-) -> Outcome:
-    """Run a graph on a cluster. The result of each followed task is released as soon as it is counted."""
+def _compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
+    """Run a graph on a cluster. The result of each reading task is released as soon as it is counted.
+
+    What tasks share is sent once, as a task of its own, so Dask's warning of large graphs has no remedy.
+    Scattered data would also be sent once, but would be lost if its worker ended.
+    """
+    import dask
     from distributed import as_completed
 
     _check_versions(client)
     keys = list({root: None} | dict.fromkeys(listener.followed))
-    with _warning_without_workers(client), _saying_what_was_lost(), _sending(plans, graph):
-        futures = dict(zip(keys, client.get(graph.whole(), keys, sync=False), strict=True))
+    with _warning_without_workers(client), _saying_what_was_lost():
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": sys.maxsize}):
+            futures = dict(zip(keys, client.get(graph.whole(), keys, sync=False), strict=True))
         try:
             parts = [futures[key] for key in listener.followed]
             for part in as_completed(parts, client.loop):  # `as_current` would configure all threads
@@ -233,37 +236,9 @@ def _saying_what_was_lost() -> Iterator[None]:
 
     try:
         yield
-    except KilledWorker as error:
+    except (KilledWorker, CancelledError) as error:
         raise RuntimeError(
-            "workers of the cluster ended, one after the other, before the same task did: they were killed, "
-            f"as when memory runs out. Give each more memory or fewer threads. {one_line(error)}"
+            "the cluster lost the pass: its workers were killed, as when memory runs out, or its scheduler "
+            "cannot be reached. Give each worker more memory or fewer threads, or start the pass again with "
+            f"a new client. {one_line(error)}"
         ) from error
-    except CancelledError as error:
-        raise RuntimeError(
-            "the pass was cancelled, as when the scheduler of the cluster ends or cannot be reached. Start "
-            f"it again with a new client. {one_line(error)}"
-        ) from error
-
-
-@contextmanager
-def _sending(plans: Sequence[Plan], graph: Graph) -> Iterator[None]:
-    """Raise the size at which Dask warns of a large graph, by the size of what tasks share and of the groups.
-
-    What tasks share is sent once, as a task of its own. Scattered data would also be sent once, but would be
-    lost if its worker ended.
-    """
-    import dask
-    from dask.utils import parse_bytes
-
-    key = "distributed.admin.large-graph-warning-threshold"
-    expected = _pickled_bytes([plan.shared for plan in plans]) + graph.amount.tasks * _BYTES_OF_GROUP
-    with dask.config.set({key: parse_bytes(dask.config.get(key)) + expected}):
-        yield
-
-
-def _pickled_bytes(value: object) -> int:
-    import cloudpickle
-
-    buffers: list[Any] = []  # of arrays, which are not copied
-    rest: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    return len(rest) + sum(memoryview(buffer).nbytes for buffer in buffers)

@@ -32,8 +32,6 @@ FAN_IN = 8
 
 IN_SEQUENCE = 1 << 12  # groups; where there are more, a task of a cluster reads eight of them
 
-FOLLOWED = 1 << 9  # tasks that read; where there are more, merges of their states are followed
-
 
 @dataclass
 class Outcome:
@@ -61,8 +59,6 @@ class Graph:
         The graph.
     reading : dict
         How much is read by each task that reads rows or loads a state, by the key of the task.
-    merging : dict
-        How much is read for each task that merges their states, by the key of the task.
     delayed : list of Delayed
         What tasks take from Dask collections.
     """
@@ -71,7 +67,6 @@ class Graph:
     upcoming: Upcoming | None = None
     tasks: dict[Any, Any] = field(default_factory=dict)
     reading: dict[Hashable, Amount] = field(default_factory=dict)
-    merging: dict[Hashable, Amount] = field(default_factory=dict)
     delayed: list[Any] = field(default_factory=list)
     _token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -96,10 +91,6 @@ class Graph:
 
         return HighLevelGraph.from_collections(self._token, self.tasks, self.delayed)
 
-    def followed(self) -> dict[Hashable, Amount]:
-        """The tasks by which progress is counted: those that read, or, if they are many, those that merge."""
-        return self.merging if len(self.reading) > FOLLOWED else self.reading
-
     @property
     def amount(self) -> Amount:
         """What all tasks read."""
@@ -116,7 +107,7 @@ class Graph:
             name = checkpoint.name_of(run)
             if name in kept:
                 key = self._add("load", partial(_load, checkpoint, name))
-                self.reading[key] = self.merging[key] = Amount.of(run)
+                self.reading[key] = Amount.of(run)
             else:
                 key = self._subtree(plan, run, shared, size)
                 key = self._add("keep", partial(_keep, checkpoint, name), key)
@@ -128,8 +119,6 @@ class Graph:
         level = [self._add_reading(plan, run, shared) for run in _runs(groups, size)]
         if size == 1:
             level = [self._merged(plan.merge, run) for run in _runs(level, FAN_IN)]
-        amounts = map(Amount.of, _runs(groups, FAN_IN))
-        self.merging |= dict(zip(level, amounts, strict=True))
         return self._tree(plan.merge, level)
 
     def _add_reading(self, plan: Plan, groups: Groups, shared: Hashable) -> Hashable:

@@ -39,16 +39,12 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
     Raises
     ------
     TypeError
-        If the source can be read in this process only, and the scheduler would read it in another. If
-        `scheduler` is not a scheduler.
+        If the source can be read in this process only, and the scheduler would read it in another.
     ValueError
-        If the scheduler is a name that Dask does not know, or is a cluster or its address: Dask needs a
-        client.
+        If Dask does not know the scheduler.
     """
     from dask.base import get_scheduler, named_schedulers
 
-    if scheduler is not None:
-        _check_scheduler(scheduler)
     in_processes = get_scheduler(scheduler=scheduler) is named_schedulers["processes"]
     if not source.is_local or not (in_processes or client_of(scheduler)):
         return scheduler
@@ -79,34 +75,6 @@ def threads_of(scheduler: Scheduler) -> int | None:
     if get in {None, named_schedulers["threads"]}:
         return dask.config.get("num_workers", None) or CPU_COUNT
     return 1 if get is named_schedulers["sync"] else None
-
-
-def _check_scheduler(scheduler: Any) -> None:
-    """Raise ValueError or TypeError for what Dask does not take."""
-    from dask.base import get_scheduler
-
-    if isinstance(scheduler, type):
-        raise TypeError(f"scheduler={scheduler!r} is a class: give an instance of it")
-    is_cluster, is_name = hasattr(scheduler, "get_client"), isinstance(scheduler, str)
-    if is_cluster or (is_name and "://" in scheduler):
-        given, what = (scheduler, "cluster") if is_cluster else (repr(scheduler), repr(scheduler))
-        raise ValueError(
-            "Dask computes through a client of a cluster: give "
-            f"scheduler=distributed.Client({what}), not {given}"
-        )
-    try:
-        get_scheduler(scheduler=scheduler)
-    except ValueError as error:
-        raise (ValueError if is_name else TypeError)(
-            f"scheduler={scheduler!r} is none of 'threads', 'synchronous', 'processes', a "
-            "distributed.Client, an executor and a function"
-        ) from error
-    except RuntimeError as error:
-        if not is_name:
-            raise
-        raise ValueError(
-            f"scheduler={scheduler!r}, but no client is active: give scheduler=distributed.Client(...)"
-        ) from error
 
 
 # ---------------------------------------------------------------------- in each task

@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from streamgda import (
     ClassStatistics,
     QuadraticDiscriminantAnalysis,
-    StatisticsLedger,
     accumulate,
     scan_arrow,
     scan_parquet,
@@ -267,16 +266,6 @@ def test_an_error_in_a_task_arrives_as_it_was_raised(folder, tmp_path, scheduler
     pq.write_table(bad.set_column(1, "x1", pa.array(values)), tmp_path / "6.parquet", row_group_size=30_000)
     with pytest.raises(ValueError, match="6.parquet, row group 1, row 1000: feature 'x1' is infinity"):
         accumulate(source(tmp_path), scheduler=scheduler)
-
-
-def test_a_cluster_is_refused_where_its_client_is_needed(folder, client, tmp_path):
-    for scheduler, remedy in (
-        (client.cluster, r"Client\(cluster\), not LocalCluster"),
-        ("tcp://host:8786", r"Client\('tcp://host:8786'\), not 'tcp"),
-    ):
-        for compute in (accumulate, StatisticsLedger(str(tmp_path)).refresh):
-            with pytest.raises(ValueError, match=rf"give scheduler=distributed.{remedy}"):
-                compute(source(folder), scheduler=scheduler)
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was(folder, tmp_path):

@@ -113,9 +113,7 @@ def test_a_state_travels_as_half_of_its_squares_and_arrives_with_all_bits(fourth
 # ---------------------------------------------------------------------- progress and log
 
 
-@pytest.mark.parametrize("follow_each", [512, 10])
-def test_a_function_is_told_how_far_a_pass_is(folder, client, monkeypatch, follow_each):
-    monkeypatch.setattr(graph, "FOLLOWED", follow_each)
+def test_a_function_is_told_how_far_a_pass_is(folder, client):
     for scheduler in ("synchronous", "threads", client):
         told = []
         accumulate(scan_parquet(folder, "y"), scheduler=scheduler, progress=told.append, **EACH)
@@ -129,7 +127,7 @@ def test_a_function_is_told_how_far_a_pass_is(folder, client, monkeypatch, follo
         )
         assert last.bytes == sum(stored)
         assert last.seconds > 0
-        assert len(told) == (N_FILES if follow_each > N_FILES else 9)
+        assert len(told) == N_FILES
 
 
 def test_rows_of_unknown_number_are_told_at_the_end(folder, client):

@@ -1,7 +1,6 @@
 """The pass on Dask's schedulers: what it leaves behind, what it says of what is wrong, what it sends."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -95,17 +94,7 @@ def test_a_pass_that_is_interrupted_leaves_nothing_on_the_cluster(folder, tmp_pa
 # ---------------------------------------------------------------------- what is wrong is said
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "error", "said"),
-    [
-        ("foo", ValueError, "scheduler='foo' is none of 'threads', 'synchronous', 'processes'"),
-        ("foo:bar", ValueError, "scheduler='foo:bar' is none of"),
-        ("distributed", ValueError, "no client is active: give scheduler=distributed.Client("),
-        (3, TypeError, "scheduler=3 is none of"),
-        (Client, TypeError, "is a class: give an instance of it"),
-    ],
-)
-def test_what_is_no_scheduler_is_refused(folder, tmp_path, scheduler, error, said):
+def test_what_is_no_scheduler_is_refused_before_anything_is_written(folder, tmp_path):
     source = scan_parquet(folder / "0.parquet", "y")
     model = QuadraticDiscriminantAnalysis().fit(source)
     for call in (
@@ -114,8 +103,9 @@ def test_what_is_no_scheduler_is_refused(folder, tmp_path, scheduler, error, sai
         partial(evaluate, model),
         lambda source, scheduler: predict_dataset(model, source, tmp_path / "out", scheduler=scheduler),
     ):
-        with pytest.raises(error, match=re.escape(said)):
-            call(source, scheduler=scheduler)
+        for scheduler, said in (("foo", r"Expected one of \[distributed"), (3, "Unexpected scheduler: 3")):
+            with pytest.raises(ValueError, match=said):
+                call(source, scheduler=scheduler)
     assert not (tmp_path / "out").exists()
 
 
@@ -140,7 +130,7 @@ def test_a_scheduler_that_goes_away_ends_the_pass(folder):
         passing = background.submit(accumulate, source, scheduler=client)
         until(lambda: cluster.scheduler.tasks)
         cluster.close()
-        with pytest.raises(RuntimeError, match="the pass was cancelled.* with a new client"):
+        with pytest.raises(RuntimeError, match="the cluster lost the pass.* with a new client"):
             passing.result(timeout=60)
 
 
@@ -149,7 +139,7 @@ def test_workers_that_are_killed_end_the_pass():
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         client.run_on_scheduler(allow_no_failures)
-        with pytest.raises(RuntimeError, match="workers of the cluster ended.* more memory or fewer threads"):
+        with pytest.raises(RuntimeError, match="its workers were killed.* more memory or fewer threads"):
             compute_plan(plan, client, False)
 
 
