@@ -262,8 +262,8 @@ def read_into(
 def _check_source(source: object) -> None:
     if not isinstance(source, Source):
         raise TypeError(
-            f"only a source can be accumulated, got {type(source).__name__}; scan_parquet makes a source of a "
-            "path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
+            f"only a source can be accumulated, got {type(source).__name__}; scan_parquet makes a source of "
+            "a path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
             "ClassStatistics().update(X, y), or become a source by scan_arrow"
         )
 
