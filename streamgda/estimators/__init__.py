@@ -2,8 +2,8 @@
 
 An estimator is one file and two lines:
 
-1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`. It defines:
-   `_covariance_type`, the kind of covariance that it needs; `__init__`, which stores its parameters;
+1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`, a dataclass whose
+   fields are its parameters. It defines: `_covariance_type`, the kind of covariance that it needs;
    `_finalise`, which computes densities (`streamgda.gaussians.base.Gaussians`) from statistics; `to_sklearn`
    and `from_sklearn`. Its `_parameter_constraints` add to those of the base class the values that its own
    parameters may have, as scikit-learn declares them.

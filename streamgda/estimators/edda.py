@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -37,6 +37,7 @@ _SAME = 1e-9  # relative difference of criteria that rounding explains
 _MOST_WORK = 2_000_000  # multiplications of a sweep over common axes, which is made some hundred times
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     """Discriminant analysis that chooses what the covariances of the classes have in common (EDDA).
 
@@ -152,28 +153,15 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         **EM_CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        *,
-        covariance_model: str = "bic",
-        priors: ArrayLike | None = None,
-        tol: float = 1e-4,
-        missing: MissingAtPrediction = "raise",
-        exact: bool = False,
-        max_patterns: int = MAX_PATTERNS,
-        max_reads: int = MAX_READS,
-        em_tol: float = READ_TOLERANCE,
-        temperature: float = 1.0,
-    ) -> None:
-        self.covariance_model = covariance_model
-        self.priors = priors
-        self.tol = tol
-        self.missing = missing
-        self.exact = exact
-        self.max_patterns = max_patterns
-        self.max_reads = max_reads
-        self.em_tol = em_tol
-        self.temperature = temperature
+    covariance_model: str = "bic"
+    priors: ArrayLike | None = None
+    tol: float = 1e-4
+    missing: MissingAtPrediction = "raise"
+    exact: bool = False
+    max_patterns: int = MAX_PATTERNS
+    max_reads: int = MAX_READS
+    em_tol: float = READ_TOLERANCE
+    temperature: float = 1.0
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:
         names = MODELS if self.covariance_model == "bic" else (self.covariance_model,)

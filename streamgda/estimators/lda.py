@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -49,6 +49,7 @@ from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
 
+@dataclass(eq=False, repr=False)
 class LinearDiscriminantAnalysis(DiscriminantProjection):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
@@ -204,48 +205,26 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         "categorical_features": [one_of("from_dtype"), "array-like", None],
     }
 
-    def __init__(
-        self,
-        solver: Literal["svd", "lsqr", "eigen"] = "svd",
-        shrinkage: Shrinkage = None,
-        priors: ArrayLike | None = None,
-        n_components: int | None = None,
-        store_covariance: bool = False,
-        tol: float = 1e-4,
-        covariance_estimator: Any = None,
-        *,
-        missing: MissingAtPrediction = "raise",
-        exact: bool = False,
-        predictive: Predictive = "plugin",
-        max_patterns: int = MAX_PATTERNS,
-        max_reads: int = MAX_READS,
-        em_tol: float = READ_TOLERANCE,
-        temperature: float = 1.0,
-        categorical_features: CategoricalFeatures = None,
-        categorical_model: Literal["dummies", "conditional"] = "dummies",
-        alpha: float = 1.0,
-        categorical_ridge: float = 1.0,
-        max_categories: int | None = 255,
-    ) -> None:
-        self.solver = solver
-        self.shrinkage = shrinkage
-        self.priors = priors
-        self.n_components = n_components
-        self.store_covariance = store_covariance
-        self.tol = tol
-        self.covariance_estimator = covariance_estimator
-        self.missing = missing
-        self.exact = exact
-        self.predictive = predictive
-        self.max_patterns = max_patterns
-        self.max_reads = max_reads
-        self.em_tol = em_tol
-        self.temperature = temperature
-        self.categorical_features = categorical_features
-        self.categorical_model = categorical_model
-        self.alpha = alpha
-        self.categorical_ridge = categorical_ridge
-        self.max_categories = max_categories
+    solver: Literal["svd", "lsqr", "eigen"] = "svd"
+    shrinkage: Shrinkage = None
+    priors: ArrayLike | None = None
+    n_components: int | None = None
+    store_covariance: bool = False
+    tol: float = 1e-4
+    covariance_estimator: Any = None
+    _: KW_ONLY
+    missing: MissingAtPrediction = "raise"
+    exact: bool = False
+    predictive: Predictive = "plugin"
+    max_patterns: int = MAX_PATTERNS
+    max_reads: int = MAX_READS
+    em_tol: float = READ_TOLERANCE
+    temperature: float = 1.0
+    categorical_features: CategoricalFeatures = None
+    categorical_model: Literal["dummies", "conditional"] = "dummies"
+    alpha: float = 1.0
+    categorical_ridge: float = 1.0
+    max_categories: int | None = 255
 
     @property
     def _treatment(self) -> Treatment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
@@ -526,6 +527,10 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         """The attributes to pickle: all but the densities, which are computed again when needed."""
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_cache"}
+
+    def __dask_tokenize__(self) -> object:
+        """What tells models apart in Dask's graphs, which takes only the parameters of a dataclass."""
+        return type(self).__qualname__, pickle.dumps(self.__getstate__())
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, NoReturn
 
@@ -40,6 +40,7 @@ from streamgda.statistics.sampled import SampledStatistics
 from streamgda.statistics.subclasses import SubclassCenters
 
 
+@dataclass(eq=False, repr=False)
 class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     """Mixture discriminant analysis: a class is several normal subclasses, each with a mean of its own.
 
@@ -148,40 +149,22 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     _renormalises_priors = True
     _draws_centers = True
 
-    def __init__(
-        self,
-        n_subclasses: int | Mapping[Any, int] = 3,
-        *,
-        covariance_type: CovarianceType = "full",
-        subclass_centers: Mapping[Any, ArrayLike] | None = None,
-        rows_per_class: int = 200,
-        random_state: int = 0,
-        pooling: PoolingParameter = "bayes",
-        priors: ArrayLike | None = None,
-        shrinkage: Shrinkage = None,
-        reg_param: float = 0.0,
-        tol: float = 1e-4,
-        missing: MissingAtPrediction = "raise",
-        singular: Any = None,
-        predictive: Predictive = "plugin",
-        exact: bool = False,
-        temperature: float = 1.0,
-    ) -> None:
-        self.n_subclasses = n_subclasses
-        self.covariance_type = covariance_type
-        self.subclass_centers = subclass_centers
-        self.rows_per_class = rows_per_class
-        self.random_state = random_state
-        self.pooling = pooling
-        self.priors = priors
-        self.shrinkage = shrinkage
-        self.reg_param = reg_param
-        self.tol = tol
-        self.missing = missing
-        self.singular = singular
-        self.predictive = predictive
-        self.exact = exact
-        self.temperature = temperature
+    n_subclasses: int | Mapping[Any, int] = 3
+    _: KW_ONLY
+    covariance_type: CovarianceType = "full"
+    subclass_centers: Mapping[Any, ArrayLike] | None = None
+    rows_per_class: int = 200
+    random_state: int = 0
+    pooling: PoolingParameter = "bayes"
+    priors: ArrayLike | None = None
+    shrinkage: Shrinkage = None
+    reg_param: float = 0.0
+    tol: float = 1e-4
+    missing: MissingAtPrediction = "raise"
+    singular: Any = None
+    predictive: Predictive = "plugin"
+    exact: bool = False
+    temperature: float = 1.0
 
     @property
     def _covariance_type(self) -> CovarianceType:  # type: ignore[override]

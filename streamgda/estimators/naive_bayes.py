@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -27,6 +28,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent; numbers are normal.
 
@@ -138,30 +140,16 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        priors: ArrayLike | None = None,
-        var_smoothing: float = 1e-9,
-        missing: MissingAtPrediction = "raise",
-        exact: bool = False,
-        pooling: PoolingParameter = None,
-        predictive: Predictive = "plugin",
-        temperature: float = 1.0,
-        categorical_features: CategoricalFeatures = None,
-        alpha: float = 1.0,
-        max_categories: int | None = 255,
-    ) -> None:
-        self.priors = priors
-        self.var_smoothing = var_smoothing
-        self.missing = missing
-        self.exact = exact
-        self.pooling = pooling
-        self.predictive = predictive
-        self.temperature = temperature
-        self.categorical_features = categorical_features
-        self.alpha = alpha
-        self.max_categories = max_categories
+    priors: ArrayLike | None = None
+    var_smoothing: float = 1e-9
+    missing: MissingAtPrediction = "raise"
+    exact: bool = False
+    pooling: PoolingParameter = None
+    predictive: Predictive = "plugin"
+    temperature: float = 1.0
+    categorical_features: CategoricalFeatures = None
+    alpha: float = 1.0
+    max_categories: int | None = 255
 
     @property
     def _treatment(self) -> Treatment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -43,6 +44,7 @@ from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class QuadraticDiscriminantAnalysis(
     RegularisedClassifier[SeparateGaussians], DiscriminantAnalysis[SeparateGaussians]
 ):
@@ -209,50 +211,26 @@ class QuadraticDiscriminantAnalysis(
         "singular": [one_of("raise", "skip"), None],
     }
 
-    def __init__(
-        self,
-        *,
-        solver: Literal["svd", "eigen"] = "svd",
-        shrinkage: Shrinkage = None,
-        priors: ArrayLike | None = None,
-        reg_param: float = 0.0,
-        store_covariance: bool = False,
-        tol: float = 1e-4,
-        covariance_estimator: Any = None,
-        missing: MissingAtPrediction = "raise",
-        singular: Literal["raise", "skip"] | None = None,
-        exact: bool = False,
-        pooling: PoolingParameter = None,
-        predictive: Predictive = "plugin",
-        max_patterns: int = MAX_PATTERNS,
-        max_reads: int = MAX_READS,
-        em_tol: float = READ_TOLERANCE,
-        temperature: float = 1.0,
-        categorical_features: CategoricalFeatures = None,
-        alpha: float = 1.0,
-        categorical_ridge: float = 1.0,
-        max_categories: int | None = 255,
-    ) -> None:
-        self.solver = solver
-        self.shrinkage = shrinkage
-        self.priors = priors
-        self.reg_param = reg_param
-        self.store_covariance = store_covariance
-        self.tol = tol
-        self.covariance_estimator = covariance_estimator
-        self.missing = missing
-        self.singular = singular
-        self.exact = exact
-        self.pooling = pooling
-        self.predictive = predictive
-        self.max_patterns = max_patterns
-        self.max_reads = max_reads
-        self.em_tol = em_tol
-        self.temperature = temperature
-        self.categorical_features = categorical_features
-        self.alpha = alpha
-        self.categorical_ridge = categorical_ridge
-        self.max_categories = max_categories
+    solver: Literal["svd", "eigen"] = "svd"
+    shrinkage: Shrinkage = None
+    priors: ArrayLike | None = None
+    reg_param: float = 0.0
+    store_covariance: bool = False
+    tol: float = 1e-4
+    covariance_estimator: Any = None
+    missing: MissingAtPrediction = "raise"
+    singular: Literal["raise", "skip"] | None = None
+    exact: bool = False
+    pooling: PoolingParameter = None
+    predictive: Predictive = "plugin"
+    max_patterns: int = MAX_PATTERNS
+    max_reads: int = MAX_READS
+    em_tol: float = READ_TOLERANCE
+    temperature: float = 1.0
+    categorical_features: CategoricalFeatures = None
+    alpha: float = 1.0
+    categorical_ridge: float = 1.0
+    max_categories: int | None = 255
 
     @property
     def _treatment(self) -> Treatment:

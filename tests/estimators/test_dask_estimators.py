@@ -147,3 +147,13 @@ def test_a_score_out_of_core():
     fitted = GaussianNB().fit(X, Y)
     rows, labels = da.from_array(X, chunks=(100, 2)), da.from_array(Y, chunks=100)
     assert (fitted.predict(rows) == labels).mean().compute() == pytest.approx(fitted.score(X, Y), rel=1e-15)
+
+
+def test_models_with_equal_parameters_have_predictions_of_their_own():
+    """Dask tells what it computes apart by tokens of the models."""
+    first, second = GaussianNB().fit(X, Y), GaussianNB().fit(X, 2 - Y)
+    assert dask.base.tokenize(first) == dask.base.tokenize(first) != dask.base.tokenize(second)
+    rows = da.from_array(X, chunks=(100, 2))
+    labels, others = dask.compute(first.predict(rows), second.predict(rows))
+    np.testing.assert_array_equal(labels, first.predict(X))
+    np.testing.assert_array_equal(others, second.predict(X))
