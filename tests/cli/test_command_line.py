@@ -824,7 +824,7 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["fit", "days", "--target", "kind", "--filter", "sepal_widht>3", "--out", "{out}"],
          "did you mean 'sepal_width'?"),
         (["fit", "days", "--target", "kind", "--filter", "sepal_width>foo", "--out", "{out}"],
-         "--filter: column 'sepal_width' is double and cannot be compared with 'foo'"),
+         "--filter: [('sepal_width', '>', 'foo')]: the types double, string do not go together"),
         (["fit", "days", "--target", "kind", "--features", "kind", "--out", "{out}"], "kind"),
     ],
 )  # fmt: skip
