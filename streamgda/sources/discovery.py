@@ -24,12 +24,10 @@ from os import PathLike
 
 import pyarrow.fs as pafs
 
-from streamgda.sources.formats import check_no_table_format, marks_above
+from streamgda.sources.formats import SUFFIXES, check_no_table_format, marks_above
 from streamgda.storage.filesystems import Place, is_object_store, local_path, moved, resolve
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 from streamgda.storage.versions import listing
-
-_SUFFIXES = (".parquet", ".parq", ".pq")
 
 _HIDDEN = (".", "_")
 
@@ -91,7 +89,7 @@ def find_files(path: Path | Sequence[Path], filesystem: AnyFileSystem | None = N
 
 def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
     filesystem, name = resolve(path, filesystem)
-    if is_object_store(filesystem) and not (name.endswith(_SUFFIXES) or _WILDCARD.search(name)):
+    if is_object_store(filesystem) and not (name.endswith(SUFFIXES) or _WILDCARD.search(name)):
         folder = Folder(name)
         with suppress(OSError):  # listing a folder also shows that it is there
             return FoundFiles(filesystem, folder.files(filesystem), (folder,))
@@ -172,7 +170,7 @@ class Folder(Location):
         _check_links(filesystem, (file for file in listed if not _is_hidden(moved(file, self.path, ""))))
         if not files:
             raise FileNotFoundError(
-                f"folder {self.path} holds no file named {', '.join('*' + s for s in _SUFFIXES)}"
+                f"folder {self.path} holds no file named {', '.join('*' + s for s in SUFFIXES)}"
             )
         check_no_table_format([*listed, *marks_above(filesystem, self.path)], files)
         return files
@@ -184,7 +182,7 @@ class Folder(Location):
 
     def matches(self, path: str) -> bool:
         """Whether it is named as Parquet, and not hidden in the folder."""
-        return path.endswith(_SUFFIXES) and not _is_hidden(moved(path, self.path, ""))
+        return path.endswith(SUFFIXES) and not _is_hidden(moved(path, self.path, ""))
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,7 @@ class Pattern(Location):
             return False
         parents = [path[: found.start()] for found in re.finditer("/", path)]
         return bool(self._regex.match(path)) or (
-            path.endswith(_SUFFIXES) and any(self._regex.match(parent) for parent in parents if parent)
+            path.endswith(SUFFIXES) and any(self._regex.match(parent) for parent in parents if parent)
         )
 
     @cached_property
@@ -274,7 +272,7 @@ _LOCATIONS: dict[pafs.FileType, Callable[[str], Location]] = {
 def _check_links(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
     """Raise FileNotFoundError for a link to nothing, which may have led to a folder of Parquet files."""
     for path in paths:
-        place = None if path.endswith(_SUFFIXES) else local_path(filesystem, path)  # files fail when read
+        place = None if path.endswith(SUFFIXES) else local_path(filesystem, path)  # files fail when read
         if place is not None and not pathlib.Path(place).exists():
             raise FileNotFoundError(
                 f"{path} is a link to nothing, so rows may be missing; restore what it led to, or delete it"

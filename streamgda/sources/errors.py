@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from streamgda.sources.formats import other_format
+from streamgda.sources.formats import OTHER_FORMATS, SUFFIXES
 from streamgda.storage.retries import is_of_storage
 
 _ENCRYPTED = (
@@ -57,8 +57,8 @@ def decoding(
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, KeyboardInterrupt) or is_of_storage(error):
                 raise
-            if written_as == "Parquet" and (other := other_format(path)):
-                raise ValueError(f"{path} cannot be read as Parquet, {other}") from error
+            if written_as == "Parquet" and not path.endswith(SUFFIXES):
+                reasons = OTHER_FORMATS
             if "crypt" in str(error):
                 reasons = _ENCRYPTED
             raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error

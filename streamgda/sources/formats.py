@@ -13,28 +13,14 @@ import pyarrow.fs as pafs
 
 from streamgda.storage.versions import children
 
-_READERS = (
-    (r"csv|txt", "CSV", "pyarrow.dataset.dataset({path!r}, format='csv')"),
-    (r"tsv|tab", "tab-separated", "polars.scan_csv({path!r}, separator='\\t')"),
-    (r"json|jsonl|ndjson", "JSON", "pyarrow.dataset.dataset({path!r}, format='json')"),
-    (r"feather|arrow|ipc", "Arrow or Feather", "pyarrow.dataset.dataset({path!r}, format='feather')"),
-    (r"arrows", "an Arrow stream", "pyarrow.ipc.open_stream({path!r})"),
-    (r"orc", "ORC", "pyarrow.dataset.dataset({path!r}, format='orc')"),
+SUFFIXES = (".parquet", ".parq", ".pq")
+"""How the names of Parquet files end."""
+
+OTHER_FORMATS = (
+    "it is damaged or of another format (write CSV, Feather, ORC or JSON as Parquet; or learn from it in "
+    "Python, by scan_arrow(pyarrow.dataset.dataset(path, format='csv'), ...))"
 )
-
-_COMPRESSED = r"(?:\.(?:gz|bz2|zst|lz4))?"
-
-
-def other_format(path: str) -> str:
-    """The other format that the name of a file shows, and how to read it; "" if it shows none."""
-    for suffixes, name, reader in _READERS:
-        if re.search(rf"\.(?:{suffixes}){_COMPRESSED}$", path, re.IGNORECASE):
-            return (
-                f"it is {name} by its name. Write it as Parquet; or learn from it in Python, by "
-                f"scan_arrow({reader.format(path=path)}, ...)"
-            )
-    return ""
-
+"""What may be wrong with a file that is not named as Parquet."""
 
 _TABLES = (
     (

@@ -818,7 +818,7 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["fit", "ftp://127.0.0.1:1/1.parquet", "--target", "z", "--out", "{out}"],
          "ftp://127.0.0.1:1/1.parquet cannot be reached: "),
         (["fit", "flowers.csv", "--target", "z", "--out", "{out}"],
-         "Write it as Parquet; or learn from it in Python, by scan_arrow(pyarrow.dataset.dataset("),
+         "write CSV, Feather, ORC or JSON as Parquet; or learn from it in Python, by scan_arrow("),
         (["fit", "days", "--target", "kind", "--filter", "age>3", "--out", "{out}"],
          "--filter: there is no column 'age'"),
         (["fit", "days", "--target", "kind", "--filter", "sepal_widht>3", "--out", "{out}"],

@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from pyarrow import csv, feather, orc
+from pyarrow import csv
 from pyarrow.parquet import encryption
 
 from streamgda import (
@@ -502,24 +502,13 @@ def test_a_damaged_file_is_named(folder, damage, name):
         accumulate(scan_parquet(folder, "y"))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "write"),
-    [
-        ("1.csv", "CSV", csv.write_csv),
-        ("1.CSV.gz", "CSV", csv.write_csv),
-        ("1.feather", "Arrow or Feather", feather.write_feather),
-        ("1.arrow", "Arrow or Feather", feather.write_feather),
-        ("1.orc", "ORC", orc.write_table),
-    ],
-)
-def test_a_file_of_another_format_is_told_how_it_is_read(tmp_path, name, kind, write):
-    path = str(tmp_path / name)
-    with pa.output_stream(path, "gzip" if name.endswith("gz") else None) as stream:
-        write(TABLE.select(["u", "v", "y"]), stream)
-    with pytest.raises(ValueError, match=f"{name} cannot be read as Parquet, it is {kind} by its") as raised:
+def test_a_file_of_another_format_is_told_how_it_is_read(tmp_path):
+    path = str(tmp_path / "1.csv")
+    csv.write_csv(TABLE.select(["u", "v", "y"]), path)
+    with pytest.raises(ValueError, match=r"1.csv cannot be read as Parquet, it is damaged or of") as raised:
         accumulate(scan_parquet(path, "y"))
-    code = re.search(r"by scan_arrow\((.*), \.\.\.\)$", str(raised.value))[1]
-    of_file = accumulate(scan_arrow(eval(code, {"pyarrow": pa}), "y"))
+    code = re.search(r"by scan_arrow\((.*), \.\.\.\)\)", str(raised.value))[1]
+    of_file = accumulate(scan_arrow(eval(code, {"pyarrow": pa, "path": path}), "y"))
     assert of_file.allclose(accumulate(scan_arrow(TABLE, "y", features=["u", "v"])))
 
 
