@@ -21,7 +21,7 @@ from streamgda.sources.arrow_sources import (
 from streamgda.sources.base import Source
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.partitions import DatasetFiles
-from streamgda.sources.roles import CategoricalFeatures, Roles, besides_index, warn_of_identifiers
+from streamgda.sources.roles import CategoricalFeatures, Roles
 
 
 def scan_arrow(
@@ -101,17 +101,16 @@ def scan_arrow(
         kind, data = _described(data)
         origin, stored = "the data", data.schema
     roles = Roles.choose(
-        data.schema.names,
+        data.schema,
         origin,
         target=target,
-        features=features,
-        weight=weight,
         missing=missing,
-        default=besides_index(stored),
+        features=features,
         exclude=exclude,
-    ).with_categories(categorical_features, data.schema, origin)
-    roles.check_types(stored, origin)
-    warn_of_identifiers(roles, stored, origin, features, stacklevel=2)
+        categorical_features=categorical_features,
+        weight=weight,
+        stored=stored,
+    )
     return kind(data, roles)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, repeat
 from typing import Any
@@ -17,7 +17,8 @@ from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batches
-from streamgda.sources.roles import CategoricalFeatures, Roles, warn_of_identifiers
+from streamgda.sources.frames import as_arrow
+from streamgda.sources.roles import CategoricalFeatures, Roles
 
 _FRAME = "the data frame"
 
@@ -95,20 +96,18 @@ def scan_dask(
     if isinstance(target, str):
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")
-        names = list(collection.columns)
+        frame = collection.rename(columns=str)  # as Arrow names them
         roles = Roles.choose(
-            names,
+            _known_types(frame),
             _FRAME,
             target=target,
-            features=features,
-            weight=weight,
             missing=missing,
-            default=names,
+            features=features,
             exclude=exclude,
-        ).with_categories(categorical_features, _known_types(collection), _FRAME)
-        source = _named_columns(collection, roles)
-        warn_of_identifiers(roles, _known_types(collection), _FRAME, features, stacklevel=2)
-        return source
+            categorical_features=categorical_features,
+            weight=weight,
+        )
+        return _named_columns(frame, roles)
     if features is not None or exclude or categorical_features is not None:
         raise ValueError(
             "features, exclude and categorical_features name columns of a data frame; "
@@ -152,9 +151,7 @@ class DaskSource(Source):
         """The same source with some of its features, in this order."""
         if self.roles is None:
             return super().with_features(names)
-        as_given = {str(name): name for name in self.frame.columns}
-        chosen = tuple(as_given.get(name, name) for name in names)
-        return _named_columns(self.frame, replace(self.roles, features=chosen))
+        return _named_columns(self.frame, self.roles.of_features(names))
 
     def splits(self) -> list[Delayed]:
         """The partitions, each of which becomes a split when it is computed."""
@@ -177,15 +174,8 @@ class FramePartition(Split):
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
         origin = f"partition {self.index}"
-        try:
-            table = pa.Table.from_pandas(self.frame, preserve_index=False)
-        except (pa.ArrowException, TypeError) as error:
-            raise ValueError(f"{origin}: {error}") from error
-        for name in self.roles.columns:
-            if name not in table.schema.names:
-                raise ValueError(
-                    f"{origin}: there is no column {name!r}, which the data frame is said to have"
-                )
+        table = as_arrow(self.frame, origin)
+        self.roles.check_there(table.schema.names, origin)
         self.roles.check_types(table.schema, origin)
         yield from blocks_of_batches(table.to_batches(), self.roles, origin, dataset=origin)
 
@@ -238,32 +228,27 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
 
 def _named_columns(frame: Any, roles: Roles) -> DaskSource:
     kept = frame[list(roles.columns)]
-    named = replace(roles, features=tuple(map(str, roles.features)))  # as Arrow names them
-    named.check_types(_known_types(kept), _FRAME)
     partitions = [
-        delayed(partial(FramePartition, index=i, roles=named))(part)
+        delayed(partial(FramePartition, index=i, roles=roles))(part)
         for i, part in enumerate(kept.to_delayed())
     ]
     return DaskSource(
         f"frame, target {roles.target!r}",
         partitions,
-        named.features,
-        len(named.features),
+        roles.features,
+        len(roles.features),
         roles,
         frame,
         keeps_missing=roles.missing == "keep",
-        categorical=named.categorical,
+        categorical=roles.categorical,
     )
 
 
 def _known_types(frame: Any) -> pa.Schema:
-    """The types of the columns, but for those of objects, whose types show only in partitions."""
+    """The types of the columns; null for those of objects, whose types show only in partitions."""
     some = frame._meta_nonempty
-    known = some.loc[:, [dtype.name != "object" for dtype in some.dtypes]]
-    try:
-        return pa.Schema.from_pandas(known, preserve_index=False)
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"{_FRAME}: {error}") from error
+    unknown = [name for name, dtype in zip(some.columns, some.dtypes, strict=True) if dtype.name == "object"]
+    return as_arrow(some.assign(**dict.fromkeys(unknown)), _FRAME).schema.remove_metadata()
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:

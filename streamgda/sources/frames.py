@@ -22,18 +22,16 @@ def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | No
     frame : frame
         All its columns are features.
     wanted : "from_dtype", list of str, or None
-        The features with categories, as for `Roles.with_categories`.
+        The features with categories, as for `scan_arrow`.
 
     Raises
     ------
     ValueError
         If a column can be no feature.
     """
-    table = _table_of(frame)
-    names = table.schema.names
-    roles = Roles.choose(
-        names, _ORIGIN, target=None, features=None, weight=None, missing="keep", default=names
-    ).with_categories(wanted, table.schema, _ORIGIN)
+    table = as_arrow(frame)
+    schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
+    roles = Roles.choose(schema, _ORIGIN, target=None, missing="keep", categorical_features=wanted)
     return _columns_of(table, roles) if roles.categorical else None
 
 
@@ -45,13 +43,20 @@ def known_columns(frame: Any, categories: Categories) -> MixedColumns:
     ValueError
         If there is no such column, or it cannot have its role.
     """
-    table = _table_of(frame)
+    table = as_arrow(frame)
     for name in categories.names:
         check_known(name, table.schema.names, _ORIGIN)
     return _columns_of(table, Roles(categories.names, None, None, "keep", categorical=categories.columns))
 
 
-def _table_of(frame: Any) -> pa.Table:
+def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
+    """A frame of pandas, Polars or Arrow as a table, without the index of a pandas frame.
+
+    Raises
+    ------
+    ValueError
+        If Arrow has no type for a column.
+    """
     library = library_of(frame)
     try:
         if library == "pandas":
@@ -60,7 +65,7 @@ def _table_of(frame: Any) -> pa.Table:
             return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
         return pa.table(frame)
     except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"{_ORIGIN}: {error}") from error
+        raise ValueError(f"{origin}: {error}") from error
 
 
 def _columns_of(table: pa.Table, roles: Roles) -> MixedColumns:

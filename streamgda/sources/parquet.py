@@ -22,13 +22,7 @@ from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.filters import Filter
 from streamgda.sources.partitions import DatasetFiles, ListedFile
 from streamgda.sources.planning import FilePlanner, ParquetSplits, PlannedFile, unified_types
-from streamgda.sources.roles import (
-    CategoricalFeatures,
-    Roles,
-    besides_index,
-    check_known,
-    warn_of_identifiers,
-)
+from streamgda.sources.roles import CategoricalFeatures, Roles, check_known
 from streamgda.sources.row_groups import ReadOptions
 from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import current_version, listing
@@ -109,20 +103,18 @@ def scan_parquet(
     """
     find = partial(find_files, path, filesystem)
     files = DatasetFiles.of_found(find())
-    first, stored = files.first.path, files.first.schema
     roles = Roles.choose(
-        files.schema.names,
-        first,
+        files.schema,
+        files.first.path,
         target=target,
-        features=features,
-        weight=weight,
         missing=missing,
-        default=besides_index(stored),
+        features=features,
         exclude=exclude,
-    ).with_categories(categorical_features, files.schema, first)
-    source = ParquetSource(files, roles, filters, find)
-    warn_of_identifiers(roles, stored, first, features, stacklevel=2)
-    return source
+        categorical_features=categorical_features,
+        weight=weight,
+        stored=files.first.schema,
+    )
+    return ParquetSource(files, roles, filters, find)
 
 
 class ParquetSource(FileSource, ScorableSource):

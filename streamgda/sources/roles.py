@@ -50,11 +50,12 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
 
 
 def _has_categories(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type has categories by default: one of strings, or of a dictionary."""
-    return pa.types.is_dictionary(arrow_type) or label_kind(arrow_type) == "str"
+    """Whether a column has categories by default: one of strings, of a dictionary, or of unknown type."""
+    is_unknown = pa.types.is_null(arrow_type)
+    return is_unknown or pa.types.is_dictionary(arrow_type) or label_kind(arrow_type) == "str"
 
 
-def besides_index(schema: pa.Schema) -> list[str]:
+def _besides_index(schema: pa.Schema) -> list[str]:
     """The names of the columns, except those in which pandas keeps the index of a frame."""
     index = (schema.pandas_metadata or {}).get("index_columns", [])
     return [name for name in schema.names if name not in index]
@@ -75,25 +76,36 @@ class Roles:
     @classmethod
     def choose(
         cls,
-        known: Collection[str],
+        schema: pa.Schema,
         origin: str,
         *,
         target: str | None,
-        features: Sequence[str] | None,
-        weight: str | None,
         missing: Missing,
-        default: Iterable[str],
+        features: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
+        categorical_features: CategoricalFeatures = None,
+        weight: str | None = None,
+        stored: pa.Schema | None = None,
     ) -> Self:
-        """The roles that a user asks for.
+        """The roles that a user asks for, by the parameters of the functions that scan.
 
-        Where no features are named, they are all the `default` columns that have no role and are not
-        excluded. A pattern among the features stands for the `default` columns that match it.
+        Where no features are named, they are all the stored columns that have no role and are not excluded. A
+        pattern among the features stands for the stored columns that match it. This warns if no features are
+        named and a column named like an identifier becomes one.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema
+            All the columns. A type that is not known is null.
+        origin : str
+            What to call the data.
+        stored : pyarrow.Schema, optional
+            The columns that may be features by default, and whose types are checked; all by default.
 
         Raises
         ------
         ValueError
-            If a column is not among those known, or would have two roles.
+            If a column is not there, would have two roles, or has a type that its role cannot have.
         """
         check_missing(missing)
         for role, name in (("target", target), ("weight", weight)):
@@ -104,15 +116,20 @@ class Roles:
                 raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
         if features is not None and exclude:
             raise ValueError("give features or exclude, not both: exclude takes all columns but some")
-        candidates = [name for name in default if name not in {target, weight}]
+        known, stored = schema.names, schema if stored is None else stored
+        candidates = [name for name in _besides_index(stored) if name not in {target, weight}]
         if features is None:
-            left_out = _matching(exclude, known, origin)
-            features = [name for name in candidates if name not in left_out]
+            left_out = _matching(map(str, exclude), known, origin)
+            chosen = [name for name in candidates if name not in left_out]
         else:
-            features = _chosen(features, known, candidates, origin)
-        roles = cls(tuple(features), target, weight, missing)
+            chosen = _chosen(list(map(str, features)), known, candidates, origin)
+        roles = cls(tuple(chosen), target, weight, missing)
         roles.check_there(known, origin)
         roles._check_apart(origin)
+        roles = roles._with_categories(categorical_features, schema, origin)
+        roles.check_types(stored, origin)
+        if features is None and target is not None:
+            _warn_of_identifiers(chosen, stored, origin)
         return roles
 
     @property
@@ -160,24 +177,7 @@ class Roles:
         categorical = tuple(name for name in names if name in self.categorical)
         return replace(self, features=tuple(names), categorical=categorical)
 
-    def with_categories(self, wanted: CategoricalFeatures, schema: pa.Schema, origin: str) -> Self:
-        """The same roles, with the features that have categories.
-
-        Parameters
-        ----------
-        wanted : "from_dtype", list of str, or None
-            Features of strings and of dictionaries; features with these names, or names that match these
-            patterns; or none.
-        schema : pyarrow.Schema
-            The types of the columns. A column that is not in it counts as one of strings.
-        origin : str
-            What to call the data.
-
-        Raises
-        ------
-        ValueError
-            If there is no such feature, or `wanted` is something else.
-        """
+    def _with_categories(self, wanted: CategoricalFeatures, schema: pa.Schema, origin: str) -> Self:
         if wanted is None:
             return self
         if isinstance(wanted, str) and wanted != "from_dtype":
@@ -185,10 +185,9 @@ class Roles:
                 f"categorical_features must be 'from_dtype', a list of column names or None; got {wanted!r}"
             )
         if isinstance(wanted, str):
-            types = dict(zip(schema.names, schema.types, strict=True))
-            chosen = {name for name in self.features if _has_categories(types.get(name, pa.string()))}
+            chosen = {field.name for field in schema if _has_categories(field.type)}
         else:
-            chosen = _matching(wanted, self.features, origin)
+            chosen = _matching(map(str, wanted), self.features, origin)
         return replace(self, categorical=tuple(name for name in self.features if name in chosen))
 
     def with_columns(self, computed: Mapping[str, Any], schema: pa.Schema, origin: str) -> Self:
@@ -344,33 +343,15 @@ def is_identifier(name: str) -> bool:
     return bool(_IDENTIFIER.fullmatch(name) or _IDENTIFIER.fullmatch(name.lower()))
 
 
-def warn_of_identifiers(
-    roles: Roles, schema: pa.Schema, origin: str, named: Sequence[str] | None, stacklevel: int
-) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default.
-
-    Parameters
-    ----------
-    roles : Roles
-        What the columns are.
-    schema : pyarrow.Schema
-        Their types.
-    origin : str
-        What to call the data.
-    named : sequence of str or None
-        The features that the user has named; None if all columns are features by default.
-    stacklevel : int
-        As for `warnings.warn`, counted from the caller.
-    """
-    if named is not None or roles.target is None:
-        return
+def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
+    """Warn if columns of integers that are named like identifiers are features by default."""
     integers = {field.name for field in schema if pa.types.is_integer(field.type)}
-    found = [name for name in roles.features if name in integers and is_identifier(name)]
+    found = [name for name in features if name in integers and is_identifier(name)]
     if found:
         warnings.warn(
             Message(
                 f"{origin}: by default all columns are features, also {listed(found, 5)}. A column of such a "
                 f"name mostly identifies rows or groups. Set ⟨exclude={found}⟩, or name the features to use"
             ),
-            stacklevel=stacklevel + 1,
+            stacklevel=4,  # the caller of the function that scans
         )
