@@ -113,19 +113,28 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
         raise ValueError(f"{origin}: no target is named; name the column of labels where the data is scanned")
     columns = _columns_of(batch, roles, origin)
     classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
-    mixed = mixed_columns(columns, roles, origin) if roles.categorical else None
-    features = [_numbers(columns, name, origin) for name in roles.features] if mixed is None else mixed
+    features, names = _features(columns, roles, origin)
     return cut_into_blocks(
         features,
         classes,
         codes,
         unlabelled=unlabelled,
         weights=None if roles.weight is None else _numbers(columns, roles.weight, origin),
-        feature_names=roles.features if mixed is None else mixed.categories.feature_names,
+        feature_names=names,
         missing=roles.missing,
         row_name=row_name,
         groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, origin),
     )
+
+
+def _features(
+    columns: Mapping[str, pa.Array], roles: Roles, origin: str
+) -> tuple[list[Column] | MixedColumns, tuple[str, ...]]:
+    """The features among the columns of a batch, and their names."""
+    if not roles.categorical:
+        return [_numbers(columns, name, origin) for name in roles.features], roles.features
+    mixed = mixed_columns(columns, roles, origin)
+    return mixed, mixed.categories.feature_names
 
 
 def mixed_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MixedColumns:
@@ -185,19 +194,9 @@ def unlabelled_block(
     batch: pa.RecordBatch, roles: Roles, kept: Sequence[str], row_name: Places
 ) -> tuple[Block, dict[str, pa.Array]]:
     """The features of a batch as a block of one class, and the columns that are kept."""
-    columns = _columns_of(batch, roles, row_name.origin)
-    mixed = mixed_columns(columns, roles, row_name.origin) if roles.categorical else None
-    features = (
-        [_numbers(columns, name, row_name.origin) for name in roles.features] if mixed is None else mixed
-    )
+    features, names = _features(_columns_of(batch, roles, row_name.origin), roles, row_name.origin)
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
-    block = Block(
-        features,
-        one_class,
-        codes,
-        feature_names=roles.features if mixed is None else mixed.categories.feature_names,
-        row_name=row_name,
-    )
+    block = Block(features, one_class, codes, feature_names=names, row_name=row_name)
     return without_missing(block, {name: batch.column(name) for name in kept}, roles.missing)
 
 

@@ -71,41 +71,26 @@ def as_source(
         if missing != "raise":
             raise ValueError(f"say missing={missing!r} where the source is scanned")
         return data
+    columns = {"features": features, "categorical_features": categorical_features}
+    given = {name: value for name, value in columns.items() if value is not None}
     if is_dask(data):
-        return _scan_collection(data, target, weight, features, categorical_features, missing)
+        from streamgda.sources.dask import scan_dask
+
+        if not isinstance(target, str):  # labels beside rows, all of whose columns are features
+            data, given = _chosen_columns(data, features), {}
+        return scan_dask(data, target, weight=weight, missing=missing, **given)
     if is_zarr_path(data):
         from streamgda.sources.zarr import scan_zarr
 
         return scan_zarr(os.fspath(data), target, weight=weight, missing=missing)
     from streamgda.sources.parquet import scan_parquet
 
-    return scan_parquet(
-        data,
-        target,
-        features=features,
-        categorical_features=categorical_features,
-        weight=weight,
-        missing=missing,
-    )
+    return scan_parquet(data, target, weight=weight, missing=missing, **given)
 
 
-def _scan_collection(
-    data: Any,
-    target: Any,
-    weight: Any,
-    features: Sequence[str] | None,
-    categorical_features: CategoricalFeatures,
-    missing: Missing,
-) -> Source:
-    from streamgda.sources.dask import scan_dask
-
-    options: dict[str, Any] = {"weight": weight, "missing": missing}
-    if isinstance(target, str) and categorical_features is not None:
-        options["categorical_features"] = categorical_features
-    if features is None or not hasattr(data, "columns"):
-        return scan_dask(data, target, **options)
-    if isinstance(target, str):
-        return scan_dask(data, target, features=features, **options)
-    for name in features:
+def _chosen_columns(data: Any, names: Sequence[str] | None) -> Any:
+    if names is None or not hasattr(data, "columns"):
+        return data
+    for name in names:
         check_known(name, list(data.columns), "the data frame")
-    return scan_dask(data[list(features)], target, weight=weight, missing=missing)
+    return data[list(names)]
