@@ -103,6 +103,7 @@ def scan_parquet(
     """
     find = partial(find_files, path, filesystem)
     files = DatasetFiles.of_found(find())
+    chosen = Filter.of(filters, files.schema)
     roles = Roles.choose(
         files.schema,
         files.first.path,
@@ -114,7 +115,7 @@ def scan_parquet(
         weight=weight,
         stored=files.first.schema,
     )
-    return ParquetSource(files, roles, filters, find)
+    return ParquetSource(files, roles, chosen, find)
 
 
 class ParquetSource(FileSource, ScorableSource):
@@ -132,7 +133,7 @@ class ParquetSource(FileSource, ScorableSource):
         self,
         files: DatasetFiles,
         roles: Roles,
-        filters: Any = None,
+        chosen: Filter | None = None,
         find: Callable[[], FoundFiles] | None = None,
     ) -> None:
         self._files, self._find = files, find
@@ -140,7 +141,7 @@ class ParquetSource(FileSource, ScorableSource):
         roles.check_there(files.schema.names, first)
         self.feature_names, self.target, self.categorical = roles.features, roles.target, roles.categorical
         root = "" if files.found is None else files.found.root
-        read_options = ReadOptions(files.filesystem, roles, Filter.of(filters, files.schema), root=root)
+        read_options = ReadOptions(files.filesystem, roles, chosen, root=root)
         types = files.schema.remove_metadata(), stored.remove_metadata()
         self._planner = FilePlanner(*types, files.first, read_options, whole=find is not None)
         roles.check_types(stored, first)
@@ -198,8 +199,8 @@ class ParquetSource(FileSource, ScorableSource):
         """The same source with the files that are there now."""
         files = self._files if self._find is None else DatasetFiles.of_found(self._find())
         chosen = self._read_options.filter
-        expression = None if chosen is None else chosen.expression
-        return type(self)(files, self._read_options.roles, expression, self._find)
+        again = None if chosen is None else Filter.of(chosen.expression, files.schema)
+        return type(self)(files, self._read_options.roles, again, self._find)
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column, or partition key, that groups the rows."""

@@ -240,23 +240,17 @@ class Roles:
         wrong = [name for name in held if not self._can_be_feature(name, types[name])]
         if not wrong:
             return
+        kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
         usable = [name for name in held if name not in wrong]
-        has_text = any(_has_categories(types[name]) for name in wrong)
-        has_times = any(pa.types.is_temporal(types[name]) for name in wrong)
         labels = [name for name in wrong if self.target is None and label_kind(types[name]) is not None]
-        if len(wrong) == 1:
-            refused = f"column {wrong[0]!r} is {types[wrong[0]]} and cannot be a feature"
-        else:
-            kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
-            refused = f"columns {kinds} cannot be features"
         raise ValueError(
             Message(
-                f"{origin}: {refused}; ",
+                f"{origin}: columns {kinds} cannot be features; ",
                 f"if {labels[0]!r} holds the labels, say ⟨target={labels[0]!r}⟩; else " if labels else "",
-                f"leave {'it' if len(wrong) == 1 else 'them'} out, with ⟨exclude={wrong!r}⟩",
-                f", or name the columns to use, such as ⟨features={usable[:5]!r}⟩" if usable else "",
-                ", or learn text as categories, with ⟨categorical_features='from_dtype'⟩" if has_text else "",
-                ", or make numbers of dates, such as days since a date" if has_times else "",
+                f"leave them out, with ⟨exclude={wrong!r}⟩, ",
+                f"or name the columns to use, such as ⟨features={usable[:5]!r}⟩, " if usable else "",
+                "or learn text as categories, with ⟨categorical_features='from_dtype'⟩, or make numbers of "
+                "dates, such as days since a date",
             )
         )
 
