@@ -44,18 +44,19 @@ class Densities(ABC):
         def scores_from_distances(self) -> bool:
             """Whether scores are best computed from squared distances, and not from the rows."""
 
+        @property
+        def log_normalisers(self) -> Array:
+            """−2 times the log density of each class at its mean, r ln 2π + ln det Σ of a normal one: (K,).
+
+            Only densities that are functions of squared distances have them.
+            """
+
+        @property
+        def ranks(self) -> NDArray[np.int64]:
+            """The rank of the covariance of each class: (K,). Mixtures have none."""
+
     else:
         scores_from_distances = True
-
-    @property
-    @abstractmethod
-    def log_normalisers(self) -> Array:
-        """−2 times the log density of each class at its mean, r ln 2π + ln det Σ of a normal one: (K,)."""
-
-    @property
-    @abstractmethod
-    def ranks(self) -> NDArray[np.int64]:
-        """The rank of the covariance of each class: (K,)."""
 
     @property
     def singular(self) -> Mapping[int, Reason]:
@@ -93,14 +94,8 @@ class Densities(ABC):
         """
 
     @abstractmethod
-    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        """Deviations of random rows of class k from its mean: (n, d)."""
-
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         """Random rows of class k: (n, d)."""
-        rows = self.deviations(k, n, random)
-        rows += self.means[k]
-        return rows
 
     @abstractmethod
     def covariance(self, k: int) -> Array:
@@ -189,6 +184,16 @@ class Gaussians(Densities):
     def singular_common(self) -> Whitening | None:
         """The whitening of the covariance that all classes share or are pooled with, if it is singular."""
         return None
+
+    @abstractmethod
+    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Deviations of random rows of class k from its mean: (n, d)."""
+
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Random rows of class k: (n, d)."""
+        rows = self.deviations(k, n, random)
+        rows += self.means[k]
+        return rows
 
     @abstractmethod
     def total_squared_distance(self, scatter: Array) -> float:

@@ -63,15 +63,6 @@ class CategoricalDensities(Densities):
     means: Array
 
     @property
-    def low_parts(self) -> None:
-        """The low parts of the means, which are not known."""
-
-    @property
-    def log_normalisers(self) -> Array:
-        """Those of the numbers given the categories: (K,)."""
-        return np.concatenate([part.log_normalisers for part in self.parts])
-
-    @property
     def ranks(self) -> NDArray[np.int64]:
         """Those of the numbers given the categories: (K,)."""
         return np.concatenate([part.ranks for part in self.parts])
@@ -203,12 +194,6 @@ class CategoricalDensities(Densities):
             x += z @ self.slopes[0 if is_shared else k].T
         rows: Array = np.concatenate([x, z], axis=1)
         return rows
-
-    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        """Deviations of random rows of class k from its mean: (n, p + D)."""
-        deviations = self.sample(k, n, random)
-        deviations -= self.means[k]
-        return deviations
 
     def covariance(self, k: int) -> Array:
         """Raise ValueError: the densities are not normal."""

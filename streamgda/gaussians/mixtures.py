@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.gaussians.base import Densities
-from streamgda.gaussians.posteriors import posteriors
 from streamgda.gaussians.whitening import Array, Observed, Reason
 
 
@@ -49,22 +48,6 @@ class Mixtures(Densities):
         """The means of the classes: (K, d)."""
         means: Array = np.add.reduceat(self.shares[:, None] * self.components.means, self.starts)
         return means
-
-    @property
-    def low_parts(self) -> None:
-        """The low parts of the means, which are not known."""
-
-    @cached_property
-    def log_normalisers(self) -> Array:
-        """−2 times the log density of each class at its mean: (K,)."""
-        normalisers: Array = -2 * np.diag(self.log_density(self.means))
-        return normalisers
-
-    @property
-    def ranks(self) -> NDArray[np.int64]:
-        """The largest rank of a covariance of each class: (K,)."""
-        ranks: NDArray[np.int64] = np.maximum.reduceat(self.components.ranks, self.starts)
-        return ranks
 
     @property
     def singular(self) -> Mapping[int, Reason]:
@@ -133,26 +116,20 @@ class Mixtures(Densities):
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """The mean of the missing features given the observed ones: (n, d − d')."""
-        weights = marginal.of_subclasses(X)
-        weights *= np.repeat(posteriors, self._sizes, axis=1)
-        expected: Array = self.components.conditional_mean(observed, marginal.components, X, weights)
+        scores = marginal.components.posterior_scores(X, self._log_shares)
+        of_subclasses = np.exp(scores - np.repeat(self._added(scores), self._sizes, axis=1))
+        of_subclasses *= np.repeat(posteriors, self._sizes, axis=1)
+        expected: Array = self.components.conditional_mean(observed, marginal.components, X, of_subclasses)
         return expected
 
-    def of_subclasses(self, X: Array) -> Array:
-        """The probability p(j | x, k) of each subclass in its class: (n, M)."""
-        scores = self.components.posterior_scores(X, self._log_shares)
-        parts = [posteriors(scores[:, self._of_class(k)]) for k in range(len(self.starts))]
-        return np.concatenate(parts, axis=1)
-
-    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        """Deviations of random rows of class k from its mean: (n, d)."""
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
+        """Random rows of class k: (n, d)."""
         of_class = self._of_class(k)
         drawn = random.choice(np.arange(of_class.start, of_class.stop), size=n, p=self.shares[of_class])
         rows = np.empty((n, self.means.shape[1]))
         for j in np.unique(drawn):
             chosen = np.flatnonzero(drawn == j)
             rows[chosen] = self.components.sample(j, len(chosen), random)
-        rows -= self.means[k]
         return rows
 
     def covariance(self, k: int) -> Array:

@@ -87,12 +87,13 @@ class StudentDensities(Densities, Generic[G]):
         """That of the normal densities: the regression on the observed features is the same."""
         return self.normals.conditional_mean(observed, marginal.normals, X, posteriors)
 
-    def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
+    def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         if k in self.too_few:
             raise self.too_few[k]()
-        deviations = self.normals.deviations(k, n, random)
-        deviations *= np.sqrt(self.scales[k] * self.degrees[k] / self._chi_squares(k, n, random))
-        return deviations
+        rows = self.normals.deviations(k, n, random)
+        rows *= np.sqrt(self.scales[k] * self.degrees[k] / self._chi_squares(k, n, random))
+        rows += self.means[k]
+        return rows
 
     @abstractmethod
     def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
