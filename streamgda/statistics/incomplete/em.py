@@ -22,11 +22,10 @@ from itertools import pairwise
 from typing import Self
 
 import numpy as np
-from scipy.linalg import cho_solve
-from scipy.linalg.lapack import dpotrf
 
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import LOG_2PI
+from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
@@ -181,12 +180,15 @@ class Conditional:
         is_missing = np.ones(len(covariance), dtype=bool)
         is_missing[features] = False
         missing = np.flatnonzero(is_missing)
-        precision, log_det = _inverse(covariance[features[:, None], features])
+        within = covariance[features[:, None], features]
+        whitening = Whitening.of(within, np.zeros((1, len(features))), _SINGULAR)
+        precision = whitening.precision
         across = covariance[missing[:, None], features]
         loadings = np.zeros((len(covariance), len(features)))
         loadings[features] = np.eye(len(features))
         loadings[missing] = across @ precision
         residual = covariance[missing[:, None], missing] - loadings[missing] @ across.T
+        log_det = whitening.log_pdet if whitening.rank == len(features) else np.nan
         return cls(missing, loadings, residual, precision, log_det)
 
 
@@ -226,24 +228,6 @@ def _log_likelihood(case: Cases, offsets: Array, conditional: Conditional) -> fl
     weight, precision = case.weights.sum(), conditional.precision
     squares = (precision * case.scatter).sum() + case.weights @ ((offsets @ precision) * offsets).sum(axis=1)
     return float(-(weight * (len(case.features) * LOG_2PI + conditional.log_det) + squares) / 2)
-
-
-def _factor(covariance: Array) -> Array | None:
-    """The Cholesky factor; None if the covariance is not positive definite."""
-    factor, failed_at = dpotrf(covariance, lower=True)
-    return None if failed_at else factor
-
-
-def _inverse(covariance: Array) -> tuple[Array, float]:
-    """The inverse, on the range of the covariance, and the logarithm of the determinant."""
-    factor = _factor(covariance)
-    if factor is not None and (np.diag(factor) ** 2 > _SINGULAR * np.diag(covariance)).all():
-        inverse = cho_solve((factor, True), np.eye(len(covariance)), check_finite=False)
-        return np.asarray(inverse), float(2 * np.log(np.diag(factor)).sum())
-    values, vectors = np.linalg.eigh(covariance)
-    kept = values > _SINGULAR * max(float(values[-1]), 0.0)
-    scaled = vectors[:, kept] / np.sqrt(values[kept])
-    return scaled @ scaled.T, float(np.log(values).sum()) if kept.all() else np.nan
 
 
 # ---------------------------------------------------------------------- the maximum
@@ -316,8 +300,11 @@ def _extrapolated(now: Normal, first: Normal, second: Normal) -> Normal | None:
         return None
     means, covariance = np.split(start + 2 * length * stride + length**2 * bend, [now.means.size])
     covariance = covariance.reshape(now.covariance.shape)
-    is_definite = _factor(covariance) is not None
-    return Normal(means.reshape(now.means.shape), covariance) if is_definite else None
+    try:
+        np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return None
+    return Normal(means.reshape(now.means.shape), covariance)
 
 
 def closed_form(cases: Sequence[Cases], n_classes: int, n_features: int) -> Fit | None:
