@@ -109,7 +109,7 @@ class PatternStates(Labelled[S]):
         like: S = self.moments.narrowed(kind, fourth=fourth)
         narrow = self.each(lambda part: part.narrowed(kind, fourth=fourth)).by_pattern
         if self.kind.has_products and not kind.has_products:
-            narrow = by_feature(narrow, {}, self.n_features)
+            narrow = by_feature(narrow, self.n_features)
         return type(self)(like, self.n_features, narrow)
 
     def separated(self) -> Self:
@@ -122,7 +122,7 @@ class PatternStates(Labelled[S]):
             return self.narrowed(diagonal)
         like: Any = _unpooled(Labelled.empty(self.moments, self.n_features), diagonal).moments
         parts = {pattern: _unpooled(part, diagonal) for pattern, part in self.by_pattern.items()}
-        return type(self)(like, self.n_features, by_feature(parts, {}, self.n_features))
+        return type(self)(like, self.n_features, by_feature(parts, self.n_features))
 
     def selected(self, features: Indices) -> Self:
         """The state of the same rows with some of their features, in this order.
@@ -205,36 +205,33 @@ def of_complete_rows(labelled: Labelled[S]) -> PatternStates[S]:
     return PatternStates(labelled.moments, labelled.n_features, complete)
 
 
-def by_feature(
-    rows: Mapping[Pattern, Labelled[Any]], columns: Mapping[Pattern, Labelled[Any]], n_features: int
-) -> Keyed[Pattern, Labelled[Any]]:
+def by_feature(parts: Mapping[Pattern, Labelled[Any]], n_features: int) -> Keyed[Pattern, Labelled[Any]]:
     """The parts of a "diag" state: the complete rows, the count of the other rows, and each feature of these.
 
     Parameters
     ----------
-    rows : dict of Pattern to Labelled
+    parts : dict of Pattern to Labelled
         Patterns in which each row stands once.
-    columns : dict of Pattern to Labelled
-        Features of rows that the patterns without features count.
     n_features : int
         How many features a row has.
     """
     together = Keyed[Pattern, Labelled[Any]]()
-
-    def add_features(pattern: Pattern, part: Labelled[Any]) -> None:
-        for position, feature in enumerate(features_in(pattern, n_features)):
-            of_feature = part.selected(np.array([position]))
-            together.add(pattern_with(feature, n_features), of_feature, owned=True)
-
-    for pattern, part in rows.items():
+    for pattern, part in parts.items():
         if pattern == complete_pattern(n_features):
             together.add(pattern, part)
-        else:
-            together.add(pattern_with([], n_features), part.selected(np.arange(0)), owned=True)
-            add_features(pattern, part)
-    for pattern, part in columns.items():
-        add_features(pattern, part)
+            continue
+        together.add(pattern_with([], n_features), part.selected(np.arange(0)), owned=True)
+        add_features(together, pattern, part, n_features)
     return together
+
+
+def add_features(
+    together: Keyed[Pattern, Labelled[Any]], pattern: Pattern, part: Labelled[Any], n_features: int
+) -> None:
+    """Add each feature of the rows of a pattern to the parts of a "diag" state, but not their count."""
+    for position, feature in enumerate(features_in(pattern, n_features)):
+        of_feature = part.selected(np.array([position]))
+        together.add(pattern_with(feature, n_features), of_feature, owned=True)
 
 
 def _unpooled(part: Labelled[Any], diagonal: CovarianceKind) -> Labelled[Any]:

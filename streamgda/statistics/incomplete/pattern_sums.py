@@ -1,7 +1,7 @@
 """Sum up rows by their pattern of observed features, block by block.
 
-If products of features are kept, each pattern has its own sums. If only squares are kept ("diag"), and there
-are many patterns, each feature is summed up by itself.
+If products of features are kept, each pattern has its own sums. If only squares are kept ("diag"), each
+feature of the incomplete rows is summed up by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from streamgda.blocks.block import Block
 from streamgda.kernels import Workspace
 from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.pattern_states import PatternStates, by_feature
+from streamgda.statistics.incomplete.pattern_states import PatternStates, add_features
 from streamgda.statistics.incomplete.patterns import (
     FIRST_ROWS,
     Pattern,
@@ -26,11 +26,8 @@ from streamgda.statistics.incomplete.patterns import (
     pattern_of,
     pattern_with,
 )
+from streamgda.statistics.keyed import Keyed
 from streamgda.statistics.labelled import Labelled
-
-# If only squares are kept.
-_FEW = 16  # patterns in a block; up to here, sums of patterns are quicker than sums of features
-_MOST_KEPT = 64  # patterns; beyond, all sums are divided into those of each feature
 
 
 class PatternSums:
@@ -48,8 +45,7 @@ class PatternSums:
 
     def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
         self._plain, self._most, self._separates = plain, most, separates
-        self._rows: dict[Pattern, _Sums] = {}  # each row is counted in one of these
-        self._columns: dict[Pattern, _Sums] = {}  # of single features; their rows are counted above
+        self._sums: dict[Pattern, _Sums] = {}
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
         self._ended: PatternStates[Any] = PatternStates(plain._labelled.moments, 0, {})
 
@@ -72,27 +68,22 @@ class PatternSums:
             if patterns is not None:
                 self._add_parts(block, patterns, workspace)
                 return
-        self._of(self._rows, complete_pattern(block.n_features)).add(block, workspace)
+        self._of(complete_pattern(block.n_features)).add(block, workspace)
 
     def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
-        self._check_number(block, patterns)
-        by_pattern = self._keeps_patterns or len(patterns) <= _FEW
-        cut = parts_by_pattern if by_pattern else parts_by_feature
-        counting = complete_pattern(block.n_features), pattern_with([], block.n_features)
+        if self._keeps_patterns:
+            self._check_number(block, patterns)
+        cut = parts_by_pattern if self._keeps_patterns else parts_by_feature
         try:
             for pattern, part in cut(block, patterns, self._in_order):
-                # Cut by feature, a row has a part for each feature, and one more, which counts it.
-                sums = self._rows if by_pattern or pattern in counting else self._columns
-                self._of(sums, pattern).add(part, workspace)
+                self._of(pattern).add(part, workspace)
         except ValueError:
             block.check_no_infinity()
             raise
 
     def _check_number(self, block: Block, patterns: RowPatterns) -> None:
-        n_patterns = len(self._rows.keys() | set(map(pattern_of, patterns.observed)))
-        if not self._keeps_patterns and n_patterns > _MOST_KEPT:
-            self.states(block.n_features)
-        elif self._keeps_patterns and n_patterns > self._most:
+        n_patterns = len(self._sums.keys() | set(map(pattern_of, patterns.observed)))
+        if n_patterns > self._most:
             if not self._separates:
                 raise TooManyPatternsError.of(n_patterns, self._most, len(block.classes), block.n_features)
             self._ended = self.states(block.n_features).separated()
@@ -102,26 +93,28 @@ class PatternSums:
     def _keeps_patterns(self) -> bool:
         return bool(self._plain._labelled.kind.has_products)
 
-    def _of(self, sums: dict[Pattern, _Sums], pattern: Pattern) -> _Sums:
+    def _of(self, pattern: Pattern) -> _Sums:
         """The sums of a pattern; new ones where there are none."""
         plain = self._plain
-        if pattern not in sums:
+        if pattern not in self._sums:
             is_merged = plain.exact or plain.has_fourth_moments
             empty = Labelled.empty(plain._labelled.moments, 0)
-            sums[pattern] = _MergedSums(plain) if is_merged else Accumulation(empty)
-        return sums[pattern]
+            self._sums[pattern] = _MergedSums(plain) if is_merged else Accumulation(empty)
+        return self._sums[pattern]
 
     def states(self, n_features: int) -> PatternStates[Any]:
         """The state of all the rows so far, with `n_features` features. New sums are begun."""
-        rows, columns = (
-            {pattern: sums.state() for pattern, sums in some.items()} for some in (self._rows, self._columns)
-        )
-        nothing = pattern_with([], n_features)
-        if nothing in rows:
-            rows[nothing] = rows[nothing].selected(np.arange(0))
-        parts = rows if self._keeps_patterns else by_feature(rows, columns, n_features)
+        parts = Keyed[Pattern, Labelled[Any]]()
+        for pattern, sums in self._sums.items():
+            part = sums.state()
+            if pattern == pattern_with([], n_features):
+                parts[pattern] = part.selected(np.arange(0))
+            elif self._keeps_patterns or pattern == complete_pattern(n_features):
+                parts[pattern] = part
+            else:
+                add_features(parts, pattern, part, n_features)
         self._ended.merge(PatternStates(self._plain._labelled.moments, n_features, parts), owned=True)
-        self._rows, self._columns = {}, {}
+        self._sums = {}
         return self._ended
 
 

@@ -125,55 +125,34 @@ def parts_by_feature(
     Features that are observed in the same rows are in one part. The workspace is used as by
     `parts_by_pattern`.
     """
-    complete: Observed = np.asarray(patterns.observed.all(axis=1))
-    is_complete = complete[patterns.codes]
+    is_complete = patterns.observed.all(axis=1)[patterns.codes]
     n_complete, n_rows = int(is_complete.sum()), len(is_complete)
-    bounds = np.array([0, n_complete, n_rows])
-    columns, order = _in_order(block, ~is_complete, bounds, workspace)
-    everything, nothing = np.arange(block.n_features), np.arange(0)
-    for kept, rows in ((everything, slice(n_complete)), (nothing, slice(n_complete, None))):
+    columns, order = _in_order(block, ~is_complete, np.array([0, n_complete, n_rows]), workspace)
+    everything = np.arange(block.n_features)
+    for kept, rows in ((everything, slice(n_complete)), (everything[:0], slice(n_complete, None))):
         if len(order[rows]):
             yield _part(block, columns, kept, order, rows)
-    for kept, among in _observed_together(patterns.observed[patterns.codes[order[n_complete:]]]):
-        yield _part(block, columns, kept, order, among + n_complete)
-
-
-def _observed_together(observed: Observed) -> Iterator[tuple[Indices, Indices]]:
-    """Yield features that are observed in the same rows, and these rows; not features that no row has."""
-    masks = np.ascontiguousarray(observed.T)
     together: dict[bytes, list[int]] = {}
-    for j, packed in enumerate(np.packbits(masks, axis=1)):
-        together.setdefault(packed.tobytes(), []).append(j)
+    masks = patterns.observed.T[:, patterns.codes[order[n_complete:]]]
+    for feature, mask in enumerate(masks):
+        together.setdefault(mask.tobytes(), []).append(feature)
     for features in together.values():
-        rows = np.flatnonzero(masks[features[0]])
-        if len(rows):
-            yield np.array(features), rows
+        among = np.flatnonzero(masks[features[0]])
+        if len(among):
+            yield _part(block, columns, np.array(features), order, among + n_complete)
 
 
 def _missing_bits(features: Features) -> NDArray[np.uint8]:
     """A bit for each value, set where it is missing: (n_rows, n_bytes), in whole words of 64 bits."""
-    if isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]:
-        n_rows, n_features = features.shape
-        missing = np.zeros((n_rows, max(1, -(-n_features // 64)) * 64), np.bool_)
-        if features.dtype.kind == "f":
-            missing[:, :n_features] = np.isnan(features)  # with out=, NumPy 2.4 writes wrong strides
-        return np.packbits(missing.reshape(-1)).reshape(n_rows, -1)
-    columns = list(features.T) if isinstance(features, np.ndarray) else features
-    packed = np.zeros((len(columns[0]), max(1, -(-len(columns) // 64)) * 8), np.uint8)
-    for start in range(0, len(columns), 8):
-        packed[:, start // 8] = _byte_of(columns[start : start + 8])
-    return packed
-
-
-def _byte_of(columns: Sequence[Column]) -> NDArray[np.uint8]:
-    """The bits of up to eight columns, the first one in the highest."""
-    bits = np.zeros(len(columns[0]), np.uint8)
-    for column in columns:
-        bits <<= 1
-        if column.dtype.kind == "f":
-            bits |= np.isnan(column).view(np.uint8)
-    bits <<= 8 - len(columns)
-    return bits
+    by_row = isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]
+    columns = features.T if isinstance(features, np.ndarray) else features
+    missing = np.zeros((len(columns[0]), -(-len(columns) // 64) * 64), np.bool_)
+    if by_row:
+        missing[:, : len(columns)] = np.isnan(features)  # with out=, NumPy 2.4 writes wrong strides
+    else:
+        for j, column in enumerate(columns):
+            missing[:, j] = np.isnan(column)
+    return np.packbits(missing.reshape(-1)).reshape(len(missing), -1)
 
 
 def _codes_of(words: NDArray[np.uint64]) -> Indices:
@@ -209,12 +188,10 @@ def _in_order(
     order = np.argsort(
         codes.astype(labels.code_dtype(len(bounds))), kind="stable"
     )  # by radix, of small numbers
-    features = block.features
-    if not isinstance(features, np.ndarray) and any(column.dtype.kind != "f" for column in features):
-        return [column.take(order) for column in features], order
-    if isinstance(features, np.ndarray) and features.dtype.kind != "f":
-        return list(np.ascontiguousarray(features[order].T)), order
-    return list(workspace.gather(features, codes, bounds)[0]), order
+    columns = block.features.T if isinstance(block.features, np.ndarray) else block.features
+    if any(column.dtype.kind != "f" for column in columns):
+        return [column[order] for column in columns], order
+    return list(workspace.gather(block.features, codes, bounds)[0]), order
 
 
 def _part(
