@@ -45,7 +45,8 @@ class PatternSums:
 
     def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
         self._plain, self._most, self._separates = plain, most, separates
-        self._sums: dict[Pattern, _Sums] = {}
+        self._sums: dict[Pattern, Accumulation] = {}
+        self._merged = Keyed[Pattern, Labelled[Any]]()  # exact sums, and those with fourth moments
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
         self._ended: PatternStates[Any] = PatternStates(plain._labelled.moments, 0, {})
 
@@ -68,7 +69,7 @@ class PatternSums:
             if patterns is not None:
                 self._add_parts(block, patterns, workspace)
                 return
-        self._of(complete_pattern(block.n_features)).add(block, workspace)
+        self._add_part(complete_pattern(block.n_features), block, workspace)
 
     def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
         if self._keeps_patterns:
@@ -76,13 +77,13 @@ class PatternSums:
         cut = parts_by_pattern if self._keeps_patterns else parts_by_feature
         try:
             for pattern, part in cut(block, patterns, self._in_order):
-                self._of(pattern).add(part, workspace)
+                self._add_part(pattern, part, workspace)
         except ValueError:
             block.check_no_infinity()
             raise
 
     def _check_number(self, block: Block, patterns: RowPatterns) -> None:
-        n_patterns = len(self._sums.keys() | set(map(pattern_of, patterns.observed)))
+        n_patterns = len(self._sums.keys() | self._merged.keys() | set(map(pattern_of, patterns.observed)))
         if n_patterns > self._most:
             if not self._separates:
                 raise TooManyPatternsError.of(n_patterns, self._most, len(block.classes), block.n_features)
@@ -93,20 +94,21 @@ class PatternSums:
     def _keeps_patterns(self) -> bool:
         return bool(self._plain._labelled.kind.has_products)
 
-    def _of(self, pattern: Pattern) -> _Sums:
-        """The sums of a pattern; new ones where there are none."""
+    def _add_part(self, pattern: Pattern, part: Block, workspace: Workspace) -> None:
+        """Add rows to the sums of their pattern."""
         plain = self._plain
+        if plain.exact or plain.has_fourth_moments:
+            self._merged.add(pattern, plain._from_block(part, workspace)._labelled, owned=True)
+            return
         if pattern not in self._sums:
-            is_merged = plain.exact or plain.has_fourth_moments
-            empty = Labelled.empty(plain._labelled.moments, 0)
-            self._sums[pattern] = _MergedSums(plain) if is_merged else Accumulation(empty)
-        return self._sums[pattern]
+            self._sums[pattern] = Accumulation(Labelled.empty(plain._labelled.moments, 0))
+        self._sums[pattern].add(part, workspace)
 
     def states(self, n_features: int) -> PatternStates[Any]:
         """The state of all the rows so far, with `n_features` features. New sums are begun."""
         parts = Keyed[Pattern, Labelled[Any]]()
-        for pattern, sums in self._sums.items():
-            part = sums.state()
+        summed = {pattern: sums.state() for pattern, sums in self._sums.items()}
+        for pattern, part in (self._merged | summed).items():
             if pattern == pattern_with([], n_features):
                 parts[pattern] = part.selected(np.arange(0))
             elif self._keeps_patterns or pattern == complete_pattern(n_features):
@@ -114,23 +116,5 @@ class PatternSums:
             else:
                 add_features(parts, pattern, part, n_features)
         self._ended.merge(PatternStates(self._plain._labelled.moments, n_features, parts), owned=True)
-        self._sums = {}
+        self._sums, self._merged = {}, Keyed()
         return self._ended
-
-
-class _MergedSums:
-    """Sums that are merged block by block: exact sums, and those with fourth moments."""
-
-    def __init__(self, plain: Any) -> None:
-        self._plain, self._labelled = plain, Labelled.empty(plain._labelled.moments, 0)
-
-    def add(self, block: Block, workspace: Workspace) -> None:
-        """Add the rows of a block."""
-        self._labelled.merge(self._plain._from_block(block, workspace)._labelled, owned=True)
-
-    def state(self) -> Labelled[Any]:
-        """The state of all the rows."""
-        return self._labelled
-
-
-_Sums = Accumulation | _MergedSums  # of rows with the same features, which grow in place

@@ -125,7 +125,8 @@ def parts_by_feature(
     Features that are observed in the same rows are in one part. The workspace is used as by
     `parts_by_pattern`.
     """
-    is_complete = patterns.observed.all(axis=1)[patterns.codes]
+    complete: Observed = np.asarray(patterns.observed.all(axis=1))
+    is_complete = complete[patterns.codes]
     n_complete, n_rows = int(is_complete.sum()), len(is_complete)
     columns, order = _in_order(block, ~is_complete, np.array([0, n_complete, n_rows]), workspace)
     everything = np.arange(block.n_features)
