@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,8 +22,7 @@ from streamgda.estimators.generative import (
     bayesian_criterion,
     joint_log_likelihood,
 )
-from streamgda.estimators.priors import ClassCounts, priors_of
-from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import EM_CONSTRAINTS
 from streamgda.estimators.singular import Determined
 from streamgda.estimators.validation import MissingAtPrediction, one_of
@@ -254,20 +253,6 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         peer.rotations_ = list(self.orientations_)
         peer.scalings_ = list(self.volumes_[:, None] * self.shapes_)
         return describe(peer, self)
-
-    @classmethod
-    def from_sklearn(
-        cls,
-        estimator: discriminant_analysis.QuadraticDiscriminantAnalysis,
-        class_count: ClassCounts = None,
-    ) -> Self:
-        """A model with the statistics of a fitted scikit-learn QDA.
-
-        The parameters are those of `QuadraticDiscriminantAnalysis.from_sklearn`, with the same errors. The
-        covariance model is chosen anew, by "bic".
-        """
-        taken = QuadraticDiscriminantAnalysis.from_sklearn(estimator, class_count)
-        return cls.from_statistics(taken.statistics_, priors=taken.priors)
 
 
 def _simplest_of_the_best(bic: Mapping[str, float]) -> str:

@@ -6,6 +6,7 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self
@@ -23,7 +24,7 @@ from streamgda.blocks.wording import Message
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.finalised import Finalised
-from streamgda.estimators.priors import ClassCounts, by_texts, in_pairs
+from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
     blocks_to_learn,
     complete_blocks,
@@ -131,10 +132,27 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return self._read(reading_blocks(blocks), steps)
 
     def _read(
-        self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
+        self,
+        read: Read,
+        steps: Steps = ONE_READ,
+        note: Note | None = None,
+        keep: Keep | None = None,
+        *,
+        is_more: bool = False,
     ) -> Reading:
-        """Read rows once; if they have too many patterns of observed features, as often as `steps` allow."""
-        return self._read_into(self._empty(**self.required_statistics()), read, steps, note, keep)
+        """Read rows into a state, in one read or, for EM by reads, in several.
+
+        With `is_more`, the state will be added to others.
+        """
+        empty, n_reads = self._empty_for(read, is_more)
+        if not isinstance(empty, IncompleteStatistics):
+            return Reading(read(empty), n_reads + 1)
+        reading = read_incomplete(read, empty, steps, note, keep)
+        return replace(reading, n_reads=reading.n_reads + n_reads)
+
+    def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
+        """The state of no rows that is to be filled, and how many reads it took to make it."""
+        return self._empty(**self.required_statistics()), 0
 
     def _empty(self, **kind: Any) -> Statistics:
         """The state of no rows, of such a kind, that takes what the model learns from."""
@@ -142,23 +160,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return empty_statistics(
             exact=self.exact, incomplete=incomplete, max_patterns=self.most_patterns, **kind
         )
-
-    def _read_into(
-        self,
-        empty: Statistics,
-        read: Read,
-        steps: Steps = ONE_READ,
-        note: Note | None = None,
-        keep: Keep | None = None,
-    ) -> Reading:
-        """Read rows into a state, as `_read` does."""
-        if isinstance(empty, IncompleteStatistics):
-            return read_incomplete(read, empty, steps, note, keep)
-        return Reading(read(empty))
-
-    def _read_more(self, read: Read) -> Statistics:
-        """Read rows that come after those learnt before, once."""
-        return self._read(read).statistics
 
     def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
         """The rows of a batch that comes after others; of models that draw centres from it."""
@@ -282,7 +283,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         if not isinstance(X, np.ndarray) and (isinstance(X, Source) or is_dask(X)):
             names = list(getattr(self, "feature_names_in_", ()))
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)
-            return self.merge(self._read_more(read))
+            return self.merge(self._read(read, is_more=True).statistics)
         blocks_of = partial(
             blocks_to_learn, self, X, y, sample_weight, missing=missing, classes=classes, min_rows=0
         )
@@ -312,7 +313,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             if hasattr(self, "statistics_"):
                 return False
             with kept_on_error(self, self._set_by_reading):
-                self.statistics_ = self._read_more(reading_blocks(blocks))
+                self.statistics_ = self._read(reading_blocks(blocks), is_more=True).statistics
                 if self.statistics_.categories is not None:
                     self._describe_features(self.statistics_)
         return True
@@ -423,15 +424,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return params
 
     # ------------------------------------------------------------------ exchange with scikit-learn
-
-    @abstractmethod
-    def to_sklearn(self) -> Any:
-        """A fitted scikit-learn estimator with the same predictions."""
-
-    @classmethod
-    @abstractmethod
-    def from_sklearn(cls, estimator: Any, class_count: ClassCounts = None) -> Self:
-        """A model with the moments of a fitted scikit-learn estimator. It can learn more rows."""
 
     def as_pipeline(self, source: Source) -> Pipeline:
         """The maps of a source and this model, as a fitted pipeline of scikit-learn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar, NoReturn
 
@@ -17,14 +17,14 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import by_class
 from streamgda.blocks.wording import Message, counted
-from streamgda.estimators.centers import Drawing, within_covariance
+from streamgda.estimators.centers import Drawing
 from streamgda.estimators.classifier import PREDICTIVE, Predictive
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
-from streamgda.estimators.priors import ClassCounts, in_pairs, priors_of
+from streamgda.estimators.priors import in_pairs, priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.reading import source_to_learn
 from streamgda.estimators.shrinkage import Shrinkage
@@ -35,7 +35,7 @@ from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import ONE_READ, Keep, Note, Read, Reading, Steps
+from streamgda.statistics.incomplete.reads import Read
 from streamgda.statistics.sampled import SampledStatistics
 from streamgda.statistics.subclasses import SubclassCenters
 
@@ -63,9 +63,8 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     covariance_type : {"full", "tied", "diag"}, default="full"
         Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
         mixture discriminant analysis, or features are independent, as in naive Bayes.
-    subclass_centers : SubclassCenters or dict of label to array-like (n_subclasses, n_features), optional
-        The centres. In a dict they come without the covariance that measures distances, so `fit` finds it in
-        a read of its own, and `partial_fit` in the first batch. Classes without centres have one subclass.
+    subclass_centers : SubclassCenters, optional
+        The centres, with the covariance that measures distances. Classes without centres have one subclass.
     rows_per_class : int, default=200
         How many different rows of each class are drawn for k-means, by a hash of their values.
     random_state : int, default=0
@@ -142,7 +141,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         **PREDICTIVE,
         "n_subclasses": [Interval(Integral, 1, None, closed="left"), Mapping],
         "covariance_type": [one_of("full", "tied", "diag")],
-        "subclass_centers": [Mapping, None],
+        "subclass_centers": [SubclassCenters, None],
         "rows_per_class": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
@@ -152,7 +151,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     n_subclasses: int | Mapping[Any, int] = 3
     _: KW_ONLY
     covariance_type: CovarianceType = "full"
-    subclass_centers: Mapping[Any, ArrayLike] | None = None
+    subclass_centers: SubclassCenters | None = None
     rows_per_class: int = 200
     random_state: int = 0
     pooling: PoolingParameter = "bayes"
@@ -232,19 +231,14 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     # ------------------------------------------------------------------ learning
 
-    def _read(
-        self, read: Read, steps: Steps = ONE_READ, note: Note | None = None, keep: Keep | None = None
-    ) -> Reading:
-        centers, n_reads = self._centers_for(read)
-        empty = self._empty(**self.required_statistics(), subclass_centers=centers)
-        reading = self._read_into(empty, read, steps, note, keep)
-        return replace(reading, n_reads=reading.n_reads + n_reads)
-
-    def _centers_for(self, read: Read) -> tuple[SubclassCenters, int]:
-        """The centres for the rows of a `fit`, and how often these were read for them."""
-        if isinstance(self.subclass_centers, SubclassCenters):
-            return self.subclass_centers, 0
-        return self.centers_of(read(self.empty_sample())), 1
+    def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
+        centers, n_reads = self.subclass_centers, 0
+        if is_more and "statistics_" in self.__dict__:
+            centers = self.statistics_.subclass_centers
+        elif centers is None:
+            sampled, n_reads = read(self.empty_sample()), 1
+            centers = self._drawing.of_more(sampled, None) if is_more else self._drawing.of_all(sampled)
+        return self._empty(**self.required_statistics(), subclass_centers=centers), n_reads
 
     def empty_sample(self) -> SampledStatistics:
         """The state of no rows from which centres are drawn."""
@@ -253,26 +247,11 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     def centers_of(self, sampled: SampledStatistics) -> SubclassCenters:
         """The centres that a `fit` draws from a sample of its rows, or those that are given."""
-        if isinstance(self.subclass_centers, SubclassCenters):
-            return self.subclass_centers
-        if self.subclass_centers is not None:
-            covariance = within_covariance(sampled.statistics, self.covariance_type)
-            return SubclassCenters(self.subclass_centers, covariance)
-        return self._drawing.of_all(sampled)
+        return self._drawing.of_all(sampled) if self.subclass_centers is None else self.subclass_centers
 
     @property
     def _drawing(self) -> Drawing:
         return Drawing(self.n_subclasses, self.rows_per_class, self.covariance_type, self.random_state)
-
-    def _read_more(self, read: Read) -> Statistics:
-        if "statistics_" in self.__dict__:
-            centers = self.statistics_.subclass_centers
-        elif self.subclass_centers is not None:
-            centers, _ = self._centers_for(read)
-        else:
-            centers = self._drawing.of_more(read(self.empty_sample()), None)
-        empty = self._empty(**self.required_statistics(), subclass_centers=centers)
-        return self._read_into(empty, read).statistics
 
     def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
         """The rows of a batch that comes after others. Classes of which it has enough get their centres."""
@@ -311,7 +290,8 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
             As `fit` does.
         """
         self._validate_params()
-        return self._centers_for(source_to_learn(self, source, None, None, "raise", scheduler, progress))[0]
+        read = source_to_learn(self, source, None, None, "raise", scheduler, progress)
+        return self._drawing.of_all(read(self.empty_sample()))
 
     def _narrowed(self, statistics: Statistics) -> Statistics:
         if not statistics.classes.dtype.names and statistics.n_rows and self.n_subclasses != 1:
@@ -324,23 +304,19 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     # ------------------------------------------------------------------ saved models
 
     def _plain_params(self) -> dict[str, Any]:
-        params, centers = super()._plain_params(), self.subclass_centers
+        params = super()._plain_params()
         if isinstance(self.n_subclasses, Mapping):
             params["n_subclasses"] = in_pairs(self.n_subclasses)
-        if isinstance(centers, SubclassCenters):
-            params["subclass_centers"] = centers.to_document()
-        elif centers is not None:
-            params["subclass_centers"] = in_pairs({k: np.asarray(own).tolist() for k, own in centers.items()})
+        if self.subclass_centers is not None:
+            params["subclass_centers"] = self.subclass_centers.to_document()
         return params
 
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of a saved model, of which JSON holds no dictionaries by label."""
         params = dict(params)
-        for name in ("n_subclasses", "subclass_centers"):
-            if isinstance(params[name], list):
-                params[name] = dict(params[name])
-        if "numbers" in (params["subclass_centers"] or ()):
+        if isinstance(params["n_subclasses"], list):
+            params["n_subclasses"] = dict(params["n_subclasses"])
+        if params["subclass_centers"] is not None:
             params["subclass_centers"] = SubclassCenters.from_document(params["subclass_centers"])
         return params
 
@@ -380,11 +356,6 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     # ------------------------------------------------------------------ what mixtures have not
 
-    @property
-    def coef_(self) -> NoReturn:
-        """Not there: the decision function of mixtures is not linear."""
-        raise AttributeError("the decision function of mixtures is not linear, so it has no coef_")
-
     def boundary(self, i: Any, j: Any) -> NoReturn:
         """Not there: an error that names what there is.
 
@@ -404,24 +375,3 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
             "the likelihood of mixtures needs the rows, which are not kept: score_samples gives that of any, "
             "and cross_validate that of rows which were not learnt"
         )
-
-    def to_sklearn(self) -> NoReturn:
-        """Not there: scikit-learn has no classifier by mixtures.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError("scikit-learn has no classifier by mixtures; predict_dataset and save take this one")
-
-    @classmethod
-    def from_sklearn(cls, estimator: Any, class_count: ClassCounts = None) -> NoReturn:
-        """Not there: scikit-learn has no classifier by mixtures.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError("scikit-learn has no classifier by mixtures; a model of one is learnt from rows")

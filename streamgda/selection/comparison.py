@@ -312,7 +312,7 @@ def _centers_for(
         .set_params(rows_per_class=max(model.rows_per_class for model in mixtures))
         .empty_sample()
     )
-    n_reads = int(any(not isinstance(model.subclass_centers, SubclassCenters) for model in mixtures))
+    n_reads = int(any(model.subclass_centers is None for model in mixtures))
     if n_reads:
         sampled = read_into(source, sampled, **how)
     drawn = {id(model): model.centers_of(sampled) for model in mixtures}

@@ -31,13 +31,6 @@ class Spheres(GenerativeClassifier):
     def _finalise(self, statistics):
         variances = statistics.covariance()
         return DiagonalGaussians(statistics.means, variances * 0 + variances.mean(axis=1, keepdims=True))
-
-    def to_sklearn(self):
-        raise NotImplementedError
-
-    @classmethod
-    def from_sklearn(cls, estimator, class_count=None):
-        raise NotImplementedError
 '''
 
 
