@@ -122,34 +122,14 @@ def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
     n_classes, n_features = offsets.shape
     n_roots = min(n_classes - 1, n_features)
     roots: Array = np.linalg.svd(offsets, compute_uv=False)[:n_roots].astype(np.float64) ** 2
-    size = _Size(n_features, n_classes - 1, float(statistics.weights.sum()) - n_classes, n_roots)
-    return Manova(
-        _wilks(roots, size),
-        _pillai(roots, size),
-        _hotelling_lawley(roots, size),
-        _roy(roots, size),
-        (*roots.tolist(),),
+    size = n_features, n_classes - 1, float(statistics.weights.sum()) - n_classes
+    wilks, pillai, hotelling_lawley, roy = (
+        test(roots, *size) for test in (_wilks, _pillai, _hotelling_lawley, _roy)
     )
+    return Manova(wilks, pillai, hotelling_lawley, roy, tuple(roots.tolist()))
 
 
-@dataclass(frozen=True)
-class _Size:
-    """The numbers of features p, of degrees of freedom q of the classes and v within them, and of roots s."""
-
-    p: int
-    q: int
-    v: float
-    s: int
-
-    @property
-    def m(self) -> float:
-        """(|p − q| − 1) / 2."""
-        return (abs(self.p - self.q) - 1) / 2
-
-    @property
-    def n(self) -> float:
-        """(v − p − 1) / 2."""
-        return (self.v - self.p - 1) / 2
+# Of p features, with q degrees of freedom of the classes and v within them. There are s = min(p, q) roots.
 
 
 def _tested(statistic: float, f: float, first: float, second: float) -> ManovaStatistic:
@@ -158,33 +138,32 @@ def _tested(statistic: float, f: float, first: float, second: float) -> ManovaSt
     )
 
 
-def _wilks(roots: Array, size: _Size) -> ManovaStatistic:
-    p, q, v = size.p, size.q, size.v
+def _wilks(roots: Array, p: int, q: int, v: float) -> ManovaStatistic:
     log_lambda = -np.log1p(roots).sum()
     t = np.sqrt((p**2 * q**2 - 4) / (p**2 + q**2 - 5)) if p**2 + q**2 > 5 else 1.0
     second = (v - (p - q + 1) / 2) * t - (p * q - 2) / 2
     return _tested(np.exp(log_lambda), np.expm1(-log_lambda / t) * second / (p * q), p * q, second)
 
 
-def _pillai(roots: Array, size: _Size) -> ManovaStatistic:
-    trace, s = (roots / (1 + roots)).sum(), size.s
-    first, second = s * (2 * size.m + s + 1), s * (2 * size.n + s + 1)
+def _pillai(roots: Array, p: int, q: int, v: float) -> ManovaStatistic:
+    second = len(roots) * (v - p + len(roots))
+    trace = (roots / (1 + roots)).sum()
     rest = (1 / (1 + roots)).sum()  # what the trace leaves of s, without cancellation
-    return _tested(trace, trace / rest * second / first, first, second)
+    return _tested(trace, trace / rest * second / (p * q), p * q, second)
 
 
-def _hotelling_lawley(roots: Array, size: _Size) -> ManovaStatistic:
-    trace, p, q, n, s = roots.sum(), size.p, size.q, size.n, size.s
+def _hotelling_lawley(roots: Array, p: int, q: int, v: float) -> ManovaStatistic:
+    trace, n = roots.sum(), (v - p - 1) / 2
     if n <= 1:
-        first, second = s * (2 * size.m + s + 1), 2 * (s * n + 1)
-        return _tested(trace, trace * second / (s * first), first, second)
+        second = 2 * (len(roots) * n + 1)
+        return _tested(trace, trace * second / (len(roots) * p * q), p * q, second)
     b = (p + 2 * n) * (q + 2 * n) / (2 * (2 * n + 1) * (n - 1))
     second = 4 + (p * q + 2) / (b - 1)
     scale = (second - 2) / (2 * n)
     return _tested(trace, trace / scale * second / (p * q), p * q, second)
 
 
-def _roy(roots: Array, size: _Size) -> ManovaStatistic:
-    first = max(size.p, size.q)
-    second = size.v - first + size.q
+def _roy(roots: Array, p: int, q: int, v: float) -> ManovaStatistic:
+    first = max(p, q)
+    second = v - first + q
     return _tested(roots[0], roots[0] * second / first, first, second)
