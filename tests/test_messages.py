@@ -233,9 +233,7 @@ def test_a_frame_in_memory_is_no_dask_collection():
 def test_a_pickle_is_not_loaded(tmp_path):
     model = GaussianNB().fit(X, [0, 1] * 30)
     joblib.dump(model, tmp_path / "model.joblib")
-    with pytest.raises(
-        ValueError, match="model.joblib is no file that save wrote, but a pickle.*joblib.load does"
-    ):
+    with pytest.raises(ValueError, match="model.joblib is truncated, damaged or no Parquet file"):
         load(tmp_path / "model.joblib")
     model.save(tmp_path / "other.joblib")
     assert load(tmp_path / "other.joblib").statistics_ == model.statistics_

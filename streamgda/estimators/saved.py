@@ -118,7 +118,7 @@ def load_metadata(path: Path | bytes, *, filesystem: AnyFileSystem | None = None
 
 
 def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
-    table, metadata = _read(path, filesystem)
+    table, metadata = tables.read(path, COLUMNS, filesystem)
     name_of_file = tables.name_of(path)
     statistics = state_of(table, metadata, name_of_file)
     if "model" not in metadata:
@@ -151,22 +151,6 @@ def _restored(model: Any, statistics: Statistics, types: FittedTypes) -> Any:
     model._hold(statistics)
     model._types = types
     return model
-
-
-def _read(path: Path | bytes, filesystem: AnyFileSystem | None) -> tuple[Any, dict[str, Any]]:
-    try:
-        return tables.read(path, COLUMNS, filesystem)
-    except tables.DamagedFileError as error:
-        name = tables.name_of(path)
-        if name.endswith(_PICKLES):
-            raise tables.DamagedFileError(
-                f"{name} is no file that save wrote, but a pickle, it seems. A pickle runs code, "
-                "so load reads none: joblib.load does, if you trust the file"
-            ) from error
-        raise
-
-
-_PICKLES = (".joblib", ".pkl", ".pickle")
 
 
 def _model_of(document: Any, path: str) -> tuple[str, dict[str, Any]]:
