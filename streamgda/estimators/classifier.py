@@ -27,9 +27,7 @@ from streamgda.estimators.scores import RowScores, score_finalised
 from streamgda.estimators.singular import too_few_rows
 from streamgda.estimators.validation import (
     MissingAtPrediction,
-    check_batch,
     check_has_learnt,
-    check_labelled,
     check_rows,
     check_suffices,
     checked_quantile,
@@ -44,7 +42,6 @@ from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.students import DiagonalStudents, Students
 from streamgda.gaussians.whitening import Reason
-from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
@@ -307,34 +304,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """The predicted labels, in the type of those that the model was fitted to."""
         labels: Labels = self._types.of_labels(scores.finalised.classes)[scores.codes]
         return labels
-
-    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """The accuracy on labelled rows: the share of rows whose class is predicted.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Rows in memory. For a Dask collection, compare lazy predictions:
-            ``(model.predict(rows) == labels).mean().compute()``.
-        y : array-like of shape (n_rows,)
-            Their labels.
-        sample_weight : array-like of shape (n_rows,), optional
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-        """
-        if isinstance(X, Source):
-            check_batch(X)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        try:
-            accuracy: float = super().score(X, y, sample_weight)
-        except (TypeError, ValueError):  # scikit-learn does not name a row without a label
-            check_labelled(y)
-            raise
-        return accuracy
 
     @lazy_on_dask(columns=class_labels)
     def predict_log_proba(self, X: ArrayLike) -> Array:

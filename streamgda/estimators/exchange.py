@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import copy
 from typing import Any, TypeVar
 
@@ -11,7 +11,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.categories import Categories
-from streamgda.blocks.wording import listed
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import ClassCounts
 from streamgda.statistics.covariances import Array
@@ -93,8 +92,9 @@ def class_counts(peer: Any, class_count: ClassCounts) -> Array:
     Raises
     ------
     ValueError
-        If `class_count` is None, does not name each class once, or does not have the shares that the peer
-        saw.
+        If `class_count` is None, is not of each class, or does not have the shares that the peer saw.
+    KeyError
+        If it is by label, and lacks a class.
     """
     if class_count is None:
         raise ValueError(
@@ -104,32 +104,18 @@ def class_counts(peer: Any, class_count: ClassCounts) -> Array:
     classes = peer.classes_.tolist()
     given: Any = class_count
     if hasattr(given, "keys"):
-        given = _in_order(dict(given), classes)
+        by_label = dict(given)
+        given = [by_label[label] for label in classes]
     counts = np.asarray(given, dtype=np.float64)
     if counts.shape != (len(classes),):
         raise ValueError(f"class_count must have shape ({len(classes)},); got shape {counts.shape}")
-    _check_shares(peer, counts)
-    return counts
-
-
-def _in_order(by_label: Mapping[Any, Any], classes: list[Any]) -> list[Any]:
-    """Counts by label, such as those of pandas' `value_counts`, in the order of the classes."""
-    if by_label.keys() != set(classes):
-        raise ValueError(
-            f"class_count is by label, and must name the classes {listed(classes)}; "
-            f"it names {listed(list(by_label))}"
-        )
-    return [by_label[label] for label in classes]
-
-
-def _check_shares(peer: Any, counts: Array) -> None:
-    """Raise ValueError if a peer took its priors from its rows, and the counts have other shares."""
     shares = peer.class_prior_ if hasattr(peer, "class_prior_") else peer.priors_
     if peer.priors is None and not np.allclose(counts / counts.sum(), shares):
         raise ValueError(
             f"class_count {counts.tolist()} does not have the shares of the classes that the estimator saw, "
             f"{np.round(shares, 4).tolist()}; give counts in the order of classes_, or by label, as a dict"
         )
+    return counts
 
 
 def check_not_shrunk(peer: Any) -> None:

@@ -166,21 +166,8 @@ def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
     except BaseException as error:
         for reading in kept:
             hold(reading)
-            _say_what_is_kept(error, reading.n_reads)
+            error.add_note(f"The result of {counted(reading.n_reads, 'read')} is kept in statistics_")
         raise
-
-
-def _say_what_is_kept(error: BaseException, n_reads: int) -> None:
-    said = f"What {n_reads} reads have given is kept in statistics_"
-    if n_reads == 1:
-        said = (
-            "What one read has given, means and variances of the values that are there, is kept in "
-            "statistics_; GaussianNB.from_statistics makes a model of it without another read"
-        )
-    if isinstance(error, ValueError):
-        error.args = (Message(Message.of(error), f". {said}"),)
-    else:
-        error.add_note(said)
 
 
 def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> Statistics:

@@ -66,16 +66,6 @@ def check_no_name(y: Any) -> None:
         )
 
 
-def check_labelled(y: Any) -> None:
-    """Raise ValueError for a row without a label, or labels of different kinds."""
-    _, _, unlabelled = labels.encode(y)
-    if unlabelled is not None:
-        raise ValueError(
-            f"row {int(np.argmax(unlabelled))} has no label (null or NaN), so its prediction cannot be "
-            "scored; leave such rows out"
-        )
-
-
 def valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     """X as an array, if scikit-learn's `validate_data` is sure to accept it when its values are finite.
 
