@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -42,14 +43,12 @@ def volumes_and_shapes(parts: Array, weights: Array, volume: str, shape: str) ->
     (array([2., 4.]), array([[2. , 0.5],
            [2. , 0.5]]))
     """
-    if shape == "V":
-        sizes = geometric_means(parts)
-        volumes = sizes / weights if volume == "V" else _equal(sizes, weights)
-        return volumes, parts / sizes[:, None]
-    if shape == "I":
-        sizes = parts.mean(axis=1)
-        volumes = sizes / weights if volume == "V" else _equal(sizes, weights)
-        return volumes, np.ones_like(parts)
+    if shape != "E":
+        sizes = geometric_means(parts) if shape == "V" else parts.mean(axis=1)
+        shapes = parts / sizes[:, None] if shape == "V" else np.ones_like(parts)
+        if volume == "V":
+            return sizes / weights, shapes
+        return np.full(len(parts), sizes.sum() / weights.sum()), shapes
     if volume == "V":
         return last(common_shape(parts, weights), _CONVERGED, _MOST_STEPS)
     pooled = parts.sum(axis=0)
@@ -104,36 +103,25 @@ def last(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> t
         If the volumes do not stop changing, since the likelihood has no maximum. If only rounding changes
         them, since the covariances are nearly singular, the last step is returned.
     """
-    with np.errstate(all="ignore"):
-        try:
-            volumes, other = _followed(steps, converged, most)
-        except np.linalg.LinAlgError as error:  # a matrix became singular on the way
-            raise np.linalg.LinAlgError(_NO_MAXIMUM) from error
-    return volumes, other
-
-
-def _followed(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> tuple[Array, Array]:
-    volumes, other = next(steps)
-    for step in range(most):
-        before = volumes
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # a matrix may become singular
         volumes, other = next(steps)
-        change = np.abs(np.log(volumes / before))
-        if (change <= converged).all():
-            return volumes, other
-        if not np.isfinite(change).all():
-            raise np.linalg.LinAlgError(_NO_MAXIMUM)
-        if step == most // 2:
-            halfway = volumes
-    if not (np.abs(np.log(volumes / halfway)) <= _ROUNDING).all():
-        raise np.linalg.LinAlgError(_NO_MAXIMUM)
-    return volumes, other
+        for step in range(most):
+            before = volumes
+            volumes, other = next(steps)
+            change = np.abs(np.log(volumes / before))
+            if (change <= converged).all():
+                return volumes, other
+            if not np.isfinite(change).all():
+                break
+            if step == most // 2:
+                halfway = volumes
+        else:
+            if (np.abs(np.log(volumes / halfway)) <= _ROUNDING).all():
+                return volumes, other
+    raise np.linalg.LinAlgError(_NO_MAXIMUM)
 
 
 def geometric_means(parts: Array) -> Array:
     """The geometric mean over the last axis."""
     means: Array = np.exp(np.log(parts).mean(axis=-1))
     return means
-
-
-def _equal(sizes: Array, weights: Array) -> Array:
-    return np.full(len(sizes), sizes.sum() / weights.sum())
