@@ -7,7 +7,6 @@ nearest to each row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Self
@@ -23,7 +22,6 @@ from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 _MOST_CANCELLED = 8.0  # ratio of the terms of a gap to the gap itself: a loss of three bits
 _MANY_CLASSES = 8  # per feature; with more, it takes less time to whiten rows than to compute slopes
-_CLASSES_AT_ONCE = 1536  # in whole tiles; with fewer, threads that share a product wait for each other
 
 
 @dataclass(frozen=True)
@@ -152,10 +150,9 @@ class SharedGaussians(Gaussians):
     @cached_property
     def _squared_terms(self) -> Array:
         """The sum of the squares of the terms of each whitened mean, a measure of its rounding: (K,)."""
-        weights = np.vecdot(self.whitening.matrix, self.whitening.matrix)
-        return np.concatenate(
-            [self._means_less(self.centre, classes=some) ** 2 @ weights for some in self._class_slices()]
-        )
+        squares = self._means_less(self.centre) ** 2
+        terms: Array = squares @ np.vecdot(self.whitening.matrix, self.whitening.matrix)
+        return terms
 
     def _scores_against(self, k: int, whitened: Array, classes: Positions) -> Array:
         """Ln p(x | j) − ln p(x | k) for some classes j, from whitened deviations from the mean of class k."""
@@ -164,11 +161,6 @@ class SharedGaussians(Gaussians):
         scores = multiply_rows(whitened, np.ascontiguousarray(gaps.T))
         scores -= 0.5 * np.vecdot(gaps, gaps)
         return scores
-
-    def _class_slices(self) -> Iterator[slice]:
-        """Yield slices of the classes whose means fit in the cache."""
-        for start in range(0, len(self.means), _CLASSES_AT_ONCE):
-            yield slice(start, start + _CLASSES_AT_ONCE)
 
     def _means_less(
         self, point: Array, low_part: Array | float = 0.0, classes: Positions = slice(None)
@@ -188,10 +180,7 @@ class SharedGaussians(Gaussians):
     @cached_property
     def slopes(self) -> Array:
         """The coefficients of the discriminants of x − centre: (d, K)."""
-        slopes = np.empty(self.means.shape[::-1])
-        for some in self._class_slices():
-            slopes[:, some] = self.whitening.slopes(self.whitened_means[some]).T
-        return slopes
+        return np.ascontiguousarray(self.whitening.slopes(self.whitened_means).T)
 
     @cached_property
     def intercepts(self) -> Array:
@@ -202,10 +191,7 @@ class SharedGaussians(Gaussians):
     @cached_property
     def whitened_means(self) -> Array:
         """The means less `centre`, in whitened coordinates: (K, r)."""
-        whitened = np.empty((len(self.means), self.whitening.rank))
-        for some in self._class_slices():
-            whitened[some] = self.whitening.whiten(self._means_less(self.centre, classes=some))
-        return whitened
+        return self.whitening.whiten(self._means_less(self.centre))
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
