@@ -257,10 +257,10 @@ class Block:
             raise MissingValueError(f"{feature} is NaN or null", other_remedy)
         raise ValueError(Message(f"{feature} is infinity. ", _LEAVE_OUT))
 
-    def lacks_features(self, rows: slice = slice(None)) -> bool:
-        """Whether a feature is missing in any of these rows."""
+    def lacks_features(self) -> bool:
+        """Whether a feature is missing in any row."""
         columns = [self.features] if isinstance(self.features, np.ndarray) else _numbers(self.features)
-        return any(column.dtype.kind == "f" and bool(np.isnan(column[rows]).any()) for column in columns)
+        return any(column.dtype.kind == "f" and bool(np.isnan(column).any()) for column in columns)
 
     def check_no_infinity(self) -> None:
         """Raise ValueError if a value is infinite. The message names its row and feature."""

@@ -201,7 +201,6 @@ class Workspace:
 
     def __init__(self) -> None:
         self._buffer: Array = np.empty((0, 0))
-        self.lacked_features = False  # whether a value was missing in the last block
 
     def gather(
         self, features: Features, codes: NDArray[Any], bounds: Indices, *, centred: bool = False

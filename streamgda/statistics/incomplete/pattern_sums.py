@@ -16,7 +16,6 @@ from streamgda.statistics.floating.accumulation import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.pattern_states import PatternStates, add_features
 from streamgda.statistics.incomplete.patterns import (
-    FIRST_ROWS,
     Pattern,
     RowPatterns,
     TooManyPatternsError,
@@ -53,9 +52,6 @@ class PatternSums:
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block.
 
-        If the block before had no missing values, they are searched for first, which is quicker than to find
-        patterns.
-
         Raises
         ------
         TooManyPatternsError
@@ -63,13 +59,10 @@ class PatternSums:
         ValueError
             If a value is infinite or too large. The sums must then not be used.
         """
-        if workspace.lacked_features or block.lacks_features(FIRST_ROWS) or block.lacks_features():
-            patterns = RowPatterns.of(block)
-            workspace.lacked_features = patterns is not None
-            if patterns is not None:
-                self._add_parts(block, patterns, workspace)
-                return
-        self._add_part(complete_pattern(block.n_features), block, workspace)
+        if block.lacks_features():
+            self._add_parts(block, RowPatterns.of(block), workspace)
+        else:
+            self._add_part(complete_pattern(block.n_features), block, workspace)
 
     def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
         if self._keeps_patterns:

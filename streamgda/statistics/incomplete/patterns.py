@@ -21,7 +21,7 @@ Pattern = bytes
 
 Observed = NDArray[np.bool_]
 
-FIRST_ROWS = slice(512)  # of a block; mostly they have all of its patterns, so they are looked at first
+_FIRST_ROWS = slice(512)  # of a block; mostly they have all of its patterns, so they are looked at first
 
 
 class TooManyPatternsError(ValueError):
@@ -92,13 +92,10 @@ class RowPatterns:
         return len(self.observed)
 
     @classmethod
-    def of(cls, block: Block) -> Self | None:
-        """The patterns of the rows of a block; None where nothing is missing."""
+    def of(cls, block: Block) -> Self:
+        """The patterns of the rows of a block."""
         packed = _missing_bits(block.features)
-        words = packed.view(np.uint64)
-        if not words.any():
-            return None
-        codes = _codes_of(words)
+        codes = _codes_of(packed.view(np.uint64))
         first = labels.first_positions(codes, int(codes.max()) + 1)
         bits = np.unpackbits(packed[first], axis=1, count=block.n_features)
         return cls(codes, np.equal(bits, 0))
@@ -172,7 +169,7 @@ def _ranks(values: NDArray[Any]) -> Indices:
     Mostly the first rows have all distinct values, and a search among these is quicker than sorting all
     values.
     """
-    few = np.unique(values[FIRST_ROWS])
+    few = np.unique(values[_FIRST_ROWS])
     places = np.minimum(np.searchsorted(few, values), len(few) - 1)
     if np.array_equal(few[places], values):
         return places
