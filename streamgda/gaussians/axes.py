@@ -110,7 +110,7 @@ class Projection:
         tol : float
             Directions in which the means vary by up to `tol` times the most are left out.
         """
-        whitening = _whitening_matrix(within, offsets.shape[1])[:, ::-1]
+        whitening = within.whitening_matrix(offsets.shape[1])[:, ::-1]
         centres = np.sqrt(shares)[:, None] * offsets
         _, spread, axes = scipy.linalg.svd(centres @ whitening, full_matrices=False)
         kept = spread > tol * spread[0]
@@ -130,19 +130,10 @@ class Projection:
         if spectrum.kept.sum() == len(within):
             values, vectors = scipy.linalg.eigh(between, within)
             return cls(vectors[:, ::-1], _shares_of(values[::-1]))
-        whitening = _whitening_matrix(spectrum, len(within))
+        whitening = spectrum.whitening_matrix(len(within))
         whitened = whitening.T @ between @ whitening
         values, vectors = scipy.linalg.eigh((whitened + whitened.T) / 2)
         return cls(signed(whitening @ vectors[:, ::-1]), _shares_of(values[::-1]))
-
-
-def _whitening_matrix(spectrum: Spectrum, n_features: int) -> Array:
-    """The matrix W (d, r) with Wᵀ Σ W = I whose columns are in ascending order of the eigenvalues."""
-    kept = spectrum.kept
-    matrix = np.zeros((n_features, int(kept.sum())))
-    matrix[spectrum.varying] = spectrum.vectors[:, kept] / np.sqrt(spectrum.values[kept])
-    matrix[spectrum.varying] /= spectrum.scale[:, None]
-    return matrix
 
 
 def _shares_of(values: Array) -> Array:

@@ -77,11 +77,6 @@ class Factor:
     whitening: TriangularWhitening
     total: float
 
-    @property
-    def means(self) -> Array:
-        """The whitened means of the classes: (K, d)."""
-        return self.gaussians.whitened_means
-
     @cached_property
     def largest(self) -> Array:
         """The largest absolute mean of each feature: (d,)."""
@@ -186,7 +181,7 @@ class Change:
         others = ~(self.classes[:, None] == learnt.classes).any(axis=1)
         still = self.whitened[:-1][others]
         slopes = factor.whitening.slopes(np.concatenate([added, moved]))
-        new = added @ factor.means.T
+        new = added @ factor.gaussians.whitened_means.T
         new[:, self.classes[others]] = added @ still.T
         products, lengths = self._products(new, np.append(learnt.classes, -1), columns, moved)
         return Change(
@@ -324,8 +319,9 @@ class UpdatedGaussians(SharedGaussians):
         """The discriminants of new densities, up to rounding."""
         factor, change = self.factor, self.change
         deviations = X - factor.gaussians.centre
-        moved = multiply_rows(deviations, self._moved_slopes)
-        corrections = multiply_rows(multiply_rows(deviations, self._column_slopes), change.products)
+        moved = multiply_rows(deviations, np.ascontiguousarray(change.slopes.T))
+        along = multiply_rows(deviations, np.ascontiguousarray(change.column_slopes.T))
+        corrections = multiply_rows(along, change.products)
         corrections += 0.5 * change.lengths
         order = order_of(len(change.lengths) - 1)
         scores = multiply_rows(deviations, factor.gaussians.slopes, order, out)
@@ -339,14 +335,6 @@ class UpdatedGaussians(SharedGaussians):
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The discriminants, which keep their digits as long as no class is far from the centre."""
         return self.discriminants(X, log_priors, out)
-
-    @cached_property
-    def _moved_slopes(self) -> Array:
-        return np.ascontiguousarray(self.change.slopes.T)
-
-    @cached_property
-    def _column_slopes(self) -> Array:
-        return np.ascontiguousarray(self.change.column_slopes.T)
 
 
 def most_columns(n_features: int) -> int:

@@ -81,6 +81,12 @@ class Spectrum:
         kept = values > largest_zero(len(values), least_eigenvalue)
         return cls(varying, scale, values, vectors, kept)
 
+    def whitening_matrix(self, n_features: int) -> Array:
+        """The matrix W (d, r) with Wᵀ Σ W = I whose columns are in ascending order of the eigenvalues."""
+        kept, matrix = self.kept, np.zeros((n_features, int(self.kept.sum())))
+        matrix[self.varying] = self.vectors[:, kept] / np.sqrt(self.values[kept]) / self.scale[:, None]
+        return matrix
+
     @property
     def collinear(self) -> NDArray[np.intp]:
         """The features that vary, but belong to a linear combination that does not vary."""
@@ -129,11 +135,9 @@ class Whitening:
     def from_spectrum(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Whitening:
         """Whiten a covariance of any rank; the arguments are those of `of`."""
         spectrum = Spectrum.of(covariance, means, least_eigenvalue)
-        varying, scale, kept = spectrum.varying, spectrum.scale, spectrum.kept
-        roots, vectors = np.sqrt(spectrum.values[kept]), spectrum.vectors[:, kept]
-        matrix = np.zeros((len(covariance), len(roots)))
-        matrix[varying] = vectors / roots / scale[:, None]
-        return Whitening(covariance, least_eigenvalue, matrix, _log_pdet(vectors * roots, scale))
+        matrix = spectrum.whitening_matrix(len(covariance))
+        factor = spectrum.vectors[:, spectrum.kept] * np.sqrt(spectrum.values[spectrum.kept])
+        return Whitening(covariance, least_eigenvalue, matrix, _log_pdet(factor, spectrum.scale))
 
     def marginal(self, observed: Observed, means: Array) -> Whitening:
         """The whitening of the observed features, whose means are given: (K, d')."""

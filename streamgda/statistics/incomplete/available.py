@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message, named
+from streamgda.blocks.wording import Message, abridged, named
 from streamgda.gaussians.whitening import Reason, constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
@@ -161,7 +161,7 @@ class Population:
 
 def unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
     """Why the mean of a class is not determined: no row of it has some features."""
-    lacking = _listed([names[j] for j in features], "features")
+    lacking = abridged([names[j] for j in features], _MOST_NAMES)
     return partial(
         ValueError,
         f"class {named(label)}: no row has feature {lacking}, so its mean is not determined. Bring rows that "
@@ -204,7 +204,7 @@ def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[s
     pairs = np.argwhere(np.triu(never if never.any() else is_apart, 1))
     if not len(pairs):
         return None
-    lacking = _listed([f"{names[i]} and {names[j]}" for i, j in pairs], "pairs")
+    lacking = abridged([f"{names[i]} and {names[j]}" for i, j in pairs], _MOST_NAMES)
     who = "no row has both" if never.any() else "too few rows have both"
     owner, least, remedy = "", "two such rows more than classes", ""
     if label is not None:
@@ -218,8 +218,3 @@ def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[s
             "⟨pooling⟩ act on covariances that are known"
         ),
     )
-
-
-def _listed(names: list[str], things: str) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" (and {more} more {things})" if more > 0 else "")

@@ -82,12 +82,7 @@ def _matrix(values: NDArray[Any], name: str) -> NDArray[Any]:
     """The vectors of one pattern, all of the same length. None marks a row without a vector."""
     if values.dtype != object or name == "label":
         return values
-    vectors = [vector for vector in values if vector is not None]
-    if any(vector is not None for vector in values[len(vectors) :]):
-        raise ValueError(f"column {name!r} has a null between lists")
-    if len({len(vector) for vector in vectors}) > 1:
-        raise ValueError(f"column {name!r} holds lists of different lengths within a pattern")
-    return np.array(vectors)
+    return np.array([vector for vector in values if vector is not None])
 
 
 def _mask(observed: Any, n_features: int) -> NDArray[np.bool_]:
