@@ -253,8 +253,8 @@ class DiagonalGaussians(Gaussians):
 
     @cached_property
     def _scales(self) -> Array:
-        scales = np.sqrt(self.variances)
-        return np.divide(1.0, scales, out=scales)
+        scales: Array = 1.0 / np.sqrt(self.variances)
+        return scales
 
     def marginal(self, observed: Observed) -> Self:
         low_parts = some_of(self.low_parts, np.s_[:, observed])

@@ -107,16 +107,11 @@ class SharedGaussians(Gaussians):
         """The discriminants; if classes are far apart, relative to the nearest class of each row."""
         if self.is_compact:
             return self.discriminants(X, log_priors, out)
-        scores = self._scores_against_nearest(X, self._nearest(X, out), out)
-        scores += log_priors
-        return scores
-
-    def _nearest(self, X: Array, out: Array | None) -> NDArray[np.intp]:
-        """The position of the nearest class of each row: (n,)."""
         scores = self._linear_scores(self._from_centre(X), out)
         scores += self.intercepts
-        nearest: NDArray[np.intp] = scores.argmax(axis=1)
-        return nearest
+        scores = self._scores_against_nearest(X, scores.argmax(axis=1), out)
+        scores += log_priors
+        return scores
 
     def _scores_against_nearest(self, X: Array, nearest: NDArray[np.intp], out: Array | None) -> Array:
         """Ln p(x | j) − ln p(x | k) for all classes j, where k is the nearest class of each row: (n, K).
@@ -127,7 +122,8 @@ class SharedGaussians(Gaussians):
         scores = self._linear_scores(whitened, out)
         scores -= np.take_along_axis(scores, nearest[:, None], axis=1)
         for k in np.unique(nearest):
-            of_k, squared_gaps = nearest == k, self._squared_gaps(k)
+            of_k = nearest == k
+            squared_gaps = cdist(self.whitened_means[[k]], self.whitened_means, "sqeuclidean")[0]
             scores[of_k] -= 0.5 * squared_gaps
             close = self._too_close(k, squared_gaps)
             scores[np.ix_(of_k, close)] = self._scores_against(k, whitened[of_k], close)
@@ -136,11 +132,6 @@ class SharedGaussians(Gaussians):
     def _linear_scores(self, whitened: Array, out: Array | None) -> Array:
         """The products of whitened rows and all whitened means: (n, K)."""
         return multiply_rows(whitened, self.whitened_means.T, order_of(len(self.means)), out)
-
-    def _squared_gaps(self, k: int) -> Array:
-        """The squared distances of all classes from class k, between whitened means: (K,)."""
-        squared_gaps: Array = cdist(self.whitened_means[[k]], self.whitened_means, "sqeuclidean")[0]
-        return squared_gaps
 
     def _too_close(self, k: int, squared_gaps: Array) -> NDArray[np.intp]:
         """The classes whose gap from class k has lost digits: it is short, and both are far from `centre`."""
