@@ -68,14 +68,11 @@ def _joined(parts: list[Columns], name: str) -> NDArray[Any]:
     """The column of this name of all parts, with zeros or None for parts that do not have it."""
     if all(part[name].ndim == 1 for part in parts if name in part):
         return np.concatenate([part.get(name, np.zeros(len(part["label"]))) for part in parts])
-    n_rows = [len(part["label"]) for part in parts]
-    vectors = np.full(sum(n_rows), None, dtype=object)
-    start = 0
-    for part, n in zip(parts, n_rows, strict=True):
+    together = [np.full(len(part["label"]), None, dtype=object) for part in parts]
+    for part, vectors in zip(parts, together, strict=True):
         for row, vector in enumerate(part.get(name, ())):
-            vectors[start + row] = vector
-        start += n
-    return vectors
+            vectors[row] = vector
+    return np.concatenate(together)
 
 
 def _matrix(values: NDArray[Any], name: str) -> NDArray[Any]:

@@ -45,9 +45,8 @@ class PatternSums:
     def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
         self._plain, self._most, self._separates = plain, most, separates
         self._sums: dict[Pattern, Accumulation] = {}
-        self._merged = Keyed[Pattern, Labelled[Any]]()  # exact sums, and those with fourth moments
+        self._merged = Keyed[Pattern, Labelled[Any]]()  # exact sums, fourth moments, earlier sums
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
-        self._ended: PatternStates[Any] = PatternStates(plain._labelled.moments, 0, {})
 
     def add(self, block: Block, workspace: Workspace) -> None:
         """Add the rows of a block.
@@ -80,8 +79,8 @@ class PatternSums:
         if n_patterns > self._most:
             if not self._separates:
                 raise TooManyPatternsError.of(n_patterns, self._most, len(block.classes), block.n_features)
-            self._ended = self.states(block.n_features).separated()
-            self._plain = ClassStatistics("diag")
+            self._merged = self.states(block.n_features).separated().by_pattern
+            self._plain, self._sums = ClassStatistics("diag"), {}
 
     @property
     def _keeps_patterns(self) -> bool:
@@ -98,16 +97,14 @@ class PatternSums:
         self._sums[pattern].add(part, workspace)
 
     def states(self, n_features: int) -> PatternStates[Any]:
-        """The state of all the rows so far, with `n_features` features. New sums are begun."""
+        """The state of all the rows, with `n_features` features. No block can be added after this call."""
+        counting = complete_pattern(n_features), pattern_with([], n_features)
         parts = Keyed[Pattern, Labelled[Any]]()
-        summed = {pattern: sums.state() for pattern, sums in self._sums.items()}
-        for pattern, part in (self._merged | summed).items():
-            if pattern == pattern_with([], n_features):
-                parts[pattern] = part.selected(np.arange(0))
-            elif self._keeps_patterns or pattern == complete_pattern(n_features):
-                parts[pattern] = part
+        summed = [(pattern, sums.state()) for pattern, sums in self._sums.items()]
+        for pattern, part in [*self._merged.items(), *summed]:
+            kept = part.selected(np.arange(0)) if pattern == counting[1] else part
+            if self._keeps_patterns or pattern in counting:
+                parts.add(pattern, kept, owned=True)
             else:
-                add_features(parts, pattern, part, n_features)
-        self._ended.merge(PatternStates(self._plain._labelled.moments, n_features, parts), owned=True)
-        self._sums, self._merged = {}, Keyed()
-        return self._ended
+                add_features(parts, pattern, kept, n_features)
+        return PatternStates(self._plain._labelled.moments, n_features, parts)

@@ -351,10 +351,9 @@ class IncompleteStatistics(Statistics):
             return super()._merge(theirs, owned=owned)
 
     def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:
-        if isinstance(other, ClassStatistics | ExactClassStatistics):
-            return IncompleteStatistics.from_statistics(other, max_patterns=self.max_patterns)
-        assert isinstance(other, IncompleteStatistics)
-        return other
+        if isinstance(other, IncompleteStatistics):
+            return other
+        return IncompleteStatistics.from_statistics(cast("Plain", other), max_patterns=self.max_patterns)
 
     def __radd__(self, other: object) -> Self:
         """0 + state, which is how ``sum(states)`` begins; and an ordinary state plus this one."""
