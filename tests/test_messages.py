@@ -303,7 +303,7 @@ def test_a_reason_that_differs_between_folds_in_numbers_of_rows_alone_is_given_o
     with pytest.warns(FitFailedWarning) as warned:
         search.fit(rows, np.arange(100) % 2)
     for said in (str(warned[0].message), search.cv_results_["fit_error"][0]):
-        assert said.count("not full rank") == said.count("Set shrinkage") == 1
+        assert said.count("not full rank") == said.count("Set reg_param") == 1
         assert "fold 0: The covariance matrix of class 0 is not full rank" in said
         assert said.endswith("; folds 1, 2, 3: likewise")
 

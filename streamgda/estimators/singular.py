@@ -19,11 +19,6 @@ from streamgda.statistics.components import (
 )
 from streamgda.statistics.covariances import Array
 
-_REMEDIES = (
-    "Bring more rows of it, leave out constant or collinear features, or name a model whose matrix is equal "
-    "(EEE, VEE) or a sphere (EII, VII)"
-)
-
 
 def whiten_classes(
     statistics: Statistics, covariances: Array, least_eigenvalue: float, *, is_shrunk: bool, solver: str
@@ -47,21 +42,13 @@ def whiten_classes(
             if rank == n_features:
                 whitenings.append(whitening)
                 continue
-        reason = partial(
-            _singular_class, statistics, k, rank, least_eigenvalue, is_shrunk=is_shrunk, solver=solver
-        )
+        reason = partial(_singular_class, statistics, k, rank, least_eigenvalue, solver)
         whitenings.append(Singular.because(reason, n_features))
     return whitenings
 
 
 def _singular_class(
-    statistics: Statistics,
-    k: int,
-    rank: int | None,
-    least_eigenvalue: float,
-    *,
-    is_shrunk: bool,
-    solver: str,
+    statistics: Statistics, k: int, rank: int | None, least_eigenvalue: float, solver: str
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features and the remedies.
 
@@ -72,14 +59,13 @@ def _singular_class(
         rank = Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank
         rank = min(rank, int(statistics.counts[k]) - 1)
     n_rows = int(statistics.counts[k])
-    n_varying = statistics.n_features - len(constant_in_class(statistics, k))
     return np.linalg.LinAlgError(
         Message(
             f"{_as_in_scikit_learn(statistics, k, solver)} "
             f"It has rank ⟨#{rank}⟩ of {statistics.n_features}, from ⟨#{counted(n_rows, 'row')}⟩; "
-            f"{singular_features(statistics, k, least_eigenvalue)}. {_remedy(n_rows, n_varying, is_shrunk)}, "
-            "leave out constant or collinear features, bring more rows, or use ⟨LinearDiscriminantAnalysis⟩ "
-            "or ⟨GaussianNB⟩"
+            f"{singular_features(statistics, k, least_eigenvalue)}. Set ⟨reg_param⟩ "
+            "higher, or ⟨shrinkage⟩ where features vary, or ⟨pooling='bayes'⟩, leave out constant or "
+            "collinear features, bring more rows, or use ⟨LinearDiscriminantAnalysis⟩ or ⟨GaussianNB⟩"
         )
     )
 
@@ -119,17 +105,6 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     return f"{said}⟨ Increase the value of `{parameter}` to reduce the collinearity.|⟩"
 
 
-def _remedy(n_rows: int, n_varying: int, is_shrunk: bool) -> str:
-    """The parameters to change, as a sentence."""
-    if not n_varying:
-        return "Set ⟨reg_param⟩ above 0, or ⟨pooling='bayes'⟩"
-    if is_shrunk:
-        return "Raise ⟨reg_param⟩, or set ⟨shrinkage⟩ to a higher number"
-    # With two rows, "auto" estimates an error of zero, and does not shrink.
-    shrinkage = "⟨shrinkage='auto'⟩" if n_rows > 2 else "⟨shrinkage⟩ to a number above 0"
-    return f"Set {shrinkage}, or ⟨reg_param⟩ above 0, or ⟨pooling='bayes'⟩"
-
-
 @dataclass(frozen=True)
 class Determined:
     """Which covariance models the scatters of the classes determine.
@@ -149,50 +124,31 @@ class Determined:
         """Why the scatters do not determine a model, and the remedy; None if they do."""
         volume, shape, orientation = tuple(model)
         n_features = self.statistics.n_features
-        if shape == "V":
-            return self._constant_in_one() if orientation == "I" else self._singular_class(n_features)
-        if volume == "V" and (reason := self._class_without_variance()):
-            return reason
-        if shape == "I":
-            return None if self._varies.any() else "no feature varies within a class"
-        if orientation == "V":
-            return self._undetermined_axes()
-        return self._constant_in_all() if orientation == "I" else self._singular_together()
-
-    def _undetermined_axes(self) -> str | None:
-        """Why axes or the shape are undetermined: axes need rank d − 1, the shape a class of rank d."""
-        n_features = self.statistics.n_features
-        has_full = (self._ranks == n_features).any()
-        return self._singular_class(n_features - 1 if has_full else n_features)
-
-    def _singular_class(self, least_rank: int) -> str | None:
-        for k in np.flatnonzero(self._ranks < least_rank)[:1].tolist():
+        lacking = ~self._varies.any(axis=1) & (volume == "V")
+        if shape == "V" and orientation == "I":
+            lacking = ~self._varies.all(axis=1)
+        elif shape == "V":
+            lacking = self._ranks < n_features
+        elif orientation == "V":  # axes need rank d - 1, and their common shape a class of rank d
+            has_full = (self._ranks == n_features).any()
+            lacking |= self._ranks < (n_features - 1 if has_full else n_features)
+        for k in np.flatnonzero(lacking)[:1].tolist():
             return Message(
                 f"class {named(self.statistics.classes[k])}: the covariance has rank ⟨#{self._ranks[k]}⟩ of "
-                f"{self.statistics.n_features}, from ⟨#{counted(self.statistics.counts[k], 'row')}⟩; "
-                f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {_REMEDIES}"
+                f"{n_features}, from ⟨#{counted(self.statistics.counts[k], 'row')}⟩; "
+                f"{singular_features(self.statistics, k, self.least_eigenvalue)}. Bring more rows of it, "
+                "leave out constant or collinear features, or name a model of equal volume (EEE, EEI, EII)"
             )
-        return None
+        return self._why_not_together(shape, orientation)
 
-    def _constant_in_one(self) -> str | None:
-        for k in np.flatnonzero(~self._varies.all(axis=1))[:1].tolist():
-            return (
-                f"class {named(self.statistics.classes[k])}: "
-                f"{singular_features(self.statistics, k, self.least_eigenvalue)}. {_REMEDIES}"
-            )
-        return None
-
-    def _class_without_variance(self) -> str | None:
-        for k in np.flatnonzero(~self._varies.any(axis=1))[:1].tolist():
-            return Message(
-                f"class {named(self.statistics.classes[k])}: no feature varies in its "
-                f"⟨#{counted(self.statistics.counts[k], 'row')}⟩. Bring more rows of it, or name a model of "
-                "equal volume (EEE, EEI, EII)"
-            )
-        return None
-
-    def _constant_in_all(self) -> str | None:
-        return None if self._varies.any(axis=0).all() else self._deficient()
+    def _why_not_together(self, shape: str, orientation: str) -> str | None:
+        """Why all classes together do not determine a model that each of them does."""
+        if shape == "I":
+            return None if self._varies.any() else "no feature varies within a class"
+        if shape == orientation == "E":
+            return self._singular_together()
+        is_determined = orientation != "I" or self._varies.any(axis=0).all()
+        return None if is_determined else self._deficient()
 
     def _singular_together(self) -> str | None:
         n_features = self.statistics.n_features

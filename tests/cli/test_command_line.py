@@ -1215,7 +1215,7 @@ def test_a_candidate_that_fails_is_explained_once_in_the_words_of_try(collinear)
     assert table.splitlines()[-1].split() == ["2", "failed", "qda", "reg_param=0"]
     assert reason.startswith("qda reg_param=0 failed: fold 0: The covariance matrix of class 0 is")
     assert reason.count("not full rank") == 1
-    assert "Set shrinkage=auto, or reg_param above 0, or pooling=bayes, leave" in reason
+    assert "Set reg_param higher, or shrinkage where features vary, or pooling=bayes, leave" in reason
     assert reason.endswith("or use lda or nb; folds 1, 2, 3, 4: likewise\n")
     document = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).stdout)
     assert f"qda reg_param=0 failed: {document['candidates'][0]['error']}\n" == reason
@@ -1234,7 +1234,7 @@ def test_where_all_candidates_fail_the_error_has_the_words_of_try(collinear):
     failed = CliRunner().invoke(main, ["search", str(collinear), "--target", "kind", "--try", "qda"])
     assert failed.exit_code == 1
     assert failed.stderr.startswith("Error: 5 of 5 fits failed. The first: fold 0: The covariance")
-    assert "Set shrinkage=auto, or reg_param above 0, or pooling=bayes" in failed.stderr
+    assert "Set reg_param higher, or shrinkage where features vary, or pooling=bayes" in failed.stderr
     assert "--shrinkage" not in failed.stderr
 
 

@@ -272,11 +272,7 @@ def test_two_rows_are_too_few_to_shrink_by(shrinkage):
     X, y = np.vstack([X, [[9.0, 9.0, 9.0], [8.0, 9.5, 7.0]]]), np.append(y, [2, 2])
     with pytest.raises(np.linalg.LinAlgError, match="not full rank"):
         peer_of(QuadraticDiscriminantAnalysis, shrinkage).set_params(tol=1e-10).fit(X, y)
-    remedy = (
-        "Set shrinkage to a number above 0"
-        if shrinkage == 0.0
-        else "Raise reg_param, or set shrinkage to a higher number"
-    )
+    remedy = "Set reg_param higher, or shrinkage"
     with pytest.raises(np.linalg.LinAlgError, match=f"class 2 .*rank 1 of 3, from 2 rows.*{remedy}"):
         QuadraticDiscriminantAnalysis(shrinkage=shrinkage).fit(X, y)
     for params in ({"shrinkage": 0.1}, {"shrinkage": "oas"}, {"shrinkage": shrinkage, "reg_param": 0.1}):
@@ -392,7 +388,7 @@ def test_the_error_names_what_is_constant_and_what_is_collinear():
     )
     assert "It has rank 4 of 6, from 100 rows" in message
     assert "constant in it: 'flat'; collinear in it: 'u', 'w', 'sum'." in message
-    assert "Set shrinkage='auto', or reg_param above 0" in message
+    assert "Set reg_param higher, or shrinkage where features vary, or pooling='bayes'" in message
     for remedy in ({"shrinkage": "auto"}, {"shrinkage": "oas"}, {"reg_param": 1e-3}):
         assert QuadraticDiscriminantAnalysis(**remedy).fit(X, y).score(X, y) == 1.0
 
