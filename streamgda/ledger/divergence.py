@@ -23,13 +23,17 @@ class Gaussian:
     """The density of a class.
 
     The mean is the sum of `mean` and `low_part`. The covariance is a matrix, or the variances of independent
-    features. `constant` marks the features that do not vary.
+    features.
     """
 
     mean: Array
     low_part: Array
     covariance: Array
-    constant: NDArray[np.bool_]
+
+    @cached_property
+    def constant(self) -> NDArray[np.bool_]:
+        """The features that do not vary."""
+        return constant_features(_variances(self.covariance), self.mean[None, :])
 
     @property
     def variances(self) -> Array:
@@ -45,30 +49,16 @@ class Gaussian:
             return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
 
 
-class Gaussians:
-    """The densities of the classes, except those that incomplete rows do not determine; computed once."""
-
-    def __init__(self, statistics: Statistics) -> None:
-        self._statistics = _determined(statistics)
-        self._position = {label: k for k, label in enumerate(self._statistics.classes.tolist())}
-        self._made: dict[Any, Gaussian] = {}
-
-    @cached_property
-    def _covariances(self) -> Array:
-        covariances = self._statistics.covariance()
-        if kind_named(self._statistics.covariance_type).is_pooled:
-            return np.broadcast_to(covariances, (len(self._position), *covariances.shape))
-        return covariances
-
-    def get(self, label: Any) -> Gaussian | None:
-        """The density of a class; None if it is not determined."""
-        if label not in self._made and label in self._position:
-            k, statistics = self._position[label], self._statistics
-            constant = constant_features(_variances(self._covariances[k]), statistics.means[[k]])
-            self._made[label] = Gaussian(
-                statistics.means[k], statistics.mean_tails[k], self._covariances[k], constant
-            )
-        return self._made.get(label)
+def gaussians_of(statistics: Statistics) -> dict[Any, Gaussian]:
+    """The density of each class by its label, except those that incomplete rows do not determine."""
+    known = _determined(statistics)
+    if not len(known.classes):
+        return {}
+    covariances = known.covariance()
+    if kind_named(known.covariance_type).is_pooled:
+        covariances = np.broadcast_to(covariances, (len(known.classes), *covariances.shape))
+    densities = map(Gaussian, known.means, known.mean_tails, covariances)
+    return dict(zip(known.classes.tolist(), densities, strict=True))
 
 
 def _determined(statistics: Statistics) -> Statistics:

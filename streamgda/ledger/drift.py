@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from scipy.special import kl_div
 
 from streamgda.blocks.wording import abridged, counted, named
-from streamgda.ledger.divergence import Gaussians, divergence, expected_divergence, shift
+from streamgda.ledger.divergence import Gaussian, divergence, expected_divergence, gaussians_of, shift
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Array
 
@@ -295,7 +296,11 @@ class Baseline:
     """Old rows, with which new rows are compared. Their densities are computed once."""
 
     def __init__(self, before: Statistics) -> None:
-        self._before, self._gaussians = before, Gaussians(before)
+        self._before = before
+
+    @cached_property
+    def _gaussians(self) -> dict[Any, Gaussian]:
+        return gaussians_of(self._before)
 
     def drift(self, after: Statistics) -> DriftReport:
         """How far other rows lie from these; see `drift`."""
@@ -313,7 +318,7 @@ class Baseline:
         return DriftReport(new_classes=tuple(new), drift=drifts, feature_names=names or ())
 
     def _drifts(self, after: Statistics) -> Iterator[ClassDrift]:
-        before, now = self._before, Gaussians(after)
+        before, now = self._before, gaussians_of(after)
         shares, counts = after.weights / after.weights.sum(), after.counts
         position = {label: k for k, label in enumerate(after.classes.tolist())}
         shares_before = before.weights / before.weights.sum()
@@ -359,12 +364,10 @@ def _check_alike(before: Statistics, after: Statistics) -> None:
             f"states of covariance types {kinds[0]!r} and {kinds[1]!r} cannot be compared; accumulate "
             "both with one covariance_type, or narrow a 'full' one by to_covariance_type"
         )
-    features = [one.feature_names or counted(one.n_features, "feature") for one in (before, after)]
-    named = None not in (before.feature_names, after.feature_names)
-    if before.n_features != after.n_features or (named and features[0] != features[1]):
+    names = [one.feature_names for one in (before, after)]
+    if before.n_features != after.n_features or (None not in names and names[0] != names[1]):
         raise ValueError(
-            f"states of other features cannot be compared: {features[0]} and {features[1]}; learn both from "
-            "the same features, in the same order"
+            "states of other features cannot be compared; learn both from the same ones, in the same order"
         )
 
 

@@ -75,8 +75,6 @@ class LedgerFolder:
             return
         with reaching(self.path):
             foreign = foreign_names(self.filesystem, self.path)
-        if self._has_foreign_total():
-            foreign.append(TOTAL)
         if foreign:
             raise ValueError(
                 f"{self.path} is a folder of other things, such as {min(foreign)}, and no ledger; "
@@ -108,9 +106,9 @@ class LedgerFolder:
         folder = self._at(ENTRIES)
         with reaching(folder):
             seen = listing(self.filesystem, folder)
-        split = [(*path.rpartition("/")[::2], version) for path, version in seen.items()]
-        here = [(name, version) for above, name, version in split if above.strip("/") == folder.strip("/")]
-        return {name: version for name, version in here if is_entry(name)}
+        above = folder.strip("/") + "/"
+        names = {path.strip("/").removeprefix(above): version for path, version in seen.items()}
+        return {name: version for name, version in names.items() if is_entry(name)}
 
     def write_entry(self, name: str, state: State, records: Sequence[FileRecord]) -> None:
         """Write an entry, with the list of the files that it holds."""
@@ -180,28 +178,27 @@ class LedgerFolder:
         records: list[FileRecord] = []
         torn: dict[str, InputFile] = {}
         for (name, file), content in zip(files.items(), self._contents(list(files)), strict=True):
-            path = self._at(ENTRIES, name)
             try:
-                _, metadata = tables.parse(pa.BufferReader(content), COLUMNS, path)
-                records.append(_record_of(file, name, metadata))
+                _, _, held = self._parsed(content, name)
             except DamagedFileError:
                 torn[name] = file
-            except ValueError as error:
-                raise ValueError(f"{path} is {error}; delete the file, and refresh the ledger") from error
+                continue
+            if [(one.path, one.version, one.entry) for one in held] != [(file.path, file.version, name)]:
+                raise ValueError(
+                    f"{self._at(ENTRIES, name)} is the entry of another file, {held[0].path}; "
+                    "delete the file, and refresh the ledger"
+                )
+            records += held
         return records, torn
 
     def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
         return contents(self.filesystem, [self._at(ENTRIES, name) for name in names])
 
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
-        path = self._at(ENTRIES, name)
-        try:
-            table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, path)
-            held = _records_of(metadata)
-        except ValueError as error:
-            raise ValueError(f"{error}; delete the file, and refresh the ledger") from error
+        table, metadata, held = self._parsed(content, name)
         del content  # which has been decoded
         # The pages have checksums, and the state was checked when it was written.
+        path = self._at(ENTRIES, name)
         state = state_of(table, {**metadata, "definite": False}, path, empty)
         if state.n_rows != (rows := sum(record.rows for record in held)):
             raise ValueError(
@@ -209,6 +206,17 @@ class LedgerFolder:
                 "delete the file, and refresh the ledger"
             )
         return state
+
+    def _parsed(self, content: pa.Buffer, name: str) -> tuple[pa.Table, Metadata, list[FileRecord]]:
+        """The table and the metadata of an entry, and the records of the files that it holds."""
+        path = self._at(ENTRIES, name)
+        try:
+            table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, path)
+            return table, metadata, _records_of(metadata)
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{error}; delete the file, and refresh the ledger") from error
+        except ValueError as error:
+            raise ValueError(f"{path} is {error}; delete the file, and refresh the ledger") from error
 
     # ------------------------------------------------------------------ the total of all entries, a cache
 
@@ -228,15 +236,6 @@ class LedgerFolder:
         """Replace the cached state by that of these entries."""
         table, metadata = table_of(state)
         tables.write(self._at(TOTAL), table, {**metadata, "of": _identity(manifest)}, self.filesystem)
-
-    def _has_foreign_total(self) -> bool:
-        """Whether the file with the name of the cache is not a cache of a ledger."""
-        try:
-            return "of" not in tables.read_metadata(self._at(TOTAL), self.filesystem)
-        except FileNotFoundError:
-            return False
-        except ValueError:
-            return True
 
     # ------------------------------------------------------------------ what is deleted
 
@@ -261,16 +260,6 @@ class LedgerFolder:
         for path in (self._at(ENTRIES, name) for name in (*superseded, *stray)):
             with suppress(FileNotFoundError), reaching(path):
                 self.filesystem.delete_file(path)
-
-
-def _record_of(file: InputFile, name: str, metadata: Metadata) -> FileRecord:
-    """The record in an entry that should be of this one file."""
-    record, *others = _records_of(metadata)
-    if others:
-        raise ValueError("no entry of one file")
-    if (record.path, record.version, record.entry) != (file.path, file.version, name):
-        raise ValueError(f"the entry of another file, {record.path}")
-    return record
 
 
 def _records_of(metadata: Metadata) -> list[FileRecord]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
 from streamgda.ledger.folder import LedgerFolder
-from streamgda.ledger.manifest import Manifest, Status, check_reads_alike, options_of
+from streamgda.ledger.manifest import OPTIONS, Manifest, Status, check_reads_alike
 from streamgda.ledger.names import fold_name
 from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
 from streamgda.ledger.selection import Age, FileFilter, select, to_table, weights_by_age
@@ -110,6 +110,9 @@ class StatisticsLedger:
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
         self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
         self.subclass_centers = subclass_centers
+        self._kept = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
+        if subclass_centers is not None:
+            self._kept["subclass_centers"] = subclass_centers.to_document()
         self._empty = self._state_of_no_rows()
         found, folder = unwrapped(*resolve(path, filesystem))
         self._folder = LedgerFolder(found, folder.rstrip("/"))
@@ -141,11 +144,7 @@ class StatisticsLedger:
         dry_run: bool = False,
         on_error: OnError = "raise",
         verify: bool = False,
-        max_shift: float | None = None,
-        max_divergence: float | None = None,
-        max_share_shift: float | None = None,
-        no_new_classes: bool = False,
-        no_new_categories: bool = False,
+        **limits: Any,
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
@@ -170,8 +169,9 @@ class StatisticsLedger:
         verify : bool, default=False
             Also read the footer of each file that seems unchanged, and count the file as changed if its
             footer has changed, although its size and time (or ETag) are the same.
-        max_shift, max_divergence, max_share_shift, no_new_classes, no_new_categories : optional
-            How far a file may drift; see `DriftReport.alarms`. By default there is no limit.
+        **limits
+            How far a file may drift: `max_shift`, `max_divergence`, `max_share_shift`, `no_new_classes` and
+            `no_new_categories`, as for `DriftReport.alarms`. By default there is no limit.
 
         Returns
         -------
@@ -184,7 +184,7 @@ class StatisticsLedger:
             If a file cannot be read or changes while it is read, or the source reads other columns than the
             ledger holds. The ledger is then unchanged.
         TypeError
-            If the source is not one of files, or a limit is not a number.
+            If the source is not one of files, or a limit is not a number or is not known.
         RuntimeError
             If another process is refreshing the ledger.
         OSError
@@ -192,15 +192,8 @@ class StatisticsLedger:
         """
         if on_error not in {"raise", "skip"}:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
-        alarms_of = partial(
-            DriftReport.alarms,
-            max_shift=max_shift,
-            max_divergence=max_divergence,
-            max_share_shift=max_share_shift,
-            no_new_classes=no_new_classes,
-            no_new_categories=no_new_categories,
-        )
-        alarms_of(DriftReport())  # raises if a limit is not a number
+        alarms_of = methodcaller("alarms", **limits)
+        alarms_of(DriftReport())  # raises if a limit is not a number, or is not known
         files = self._files_of(source)
         scheduler = scheduler_for(files, scheduler)
         if dry_run:
@@ -243,11 +236,7 @@ class StatisticsLedger:
         # The entries are listed before the manifest is read. Otherwise an entry that another refresh adds
         # meanwhile would be taken for lost.
         entries = self._folder.entries()
-        kept = {name: getattr(self, name) for name in ("covariance_type", "fourth_moments", "exact")}
-        kept |= {} if self.folds is None else {"folds": self.folds}
-        if self.subclass_centers is not None:
-            kept["subclass_centers"] = self.subclass_centers.to_document()
-        read_options = {**source.read_options, **kept}
+        read_options = {**source.read_options, **self._kept}
         held = self._folder.read_manifest() or Manifest(read_options, {})
         check_reads_alike(held, read_options)
         each = opening_on(scheduler)
@@ -395,13 +384,8 @@ class StatisticsLedger:
     def _opened_manifest(self) -> Manifest:
         """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
         manifest = self._existing_manifest()
-        held = options_of(manifest.read_options)
-        given = {name: getattr(self, name) for name in held}
-        if other := [name for name in held if held[name] != given[name]]:
-            has, not_with = (
-                ", ".join(f"{name}={options[name]!r}" for name in other) for options in (held, given)
-            )
-            raise ValueError(f"the ledger in {shown(self.path)} has {has}; open it so, not with {not_with}")
+        read = {name: value for name, value in manifest.read_options.items() if name not in OPTIONS}
+        check_reads_alike(manifest, {**read, **self._kept})
         return manifest
 
     def _existing_manifest(self) -> Manifest:

@@ -97,7 +97,7 @@ class FileRecord:
         """The version of the file that was read."""
         return Version(self.size, self.modified, self.etag)
 
-    def is_of(self, file: InputFile) -> bool:
+    def is_of(self, file: InputFile | FileRecord) -> bool:
         """Whether a file is as it was read: its version and, if it is to be verified, its footer."""
         if self.version != file.version:
             return False
@@ -231,18 +231,16 @@ def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
     tables.write(path, manifest.to_arrow(), metadata, filesystem)
 
 
+OPTIONS = ("covariance_type", "fourth_moments", "exact", "folds", "groups", "subclass_centers")
+"""The read options that are parameters of a ledger."""
+
+
 def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with which a ledger must be opened, from the read options in its manifest."""
-    plain = {
-        "covariance_type": "full",
-        "fourth_moments": False,
-        "exact": False,
-        "folds": None,
-        "groups": None,
-    }
-    centers = read_options.get("subclass_centers")
-    kept = {name: read_options.get(name, default) for name, default in plain.items()}
-    return {**kept, "subclass_centers": centers and SubclassCenters.from_document(centers)}
+    kept = {name: read_options[name] for name in OPTIONS if name in read_options}
+    if "subclass_centers" in kept:
+        kept["subclass_centers"] = SubclassCenters.from_document(kept["subclass_centers"])
+    return kept
 
 
 def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
@@ -255,7 +253,7 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
     ValueError
         If another column is read, or the statistics are of another kind.
     """
-    for name in dict.fromkeys((*read_options, "folds", "groups", "subclass_centers", "categorical_features")):
+    for name in dict.fromkeys((*read_options, *OPTIONS, "categorical_features")):
         ours, value = held.read_options.get(name), read_options.get(name)
         if ours == value:
             continue
@@ -268,8 +266,8 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
             continue
         raise ValueError(
             Message(
-                f"the ledger holds statistics with ⟨{name}={ours!r}⟩, and here it is ⟨{name}={value!r}⟩; use "
-                "a ledger of its own for each way to read a dataset"
+                f"the ledger holds statistics with ⟨{name}={ours!r}⟩, and here it is ⟨{name}={value!r}⟩; "
+                "open it as it was made, or use a ledger of its own for each way to read a dataset"
             )
         )
 

@@ -58,8 +58,11 @@ def is_unfinished(name: str) -> bool:
 
 
 def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
-    """The files in the folder of a ledger, and among its entries, that no ledger writes."""
-    own = {MANIFEST, TOTAL, ENTRIES, LOCK}
-    outside = [name for name in children(filesystem, folder) if name not in own and not is_unfinished(name)]
+    """The files in the folder of a ledger, and among its entries, that no ledger writes.
+
+    A total without entries is not that of a ledger.
+    """
     entries = children(filesystem, f"{folder}/{ENTRIES}")
+    own = {MANIFEST, ENTRIES, LOCK, *([TOTAL] if entries else [])}
+    outside = [name for name in children(filesystem, folder) if name not in own and not is_unfinished(name)]
     return outside + [f"{ENTRIES}/{name}" for name in entries if not is_entry(name)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -114,11 +113,6 @@ def plan_refresh(
         Whether a file that seems unchanged must also have the same footer.
     each : callable
         Reads these footers.
-
-    Raises
-    ------
-    ValueError
-        If a file is listed more than once.
     """
     files = source.files()
     if verify:
@@ -126,9 +120,6 @@ def plan_refresh(
         footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
         files = [replace(file, footer=footers.get(file.path)) for file in files]
     present = {file.path: file for file in files}
-    if len(present) < len(files):
-        twice = next(path for path, times in Counter(file.path for file in files).items() if times > 1)
-        raise ValueError(f"{twice} is listed more than once; a ledger counts each file once, so list it once")
     target = str(read_options.get("target"))
     reused: dict[str, FileRecord] = {}
     for entry, records in held.entries.items():
@@ -321,6 +312,4 @@ def compare(
 def _is_new(record: FileRecord, held: Manifest) -> bool:
     """Whether a file is new, or has another version or another footer than before."""
     known = held.records.get(record.path)
-    if known is None or known.version != record.version:
-        return True
-    return None not in (known.footer, record.footer) and known.footer != record.footer
+    return known is None or not known.is_of(record)

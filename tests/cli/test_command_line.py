@@ -1130,7 +1130,7 @@ def test_each_option_says_what_it_does_and_what_it_is_without(name, tmp_path):
 )  # fmt: skip
 def test_help_has_the_parameters_and_defaults_of_signatures(place, documented_by):
     found, taken = documented(documented_by), inspect.signature(place).parameters
-    assert set(found) == set(taken) - {"self"}
+    assert set(found) == set(taken) - {"self", "limits"}
     for name, (kind, sentences) in found.items():
         assert all(sentences)
         if ", default=" in kind:

@@ -539,7 +539,7 @@ def test_a_ledger_of_format_1_goes_on(tmp_path, name, filters, scatter):
 def test_a_ledger_is_opened_as_it_was_made(data, tmp_path):
     tied = StatisticsLedger(tmp_path / "tied", "tied", exact=True)
     tied.refresh(scan(data))
-    match = "has covariance_type='tied', exact=True; open it so, not with covariance_type='full', exact=False"
+    match = "statistics with covariance_type='tied', and here it is covariance_type='full'; open it as it was"
     for ask in (StatisticsLedger.statistics, lambda ledger: ledger.files_with("ant")):
         with pytest.raises(ValueError, match=match):
             ask(StatisticsLedger(tmp_path / "tied", "full"))

@@ -93,7 +93,7 @@ def test_a_ledger_keeps_its_number_of_folds(folder):
     for other in (None, 4):
         with pytest.raises(ValueError, match="folds"):
             StatisticsLedger(folder / "_ledger", folds=other).refresh(wines(folder))
-        with pytest.raises(ValueError, match="has folds=3"):
+        with pytest.raises(ValueError, match="with folds=3, and here it is folds="):
             StatisticsLedger(folder / "_ledger", folds=other).statistics()
     with pytest.raises(ValueError, match="at least 2 folds"):
         StatisticsLedger(folder / "_other", folds=1)
