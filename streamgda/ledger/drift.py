@@ -318,30 +318,32 @@ class Baseline:
         return DriftReport(new_classes=tuple(new), drift=drifts, feature_names=names or ())
 
     def _drifts(self, after: Statistics) -> Iterator[ClassDrift]:
-        before, now = self._before, gaussians_of(after)
-        shares, counts = after.weights / after.weights.sum(), after.counts
-        position = {label: k for k, label in enumerate(after.classes.tolist())}
-        shares_before = before.weights / before.weights.sum()
-        for label, count, share_before in zip(
-            before.classes.tolist(), before.counts, shares_before, strict=True
-        ):
-            k = position.get(label)
-            rows, share = (0, 0.0) if k is None else (int(counts[k]), float(shares[k]))
-            old, new = self._gaussians.get(label), now.get(label)
+        before, old, new = self._before, self._gaussians, gaussians_of(after)
+        held, now = (_sizes(one) for one in (before, after))
+        for label, (count, share_before) in held.items():
+            rows, share = now.get(label, (0, 0.0))
             moved, apart = np.full(before.n_features, np.nan), np.nan
-            if old is not None and new is not None:
-                moved, apart = (shift(old, new) if count > 1 else moved), divergence(old, new)
+            if label in old and label in new:
+                moved = shift(old[label], new[label]) if count > 1 else moved
+                apart = divergence(old[label], new[label])
             yield ClassDrift(
                 label,
-                int(count),
+                count,
                 rows,
                 moved,
                 apart,
-                expected_divergence(before, after, int(count), rows) if rows else np.inf,
-                float(share_before),
+                expected_divergence(before, after, count, rows) if rows else np.inf,
+                share_before,
                 share,
                 _share_shift(share_before, before.n_rows, share, after.n_rows),
             )
+
+
+def _sizes(statistics: Statistics) -> dict[Any, tuple[int, float]]:
+    """How many rows each class has, and its share of the weight of all rows."""
+    shares = statistics.weights / statistics.weights.sum()
+    sizes = zip(statistics.counts.tolist(), shares.tolist(), strict=True)
+    return dict(zip(statistics.classes.tolist(), sizes, strict=True))
 
 
 def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Statistics, tuple[str, ...]]:

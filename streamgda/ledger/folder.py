@@ -192,7 +192,9 @@ class LedgerFolder:
         return records, torn
 
     def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
-        return contents(self.filesystem, [self._at(ENTRIES, name) for name in names])
+        sizes = {name: version.size or 0 for name, version in self.entries().items()}
+        paths = [self._at(ENTRIES, name) for name in names]
+        return contents(self.filesystem, paths, [sizes.get(name, 0) for name in names])
 
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
         table, metadata, held = self._parsed(content, name)

@@ -8,9 +8,9 @@ count is of format 3. Old versions of this library, which would count these file
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -87,9 +87,9 @@ class FileRecord:
             field.name: row.get(field.name, None if field.default is MISSING else field.default)
             for field in fields(cls)
         }
-        for name, value in values.items():
-            if not _is_sound(name, value):
-                raise ValueError(f"damaged: for {values['path']}, {name} is {value!r:.100}")
+        for name, is_sound in _SOUND.items():
+            if not is_sound(values[name]):
+                raise ValueError(f"damaged: for {values['path']}, {name} is {values[name]!r:.100}")
         return cls(**values)
 
     @property
@@ -110,27 +110,32 @@ class FileRecord:
         return keys
 
 
-_TYPES = get_type_hints(FileRecord)
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
-def _is_sound(name: str, value: Any) -> bool:
-    """Whether a value of a record has the type of its field, and does no harm as a name or number."""
-    if name == "entry":
-        return is_entry_name(value)
-    if name == "status":
-        return value in get_args(Status)
-    if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
-        return False
-    if name == "partition":
-        return _is_partition(value)
-    return name == "modified" or not isinstance(value, int) or value >= 0
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 0
 
 
 def _is_partition(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         return False
+
+
+_SOUND: dict[str, Callable[[Any], bool]] = {
+    "path": _is_text,
+    "rows": _is_count,
+    "dropped": _is_count,
+    "schema": _is_text,
+    "partition": _is_partition,
+    "entry": is_entry_name,
+    "status": get_args(Status).__contains__,
+    "alarm": _is_text,
+}
+"""Whether the values of a record are of their types, and do no harm as a name or a number."""
 
 
 @dataclass(frozen=True)

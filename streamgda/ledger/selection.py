@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.wording import Message, counted, listed
 from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.storage.paths import one_line
 
@@ -170,39 +170,26 @@ def _nanoseconds(time: datetime) -> int:
 
 
 def _time_of(record: FileRecord, age: Age) -> int:
-    """When a file was modified, or the date that `age` gives it, in nanoseconds since 1970."""
+    """When a file was modified, or the date that `age` gives it, in nanoseconds since 1970.
+
+    A date is a `date`, a `datetime` or ISO 8601 text, in UTC unless it has a time zone.
+    """
     if age is None:
         return _modified(record)
     if isinstance(age, Mapping):
-        if record.path not in age:
-            raise ValueError(f"age has no date for {record.path}; give one for each path in `files`")
-        return _of_date(age[record.path], f"age of {record.path}")
-    keys = [age] if isinstance(age, str) else age
-    if not isinstance(keys, Sequence) or not all(isinstance(key, str) for key in keys) or not keys:
-        raise TypeError(f"age is a partition key, a list of them, or dates by path; got {age!r}")
-    held = {name: value for name, value in record.partition_keys.items() if value is not None}
-    for key in keys:
-        if key not in held:
-            known = ", ".join(map(repr, held)) or "none"
-            raise ValueError(Message(f"⟨age⟩: {record.path} has no partition key {key!r}; its keys: {known}"))
-    parts = [f"{held[key]:02d}" if isinstance(held[key], int) else str(held[key]) for key in keys]
-    what = ", ".join(f"{key}={held[key]}" for key in keys)
-    return _of_date("-".join(parts), f"age: {record.path}: {what}")
-
-
-def _of_date(value: str | date, what: str) -> int:
-    """A date or time, or its ISO 8601 text, in nanoseconds since 1970; in UTC unless it has a time zone."""
-    if isinstance(value, str):
-        value = _parsed(value, what)
-    if not isinstance(value, date):
-        raise TypeError(f"{what}: {value!r} is no date, such as date(2026, 1, 31)")
-    return _nanoseconds(
-        value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-    )
-
-
-def _parsed(text: str, what: str) -> datetime:
+        text = str(age.get(record.path))
+    else:
+        held = {name: value for name, value in record.partition_keys.items() if value is not None}
+        keys = [age] if isinstance(age, str) else age
+        if unknown := [key for key in keys if key not in held]:
+            raise ValueError(
+                Message(
+                    f"⟨age⟩: {record.path} has no partition key {unknown[0]!r}; its keys: "
+                    f"{listed(list(held))}"
+                )
+            )
+        text = "-".join(f"{held[key]:02d}" if isinstance(held[key], int) else held[key] for key in keys)
     for rest in ("", "-01", "-01-01"):  # the first day of a month or a year
         with suppress(ValueError):
-            return datetime.fromisoformat(text + rest)
-    raise ValueError(f"{what} is no date, such as 2026-01-31")
+            return _nanoseconds(datetime.fromisoformat(text + rest))
+    raise ValueError(Message(f"⟨age⟩ of {record.path}: {text!r} is no date, such as 2026-01-31"))

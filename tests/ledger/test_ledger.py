@@ -584,13 +584,14 @@ def test_files_are_fetched_ahead_within_a_budget(tmp_path, monkeypatch, sizes):
     paths = [str(tmp_path / str(n)) for n in range(len(sizes))]
     for path, size in zip(paths, sizes, strict=True):
         Path(path).write_bytes(bytes([size % 251]) * size * 1000)
+    n_bytes = [1000 * size for size in sizes]
     before = pa.total_allocated_bytes()
-    for size, content in zip(sizes, read_ahead.contents(pafs.LocalFileSystem(), paths), strict=True):
+    for size, content in zip(sizes, read_ahead.contents(pafs.LocalFileSystem(), paths, n_bytes), strict=True):
         assert content.size == size * 1000
         assert pa.total_allocated_bytes() - before <= 100_000 + 1000 * max(sizes) + 1000
         del content
     with pytest.raises(FileNotFoundError, match="gone is missing"):
-        list(read_ahead.contents(pafs.LocalFileSystem(), [*paths, str(tmp_path / "gone")]))
+        list(read_ahead.contents(pafs.LocalFileSystem(), [*paths, str(tmp_path / "gone")], [*n_bytes, 0]))
 
 
 # ---------------------------------------------------------------------- what goes wrong
