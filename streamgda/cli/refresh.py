@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.blocks.wording import abridged, counted, named
+from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_learn
-from streamgda.cli.errors import Quarantined, describe, interruptible
+from streamgda.cli.errors import Quarantined, interruptible
 from streamgda.cli.models import ModelOptions, model_options
 from streamgda.cli.options import Number, Option, bad_usage, bundled, of_library, split_names
 from streamgda.cli.running import Running, running_options
@@ -25,8 +25,6 @@ _LEDGER = "streamgda.ledger.ledger:StatisticsLedger"
 _REFRESH = "streamgda.ledger.ledger:refresh"
 
 _ALARMS = "streamgda.ledger.drift:alarms"
-
-_MOST_CLASSES = 3  # the most classes of few rows that a message names
 
 
 def _date_option(name: str, text: str, default: str) -> Option:
@@ -259,20 +257,7 @@ def _answer(
 def _model_of(
     ledger: StatisticsLedger, model: ModelOptions, choice: dict[str, Any]
 ) -> GaussianClassifier[Any]:
-    """The model of the chosen files. If it cannot be made, the error names the files of small classes."""
+    """The model of the chosen files."""
     days = choice["half_life"]
     half_life = None if days is None else timedelta(days=days)
-    statistics = ledger.statistics(**{**choice, "half_life": half_life})
-    try:
-        return model.build(statistics)
-    except ValueError as error:
-        few = [
-            (label, count)
-            for label, count in zip(statistics.classes.tolist(), statistics.counts, strict=True)
-            if count <= statistics.n_features
-        ]
-        where = [
-            f"class {named(label)} has {counted(count, 'row')}, in {abridged(ledger.files_with(label), 3)}"
-            for label, count in few[:_MOST_CLASSES]
-        ]
-        raise ValueError("; ".join([describe(error).rstrip("."), *where])) from error
+    return model.build(ledger.statistics(**{**choice, "half_life": half_life}))

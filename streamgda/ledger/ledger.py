@@ -257,21 +257,6 @@ class StatisticsLedger:
         """The files that were rejected, and do not count until they change; see `StatisticsLedger.reject`."""
         return self._existing_manifest().rejected
 
-    def files_with(self, label: Any) -> tuple[str, ...]:
-        """The files that count and have rows of a class. Files folded into one entry are named together.
-
-        Every entry is read.
-        """
-        held = self._opened_manifest().held.entries
-        states = self._folder.states(list(held), self._empty)
-        found = [
-            record.path
-            for records, state in zip(held.values(), states, strict=True)
-            if label in state.classes.tolist()
-            for record in records
-        ]
-        return tuple(sorted(found))
-
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, and what is kept of it, as plain values."""

@@ -540,23 +540,9 @@ def test_a_ledger_is_opened_as_it_was_made(data, tmp_path):
     tied = StatisticsLedger(tmp_path / "tied", "tied", exact=True)
     tied.refresh(scan(data))
     match = "statistics with covariance_type='tied', and here it is covariance_type='full'; open it as it was"
-    for ask in (StatisticsLedger.statistics, lambda ledger: ledger.files_with("ant")):
-        with pytest.raises(ValueError, match=match):
-            ask(StatisticsLedger(tmp_path / "tied", "full"))
+    with pytest.raises(ValueError, match=match):
+        StatisticsLedger(tmp_path / "tied", "full").statistics()
     assert StatisticsLedger(tmp_path / "tied").files.num_rows == 4  # which need not be opened
-
-
-def test_the_files_that_hold_a_class_are_named(data, ledger):
-    put(data / "4.parquet", rows(20, 0.0, ("cat",)), 4)
-    ledger.refresh(scan(data))
-    assert ledger.files_with("cat") == ("4.parquet",)
-    assert len(ledger.files_with("ant")) == 4
-    assert ledger.files_with("dog") == ledger.files_with(3) == ()
-    ledger.reject("4.parquet")
-    assert ledger.files_with("cat") == ()
-    ledger.accept("4.parquet")
-    ledger.compact(where="[34].parquet")
-    assert ledger.files_with("cat") == ("3.parquet", "4.parquet")
 
 
 # ---------------------------------------------------------------------- memory
