@@ -32,13 +32,12 @@ def array_blocks(
     *,
     missing: Missing = "raise",
     origin: str | None = None,
-    start: int = 0,
     places: Places | None = None,
     groups: ArrayLike | None = None,
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
-    An error names the `origin` of the rows, such as a file, and the number of the row, counted from `start`.
+    An error names the `origin` of the rows, such as a file, and the number of the row.
     If `places` is given, the names of rows follow from it instead.
 
     Raises
@@ -66,7 +65,7 @@ def array_blocks(
         weights=weights,
         feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
         missing=missing,
-        row_name=places or Places(origin or "", start, dataset=origin or ""),
+        row_name=places or Places(origin or "", dataset=origin or ""),
         groups=None if groups is None else group_codes(groups, n_rows),
     )
 
@@ -102,22 +101,18 @@ def check_readable(X: Any) -> None:
         raise ValueError("features are masked; leave out the rows or columns that are")
     if type(X) is dict or (isinstance(X, list | tuple) and X and type(X[0]) is dict):
         raise TypeError("rows are an array or a frame, and these are dicts; give pandas.DataFrame(records)")
-    found: dict[str, list[str]] = {}
+    wrong: list[str] = []
     for name in columns_of_other_types(X):
         _check_categories(X[name], name)
         values = np.asarray(X[name][:1])
-        if values.dtype.kind in "UTSMm" or (
-            values.dtype.kind == "O" and isinstance(next(iter(values), 0), str)
-        ):
-            found.setdefault("dates" if values.dtype.kind in "Mm" else "text", []).append(name)
-    if found:
-        columns = " and ".join(
-            f"column {names[0]!r} holds {kind}"
-            if len(names) == 1
-            else f"columns {wording.listed(names, 20)} hold {kind}"
-            for kind, names in found.items()
+        is_object = values.dtype.kind == "O"
+        if values.dtype.kind in "UTSMm" or (is_object and isinstance(next(iter(values), 0), str)):
+            wrong.append(name)
+    if wrong:
+        raise ValueError(
+            f"columns {wording.listed(wrong, 20)} hold text or dates, and features are numbers; leave such "
+            "columns out, or encode them"
         )
-        raise ValueError(f"{columns}, and features are numbers; leave such columns out, or encode them")
 
 
 OR_SCAN = ", or read it by scan_arrow(frame, target)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,8 +29,6 @@ _LEARN_INCOMPLETE = Message(
     "learn from what is observed: fit a model with ⟨missing='marginal'⟩"
     "⟨, or accumulate a source with missing='keep'|⟩"
 )
-
-_POWERS = {"squares": 2, "fourth powers": 4}
 
 # The limits of the size of a block.
 _TARGET_ELEMENTS = 1 << 21  # 16 MB of float64
@@ -193,27 +190,21 @@ class Block:
 
     def between(self, start: int, stop: int) -> Block:
         """The rows start:stop, with `n_dropped` set to 0."""
-        rows = slice(start, stop)
+        return replace(self._at(slice(start, stop)), n_dropped=0, row_name=self.row_name.after(start))
+
+    def take(self, rows: NDArray[np.intp]) -> Block:
+        """The rows at these positions, with the same `n_dropped`."""
+        part = self._at(rows)
+        classes, codes = labels.drop_unused(part.classes, part.codes)
+        return replace(part, classes=classes, codes=codes, row_name=self.row_name.take(rows))
+
+    def _at(self, rows: slice | NDArray[np.intp]) -> Block:
+        """Some of the rows, under the names of the first ones."""
         return replace(
             self,
             features=_rows(self.features, rows),
             codes=self.codes[rows],
             weights=None if self.weights is None else self.weights[rows],
-            n_dropped=0,
-            row_name=self.row_name.after(start),
-            groups=self.groups and (self.groups[0], self.groups[1][rows]),
-        )
-
-    def take(self, rows: NDArray[np.intp]) -> Block:
-        """The rows at these positions, with the same `n_dropped`."""
-        classes, codes = labels.drop_unused(self.classes, self.codes[rows])
-        return replace(
-            self,
-            features=_rows(self.features, rows),
-            classes=classes,
-            codes=codes,
-            weights=None if self.weights is None else self.weights[rows],
-            row_name=self.row_name.take(rows),
             groups=self.groups and (self.groups[0], self.groups[1][rows]),
         )
 
@@ -236,19 +227,14 @@ class Block:
         Raises
         ------
         ValueError
-            Always. The message names the first NaN or infinity. If there is none, it says whether the
-            features or the weights are so large that sums of the powers exceed float64.
+            Always. The message names the first NaN or infinity. If there is none, the features or the weights
+            are so large that sums of the powers exceed float64.
         """
         finite = _finite_rows(self.features)
-        if finite.all() and self._sums_fit_without_weights(_POWERS[powers]):
-            raise ValueError(
-                f"the weights are too large: with them, sums of {powers} exceed float64 in the rows from "
-                f"{self.row_name(0)} on. Divide all weights by a power of ten first"
-            )
         if finite.all():
             raise ValueError(
-                f"the features are too large: their {powers} exceed float64 in the rows from "
-                f"{self.row_name(0)} on. Divide them by a power of ten first"
+                f"the features or their weights are too large: their {powers} exceed float64 in the rows "
+                f"from {self.row_name(0)} on. Divide them by a power of ten first"
             )
         row = int(np.argmin(finite))
         index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
@@ -271,17 +257,6 @@ class Block:
                     f"{self.row_name(int(np.argmax(infinite)))}: feature {self.feature_name(j)} is infinity. "
                     "Mend the data; a missing value is NaN or null"
                 )
-
-    def _sums_fit_without_weights(self, power: int) -> bool:
-        """Whether float64 would hold the sums of powers of finite values without their weights.
-
-        False if there are no weights.
-        """
-        if self.weights is None:
-            return False
-        largest = max(float(np.abs(column).max()) for column in _columns(self.features))
-        most: float = (sys.float_info.max / len(self.codes)) ** (1 / power) / 2
-        return largest <= most
 
 
 def check_missing(missing: str) -> None:

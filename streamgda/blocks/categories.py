@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,15 +111,23 @@ class Categories:
 
     def check_size(self, n_rows: int) -> None:
         """Raise ValueError if a column has more categories than a state may have."""
-        for name, values in zip(self.columns, self.values, strict=True):
-            if len(values) > MOST_CATEGORIES:
-                _refuse(name, values, n_rows)
+        self._refuse_above(MOST_CATEGORIES, n_rows)
 
     def check_no_identifier(self, n_rows: int) -> None:
         """Raise ValueError if a column has a value of its own in nearly every row."""
+        self._refuse_above(max(_SHARE_OF_IDENTIFIER * n_rows, _FEWEST_OF_IDENTIFIER), n_rows)
+
+    def _refuse_above(self, most: float, n_rows: int) -> None:
         for name, values in zip(self.columns, self.values, strict=True):
-            if len(values) > max(_SHARE_OF_IDENTIFIER * n_rows, _FEWEST_OF_IDENTIFIER):
-                _refuse(name, values, n_rows)
+            if len(values) > most:
+                is_identifier = len(values) > n_rows / 2
+                why = "it identifies rows" if is_identifier else f"more than {most:,} are too many"
+                raise ValueError(
+                    Message(
+                        f"column {name!r} has {counted(len(values), 'category')} in "
+                        f"{counted(n_rows, 'row')}: {why}. Leave it out, with ⟨exclude=[{name!r}]⟩"
+                    )
+                )
 
     def described(self) -> dict[str, Any]:
         """The categories as plain values, from which `from_plain` makes them again."""
@@ -140,17 +148,6 @@ class Categories:
             if _united(name, found, found) != found:
                 raise ValueError(f"the categories of column {name!r} are not sorted")
         return cls(numbers, columns, values)
-
-
-def _refuse(name: str, values: Sequence[Value], n_rows: int) -> None:
-    is_identifier = len(values) > n_rows / 2
-    why = "it identifies rows" if is_identifier else f"more than {MOST_CATEGORIES:,} are too many"
-    raise ValueError(
-        Message(
-            f"column {name!r} has {counted(len(values), 'category')} in {counted(n_rows, 'row')}: "
-            f"{why}. Leave it out, with ⟨exclude=[{name!r}]⟩"
-        )
-    )
 
 
 def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -206,23 +203,14 @@ class MixedColumns(Sequence[NDArray[Any]]):
     def __len__(self) -> int:
         return len(self.numbers) + sum(map(len, self.categories.values))
 
-    @overload
-    def __getitem__(self, index: int) -> NDArray[Any]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[NDArray[Any]]: ...
-
-    def __getitem__(self, index: int | slice) -> NDArray[Any] | list[NDArray[Any]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
             raise IndexError(index)
-        index %= len(self)
         if index < len(self.numbers):
             return self.numbers[index]
         stops = [place.stop for place in self.categories.slices]
         column = bisect_left(stops, index + 1)
-        is_value: NDArray[np.bool_] = self.codes[column] == index - self.categories.slices[column].start
+        is_value = self.codes[column] == index - self.categories.slices[column].start
         return is_value.view(np.uint8)
 
     @property

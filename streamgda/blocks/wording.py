@@ -33,16 +33,11 @@ class InPython(NamedTuple):
         return self.text
 
 
-class Amount(NamedTuple):
+class Amount(str):
     """A part that depends on the number of rows."""
 
-    text: str
 
-    def __str__(self) -> str:
-        return self.text
-
-
-Part = str | Setting | InPython | Amount
+Part = str | Setting | InPython
 
 
 class Message(str):

@@ -69,14 +69,12 @@ def find_compiler() -> list[str]:
     if sys.platform == "darwin" and subprocess.call(["xcode-select", "-p"], stdout=quiet, stderr=quiet):
         return []  # /usr/bin/cc would offer, in a window, to install one
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        trial = Path(scratch, "trial.c")
-        trial.write_text("int DllMainCRTStartup(void) { return 1; }")
         for name in filter(shutil.which, ["cc", "gcc", "clang"]):
-            library = trial.with_suffix(f".{name}")
-            with contextlib.suppress(RuntimeError, OSError, AttributeError):
-                compile_library(trial, library, [name])
-                if ctypes.CDLL(str(library)).DllMainCRTStartup() == 1:
-                    return [name]
+            library = Path(scratch, name).with_suffix(".so")
+            with contextlib.suppress(RuntimeError, OSError):
+                compile_library(SOURCE, library, [name])
+                ctypes.CDLL(str(library))
+                return [name]
     return []
 
 

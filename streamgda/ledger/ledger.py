@@ -129,9 +129,7 @@ class StatisticsLedger:
         return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
 
     def __repr__(self) -> str:
-        options = "".join(f", {name}=True" for name in ("fourth_moments", "exact") if getattr(self, name))
-        options += "" if self.folds is None else f", folds={self.folds}"
-        return f"StatisticsLedger({shown(self.path)!r}, {self.covariance_type!r}{options})"
+        return f"StatisticsLedger({shown(self.path)!r}, {self.covariance_type!r})"
 
     # ------------------------------------------------------------------ refresh
 
@@ -184,7 +182,7 @@ class StatisticsLedger:
             If a file cannot be read or changes while it is read, or the source reads other columns than the
             ledger holds. The ledger is then unchanged.
         TypeError
-            If the source is not one of files, or a limit is not a number or is not known.
+            If the source is not one of files, or a limit is not known.
         RuntimeError
             If another process is refreshing the ledger.
         OSError
@@ -193,7 +191,7 @@ class StatisticsLedger:
         if on_error not in {"raise", "skip"}:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         alarms_of = methodcaller("alarms", **limits)
-        alarms_of(DriftReport())  # raises if a limit is not a number, or is not known
+        alarms_of(DriftReport())  # raises if a limit is not known
         files = self._files_of(source)
         scheduler = scheduler_for(files, scheduler)
         if dry_run:

@@ -245,16 +245,12 @@ def read_into(
     kept = checkpoint if checkpoint and checkpoint.kind == type(empty).__name__ else None
     splits = source.planned(opening_on(scheduler))
     groups = list(group_into_tasks(splits, n_rows_of, source.n_features, rows_per_task))
-    if not groups:
-        raise ValueError(
-            f"there is nothing to accumulate: {source!r} has no rows, or none that its filters let through"
-        )
     plan = Plan(groups, accumulate_splits, empty, retries=retries, checkpoint=kept)
-    state: S = compute_plan(plan, scheduler, progress)
+    state: S = compute_plan(plan, scheduler, progress) if groups else empty
     if not state.n_rows:
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
-            f"({state.n_dropped} dropped, the others filtered out or of weight zero)"
+            f"({state.n_dropped} dropped, all others filtered out or of weight zero)"
         )
     return state
 

@@ -106,7 +106,7 @@ class Graph:
         for run in _runs(groups, FAN_IN**2 if many else FAN_IN):
             name = checkpoint.name_of(run)
             if name in kept:
-                key = self._add("load", partial(_load, checkpoint, name))
+                key = self._add("load", partial(retried, partial(checkpoint.read, name)))
                 self.reading[key] = Amount.of(run)
             else:
                 key = self._subtree(plan, run, shared, size)
@@ -116,10 +116,7 @@ class Graph:
 
     def _subtree(self, plan: Plan, groups: Groups, shared: Hashable, size: int) -> Hashable:
         """The tasks that read some groups, `size` of them in each, and merge their states."""
-        level = [self._add_reading(plan, run, shared) for run in _runs(groups, size)]
-        if size == 1:
-            level = [self._merged(plan.merge, run) for run in _runs(level, FAN_IN)]
-        return self._tree(plan.merge, level)
+        return self._tree(plan.merge, [self._add_reading(plan, run, shared) for run in _runs(groups, size)])
 
     def _add_reading(self, plan: Plan, groups: Groups, shared: Hashable) -> Hashable:
         delayed = [split for group in groups for split in _delayed_in(group)]
@@ -221,7 +218,3 @@ def _keep(checkpoint: Checkpoint, name: str, state: Any) -> Any:
     """Write a state, and pass it on."""
     retried(partial(checkpoint.write, name, state))
     return state
-
-
-def _load(checkpoint: Checkpoint, name: str) -> Any:
-    return retried(partial(checkpoint.read, name))

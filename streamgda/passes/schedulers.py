@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from streamgda.blocks.wording import Message
 from streamgda.sources.base import Source
@@ -95,7 +94,7 @@ class _SingleBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit = threadpool_limits(limits=1, user_api="blas")
             self._inside += 1
 
     def __exit__(
@@ -105,11 +104,6 @@ class _SingleBlasThread:
             self._inside -= 1
             if not self._inside:
                 self._limit.restore_original_limits()
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 single_blas_thread = _SingleBlasThread()

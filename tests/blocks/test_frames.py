@@ -161,10 +161,10 @@ def test_all_columns_that_are_no_numbers_are_named_at_once(made, holds):
         lambda rows: ClassStatistics().update(rows, y),
     ):
         with pytest.raises(
-            ValueError, match=f"^columns 'a', 'b' hold {holds}, .* leave such columns out, or enc"
+            ValueError, match="^columns 'a', 'b' hold text or dates, .* leave such columns out, or enc"
         ):
             call(bad)
-        with pytest.raises(ValueError, match=f"column 'b' holds {holds}"):
+        with pytest.raises(ValueError, match="columns 'b' hold text or dates"):
             call(made({"a": [1.0, 2.0, 4.0], "b": wrong}))
 
 

@@ -72,7 +72,7 @@ def test_dates_may_be_given_by_path(tmp_path, made):
     assert aged.allclose(decayed(tmp_path, paths, 2), rtol=1e-12)
     some = ledger.statistics(half_life=2 * DAY, age={"2026-01-31.parquet": "2026-01-31"}, where="*31*")
     assert some.weights.sum() == 30
-    with pytest.raises(ValueError, match="age has no date for 2026-01-30.parquet; give one for each path"):
+    with pytest.raises(ValueError, match="age of 2026-01-30.parquet: 'None' is no date"):
         ledger.statistics(half_life=DAY, age={"2026-01-31.parquet": "2026-01-31"})
 
 
