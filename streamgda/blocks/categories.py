@@ -92,13 +92,11 @@ class Categories:
         """
         if self == other:
             return self
-        for ours, theirs in ((self.numbers, other.numbers), (self.columns, other.columns)):
-            if ours != theirs:
-                kind = "numbers" if ours is self.numbers else "categories"
-                raise ValueError(
-                    f"tables with other columns cannot be merged: {kind} are {list(ours)} in the first, and "
-                    f"{list(theirs)} in the second"
-                )
+        if (self.numbers, self.columns) != (other.numbers, other.columns):
+            raise ValueError(
+                f"tables with other columns cannot be merged: numbers are {list(self.numbers)} and "
+                f"{list(other.numbers)}, categories are {list(self.columns)} and {list(other.columns)}"
+            )
         values = tuple(map(_united, self.columns, self.values, other.values))
         return self if values == self.values else replace(self, values=values)
 

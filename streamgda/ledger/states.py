@@ -7,7 +7,6 @@ and their table as an Arrow stream.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -81,7 +80,10 @@ def state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> St
         return statistics_of(table, metadata, path)
     try:
         rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
-        parts = dict(_parts(table))
+        parts = {
+            row["fold"]: (_read(row["table"]), {**json.loads(row["document"]), "definite": False})
+            for row in table.select(["fold", "document", "table"]).to_pylist()
+        }
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise ValueError(f"{path} holds no statistics of folds: {one_line(error)}") from error
     if rule != empty.rule:
@@ -90,15 +92,6 @@ def state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> St
         raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
     states = {fold: statistics_of(*part, path) for fold, part in parts.items()}
     return FoldStatistics(empty.empty, rule, states, n_dropped)
-
-
-def _parts(table: pa.Table) -> Iterator[tuple[int, tuple[pa.Table, dict[str, Any]]]]:
-    """Yield each fold, with the table and the metadata of its statistics."""
-    for fold, document, content in zip(*(table.column(i).to_pylist() for i in _COLUMNS), strict=True):
-        yield fold, (_read(content), {**json.loads(document), "definite": False})
-
-
-_COLUMNS = ("fold", "document", "table")
 
 
 def _read(content: bytes) -> pa.Table:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.blocks.wording import counted
 from streamgda.passes.graph import Graph, Outcome
-from streamgda.passes.plan import Plan
+from streamgda.passes.plan import Amount, Plan
 from streamgda.passes.progress import Listener, Progress, telling
 from streamgda.passes.schedulers import Scheduler, client_of, single_blas_thread, threads_of
 from streamgda.sources.ahead import Upcoming
@@ -65,13 +65,13 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
     client, begun = client_of(scheduler), time.monotonic()
     with _fetching_ahead(scheduler) as upcoming:
         graph = Graph(client is not None, upcoming)
-        root, amount = graph.add_plans(plans), graph.amount
+        root, amount = graph.add_plans(plans), sum(graph.reading.values(), Amount())
         rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
         _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
         with (
             single_blas_thread,
             warning_of_retries() as noted,
-            telling(progress, amount, graph.reading) as listener,
+            telling(progress, graph.reading) as listener,
         ):
             _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
             if client is None:
@@ -141,9 +141,8 @@ def _compute_there(graph: Graph, root: Hashable, client: Client, listener: Liste
     import dask
     from distributed import as_completed
 
-    _check_versions(client)
     keys = list({root: None} | dict.fromkeys(listener.followed))
-    with _warning_without_workers(client), _saying_what_was_lost():
+    with _watching(client):
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": sys.maxsize}):
             futures = dict(zip(keys, client.get(graph.whole(), keys, sync=False), strict=True))
         try:
@@ -198,9 +197,8 @@ def _map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[A
     if len(lists) < _LISTS_FOR_WORKERS:
         yield from map(function, lists)
         return
-    _check_versions(client)
     for start in range(0, len(lists), _LISTS_AT_A_TIME):
-        with _warning_without_workers(client), _saying_what_was_lost():
+        with _watching(client):
             futures = client.map(function, lists[start : start + _LISTS_AT_A_TIME], pure=False)
             try:
                 found = client.gather(futures)
@@ -211,8 +209,13 @@ def _map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[A
 
 
 @contextmanager
-def _warning_without_workers(client: Client) -> Iterator[None]:
-    """Warn if the cluster has no workers after a while. An adaptive cluster starts some in that time."""
+def _watching(client: Client) -> Iterator[None]:
+    """Watch over a cluster while it computes.
+
+    Warn if it has no workers after a while; an adaptive cluster starts some in that time. Raise RuntimeError
+    if it loses workers or its scheduler.
+    """
+    from distributed import KilledWorker
 
     def check() -> None:
         if client.status == "running" and not client.nthreads():
@@ -220,20 +223,10 @@ def _warning_without_workers(client: Client) -> Iterator[None]:
                 "the cluster has no workers: the pass waits for them. Start some, or interrupt", stacklevel=2
             )
 
+    _check_versions(client)
     timer = threading.Timer(SECONDS_WITHOUT_WORKERS, check)
     timer.daemon = True
     timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-@contextmanager
-def _saying_what_was_lost() -> Iterator[None]:
-    """Raise RuntimeError if the cluster loses workers or its scheduler during the pass."""
-    from distributed import KilledWorker
-
     try:
         yield
     except (KilledWorker, CancelledError) as error:
@@ -242,3 +235,5 @@ def _saying_what_was_lost() -> Iterator[None]:
             "cannot be reached. Give each worker more memory or fewer threads, or start the pass again with "
             f"a new client. {one_line(error)}"
         ) from error
+    finally:
+        timer.cancel()

@@ -91,11 +91,6 @@ class Graph:
 
         return HighLevelGraph.from_collections(self._token, self.tasks, self.delayed)
 
-    @property
-    def amount(self) -> Amount:
-        """What all tasks read."""
-        return sum(self.reading.values(), Amount())
-
     def _add_plan(self, plan: Plan, shared: Hashable) -> Hashable:
         groups, checkpoint = plan.groups, plan.checkpoint
         many = len(groups) > IN_SEQUENCE

@@ -59,20 +59,13 @@ class Listener:
     ----------
     tell : callable
         The function to call.
-    amount : Amount
-        What the whole pass reads.
     followed : mapping
         By the key of a task, what it reads.
     """
 
-    def __init__(
-        self,
-        tell: Callable[[PassProgress], object],
-        amount: Amount,
-        followed: Mapping[Hashable, Amount],
-    ) -> None:
-        self.followed = followed
-        self._tell, self._amount = tell, amount
+    def __init__(self, tell: Callable[[PassProgress], object], followed: Mapping[Hashable, Amount]) -> None:
+        self.followed, self._tell = followed, tell
+        self._amount = sum(followed.values(), Amount())
         self._done, self._begun = Amount(), time.monotonic()
 
     def advance(self, key: Hashable) -> None:
@@ -92,14 +85,14 @@ class Listener:
 
 
 @contextmanager
-def telling(progress: Progress, amount: Amount, followed: Mapping[Hashable, Amount]) -> Iterator[Listener]:
+def telling(progress: Progress, followed: Mapping[Hashable, Amount]) -> Iterator[Listener]:
     """Yield the listener of a pass: it shows a bar if `progress` is True, and counts no task if False."""
     if progress is True:
         from tqdm.auto import tqdm
 
-        with tqdm(total=amount.rows, unit=" rows", unit_scale=True) as bar:
-            yield Listener(lambda told: bar.update(told.rows - bar.n), amount, followed)
+        with tqdm(total=sum(followed.values(), Amount()).rows, unit=" rows", unit_scale=True) as bar:
+            yield Listener(lambda told: bar.update(told.rows - bar.n), followed)
     elif progress is False:
-        yield Listener(lambda told: None, amount, {})
+        yield Listener(lambda told: None, {})
     else:
-        yield Listener(progress, amount, followed)
+        yield Listener(progress, followed)
