@@ -11,8 +11,9 @@ collections (`scan_dask`).
 - `arrow`: Arrow data. `arrow_sources`: tables, datasets and streams.
 - `zarr`: Zarr groups, read in `zarr_slabs`. `zarr_chunks`: whether stored chunks change in a pass.
 - `dask`: Dask collections.
-- `roles`: which columns are features, target and weight. `filters`: which rows to read. `expressions`: over
-  columns, for filters and for features that are computed. `batches`: batches cut into blocks.
+- `tabular`: sources whose columns have names. `roles`: which columns are features, target and weight.
+  `filters`: which rows to read. `expressions`: over columns, for filters and for features that are computed.
+  `batches`: batches cut into blocks.
 - `maps`: features that go through a fitted transformer, for every source.
 - `frames`: the columns of a frame in memory of which some have categories.
 - `base`: what every source is. `conversion`: a source from a path or collection. `ahead`: fetches what is

@@ -6,8 +6,7 @@ makes them, are read in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -17,41 +16,24 @@ import pyarrow.dataset as ds
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import counted
-from streamgda.sources.base import ROWS_PER_TASK, Source, Split
+from streamgda.sources.base import ROWS_PER_TASK, Split
 from streamgda.sources.batches import blocks_of_batches
 from streamgda.sources.errors import decoding
 from streamgda.sources.roles import Roles
+from streamgda.sources.tabular import TabularSource
 from streamgda.storage.versions import Version, check_unchanged, current_version
 
 
-class ArrowSource(Source):
+class ArrowSource(TabularSource):
     """Arrow data, which has a schema, with the roles of its columns; made by `scan_arrow`."""
 
     def __init__(self, data: Any, roles: Roles) -> None:
-        self._data, self._roles = data, roles
-        self.feature_names, self.categorical = roles.features, roles.categorical
+        self._data = data
+        self._set_roles(roles)
 
     @property
-    def keeps_missing(self) -> bool:
-        """Whether rows in which features are missing are to be learnt."""
-        return self._roles.missing == "keep"
-
-    def with_groups(self, column: str) -> Self:
-        """The same source, which also reads a column that groups the rows."""
-        return self._with_roles(self._roles.with_groups(column, self._data.schema.names, "the data"))
-
-    def with_columns(self, **expressions: Any) -> Self:
-        """The same source with features that are computed from columns."""
-        return self._with_roles(self._roles.with_columns(expressions, self._data.schema, "the data"))
-
-    def with_features(self, names: Sequence[str]) -> Self:
-        """The same source with some of its features, in this order."""
-        return self._with_roles(self._roles.of_features(names))
-
-    def _with_roles(self, roles: Roles) -> Self:
-        twin = copy(self)
-        twin._roles, twin.feature_names, twin.categorical = roles, roles.features, roles.categorical
-        return twin
+    def _known(self) -> tuple[pa.Schema, str]:
+        return self._data.schema, "the data"
 
     def __repr__(self) -> str:
         return (

@@ -19,6 +19,7 @@ from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batches
 from streamgda.sources.frames import as_arrow
 from streamgda.sources.roles import CategoricalFeatures, Roles
+from streamgda.sources.tabular import TabularSource
 
 _FRAME = "the data frame"
 
@@ -107,7 +108,7 @@ def scan_dask(
             categorical_features=categorical_features,
             weight=weight,
         )
-        return _named_columns(frame, roles)
+        return FrameSource(frame, roles)
     if features is not None or exclude or categorical_features is not None:
         raise ValueError(
             "features, exclude and categorical_features name columns of a data frame; "
@@ -116,42 +117,39 @@ def scan_dask(
     return _rows_and_labels(collection, target, weight, missing)
 
 
-@dataclass(frozen=True)
-class DaskSource(Source):
-    """Partitions that Dask has yet to compute; made by `scan_dask`."""
+class FrameSource(TabularSource):
+    """A data frame of Dask with the roles of its columns; made by `scan_dask`."""
 
-    description: str
-    partitions: list[Delayed]
-    feature_names: tuple[str, ...] | None = None
-    n_features: int | None = None
-    roles: Roles | None = None
-    frame: Any = None
-    keeps_missing: bool = False
-    categorical: tuple[str, ...] = ()
+    def __init__(self, frame: Any, roles: Roles) -> None:
+        self._frame = frame
+        self._set_roles(roles)
 
     def __repr__(self) -> str:
-        return f"<Dask {self.description}, {len(self.partitions)} partitions>"
+        return f"<Dask frame, target {self._roles.target!r}, {self._frame.npartitions} partitions>"
 
-    def with_groups(self, column: str) -> DaskSource:
-        """The same source, which also reads a column of the data frame that groups the rows."""
-        if self.roles is None:
-            raise TypeError(
-                f"{self!r} has no columns to group the rows by; scan a data frame whose target is named"
-            )
-        return _named_columns(self.frame, self.roles.with_groups(column, list(self.frame.columns), _FRAME))
+    @property
+    def _known(self) -> tuple[pa.Schema, str]:
+        return _known_types(self._frame), _FRAME
 
-    def with_columns(self, **expressions: Any) -> DaskSource:
-        """The same source with features that are computed from columns of the data frame."""
-        if self.roles is None:
-            return super().with_columns(**expressions)
-        roles = self.roles.with_columns(expressions, _known_types(self.frame), _FRAME)
-        return _named_columns(self.frame, roles)
+    def splits(self) -> list[Delayed]:
+        """The partitions, each of which becomes a split when it is computed."""
+        parts = self._frame[list(self._roles.columns)].to_delayed()
+        return [
+            delayed(partial(FramePartition, index=i, roles=self._roles))(part) for i, part in enumerate(parts)
+        ]
 
-    def with_features(self, names: Sequence[str]) -> DaskSource:
-        """The same source with some of its features, in this order."""
-        if self.roles is None:
-            return super().with_features(names)
-        return _named_columns(self.frame, self.roles.of_features(names))
+
+@dataclass(frozen=True)
+class RowsSource(Source):
+    """Rows in Dask partitions, with labels beside them; made by `scan_dask`."""
+
+    partitions: list[Delayed]
+    feature_names: tuple[str, ...] | None
+    n_features: int
+    keeps_missing: bool
+
+    def __repr__(self) -> str:
+        return f"<Dask rows with a target beside them, {len(self.partitions)} partitions>"
 
     def splits(self) -> list[Delayed]:
         """The partitions, each of which becomes a split when it is computed."""
@@ -226,24 +224,6 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
     return other.reindex(rows.index)
 
 
-def _named_columns(frame: Any, roles: Roles) -> DaskSource:
-    kept = frame[list(roles.columns)]
-    partitions = [
-        delayed(partial(FramePartition, index=i, roles=roles))(part)
-        for i, part in enumerate(kept.to_delayed())
-    ]
-    return DaskSource(
-        f"frame, target {roles.target!r}",
-        partitions,
-        roles.features,
-        len(roles.features),
-        roles,
-        frame,
-        keeps_missing=roles.missing == "keep",
-        categorical=roles.categorical,
-    )
-
-
 def _known_types(frame: Any) -> pa.Schema:
     """The types of the columns; null for those of objects, whose types show only in partitions."""
     some = frame._meta_nonempty
@@ -251,7 +231,7 @@ def _known_types(frame: Any) -> pa.Schema:
     return as_arrow(some.assign(**dict.fromkeys(unknown)), _FRAME).schema.remove_metadata()
 
 
-def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> DaskSource:
+def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> RowsSource:
     beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
     names = _names_of(rows)
     for role, other in beside.items():
@@ -282,8 +262,7 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
         delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=start))(*part)
         for i, (start, *part) in enumerate(zip(starts, *parts, strict=False))
     ]
-    description, n_features = "rows with a target beside them", int(rows.shape[1])
-    return DaskSource(description, partitions, names, n_features, keeps_missing=missing == "keep")
+    return RowsSource(partitions, names, int(rows.shape[1]), missing == "keep")
 
 
 def _chunked_like(rows: Any, other: Any, role: str) -> Any:

@@ -6,7 +6,6 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -24,6 +23,7 @@ from streamgda.sources.partitions import DatasetFiles, ListedFile
 from streamgda.sources.planning import FilePlanner, ParquetSplits, PlannedFile, unified_types
 from streamgda.sources.roles import CategoricalFeatures, Roles, check_known
 from streamgda.sources.row_groups import ReadOptions
+from streamgda.sources.tabular import TabularSource
 from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import current_version, listing
 
@@ -118,7 +118,7 @@ def scan_parquet(
     return ParquetSource(files, roles, chosen, find)
 
 
-class ParquetSource(FileSource, ScorableSource):
+class ParquetSource(TabularSource, FileSource, ScorableSource):
     """A Parquet dataset with the roles of its columns; made by `scan_parquet`.
 
     Attributes
@@ -139,27 +139,23 @@ class ParquetSource(FileSource, ScorableSource):
         self._files, self._find = files, find
         first, stored = files.first.path, files.first.schema
         roles.check_there(files.schema.names, first)
-        self.feature_names, self.target, self.categorical = roles.features, roles.target, roles.categorical
+        self.target = roles.target
         root = "" if files.found is None else files.found.root
         read_options = ReadOptions(files.filesystem, roles, chosen, root=root)
         types = files.schema.remove_metadata(), stored.remove_metadata()
         self._planner = FilePlanner(*types, files.first, read_options, whole=find is not None)
+        self._set_roles(roles)
         roles.check_types(stored, first)
 
     def __repr__(self) -> str:
         files = self._files.paths
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        n_features = counted(len(self._read_options.roles.features), "feature")
+        n_features = counted(len(self._roles.features), "feature")
         return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
 
     @property
     def _read_options(self) -> ReadOptions:
         return self._planner.read_options
-
-    @property
-    def keeps_missing(self) -> bool:
-        """Whether rows in which features are missing are to be learnt."""
-        return self._read_options.roles.missing == "keep"
 
     def splits(self) -> ParquetSplits:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
@@ -189,7 +185,7 @@ class ParquetSource(FileSource, ScorableSource):
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
         for name in keep:
             check_known(name, self._files.schema.names, self._files.paths[0])
-        roles = replace(self._read_options.roles, target=None, weight=None, groups=None)
+        roles = replace(self._roles, target=None, weight=None, groups=None)
         read_options = replace(self._read_options, roles=roles, kept=tuple(keep))
         planner = replace(self._planner, read_options=read_options)
         planned = list(planner.plan(self._chosen(), each))
@@ -200,32 +196,20 @@ class ParquetSource(FileSource, ScorableSource):
         files = self._files if self._find is None else DatasetFiles.of_found(self._find())
         chosen = self._read_options.filter
         again = None if chosen is None else Filter.of(chosen.expression, files.schema)
-        return type(self)(files, self._read_options.roles, again, self._find)
+        return type(self)(files, self._roles, again, self._find)
 
-    def with_groups(self, column: str) -> Self:
-        """The same source, which also reads a column, or partition key, that groups the rows."""
-        known, file = self._files.schema.names, self._files.paths[0]
-        return self._with_roles(self._read_options.roles.with_groups(column, known, file))
+    @property
+    def _known(self) -> tuple[pa.Schema, str]:
+        return self._files.schema, self._files.paths[0]
 
-    def with_columns(self, **expressions: Any) -> Self:
-        """The same source with features that are computed from columns, or partition keys."""
-        known, file = self._files.schema, self._files.paths[0]
-        return self._with_roles(self._read_options.roles.with_columns(expressions, known, file))
-
-    def with_features(self, names: Sequence[str]) -> Self:
-        """The same source with some of its features, in this order."""
-        return self._with_roles(self._read_options.roles.of_features(names))
-
-    def _with_roles(self, roles: Roles) -> Self:
-        twin = copy(self)
-        twin.feature_names, twin.categorical = roles.features, roles.categorical
-        twin._planner = replace(self._planner, read_options=replace(self._read_options, roles=roles))
-        return twin
+    def _set_roles(self, roles: Roles) -> None:
+        super()._set_roles(roles)
+        self._planner = replace(self._planner, read_options=replace(self._read_options, roles=roles))
 
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, chosen = self._read_options.roles, self._read_options.filter
+        roles, chosen = self._roles, self._read_options.filter
         return {
             "target": roles.target,
             "features": list(roles.features),
