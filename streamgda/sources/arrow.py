@@ -90,7 +90,9 @@ def scan_arrow(
            [8.]])
     """
     if isinstance(data, ds.Dataset):
-        _check_dataset(data)
+        data.get_fragments()  # or Arrow's error, as for a filtered dataset, which has no parts
+    if isinstance(data, ds.FileSystemDataset) and not data.files:
+        raise FileNotFoundError("the dataset has no files")
     if isinstance(data, ds.InMemoryDataset):
         data = data.to_table()  # which can be sent to another process
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
@@ -112,18 +114,6 @@ def scan_arrow(
         stored=stored,
     )
     return kind(data, roles)
-
-
-def _check_dataset(data: ds.Dataset) -> None:
-    if isinstance(data, ds.FileSystemDataset) and not data.files:
-        raise FileNotFoundError("the dataset has no files")
-    try:
-        data.get_fragments()
-    except ValueError as error:
-        raise ValueError(
-            "a filtered dataset cannot be cut into parts. Scan dataset.scanner(filter=...).to_reader(), "
-            "which is read in one go; or scan the files with scan_parquet(..., filters=...)"
-        ) from error
 
 
 def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -261,9 +261,3 @@ class StreamSplit(Split):
                 chosen = batch.select(names)
                 chosen.validate(full=True)  # a damaged IPC stream would crash the process
                 yield chosen
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be sent to another process, which cannot read the stream."""
-        raise TypeError(
-            "a stream can be read in this process only: use scheduler='threads' or scheduler='synchronous'"
-        )

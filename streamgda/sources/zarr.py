@@ -39,8 +39,6 @@ from streamgda.sources.zarr_slabs import rows_at_once, slabs
 from streamgda.storage.filesystems import Place
 from streamgda.storage.retries import is_of_storage
 
-_MOST_FEATURES = 1 << 27  # in float64, a row of them takes a gigabyte
-
 _NUMBERS = "biuf"
 
 _STRINGS = "UTO"
@@ -97,8 +95,6 @@ def scan_zarr(
     ------
     FileNotFoundError
         If there is no group.
-    TypeError
-        If `store` is an array, or a path of one. The group that holds the arrays is needed.
     ValueError
         If an array is missing, or has a shape or type that its role cannot have. When rows are read, if a
         chunk of labels was never written.
@@ -118,32 +114,20 @@ def scan_zarr(
     check_missing(missing)
     if unwritten_labels not in {"raise", "fill"}:
         raise ValueError(f"unwritten_labels must be 'raise' or 'fill', not {unwritten_labels!r}")
-    group = _group_of(store)
+    if not isinstance(store, zarr.Group):
+        store = zarr.open_group(store, mode="r", use_consolidated=False)
     source = ZarrSource(
-        with_absolute_path(group.store),
-        group.path,
+        with_absolute_path(store.store),
+        store.path,
         features,
         target,
         weight,
         missing,
         unwritten_labels=unwritten_labels,
-        zarr_format=group.metadata.zarr_format,
+        zarr_format=store.metadata.zarr_format,
     )
     source.arrays()
     return source
-
-
-def _group_of(store: Any) -> zarr.Group:
-    if isinstance(store, zarr.Group):
-        return store
-    try:
-        return zarr.open_group(store, mode="r", use_consolidated=False)
-    except (FileNotFoundError, ValueError, TypeError):
-        there = store if isinstance(store, zarr.Array) else zarr.open(store, mode="r")
-    raise TypeError(
-        f"{there} is a Zarr array; give the group that holds the array of rows and that of labels, and their "
-        "names within it as features and target"
-    )
 
 
 @dataclass(frozen=True)
@@ -232,14 +216,8 @@ class ZarrSource(ScorableSource):
                     f"{self.origin}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,)"
                     f"; {found}"
                 )
-        n_features = arrays[0].shape[1]
-        if not n_features:
+        if not arrays[0].shape[1]:
             raise ValueError(f"{self.origin}: {self.features!r} has no columns, so there are no features")
-        if n_features > _MOST_FEATURES:
-            raise ValueError(
-                f"{self.origin}: {self.features!r} has {n_features:,} columns, of which a row takes a "
-                "gigabyte or more; its metadata is damaged, or it is the transpose of what is needed"
-            )
         return arrays
 
     @property

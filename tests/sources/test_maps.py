@@ -235,7 +235,7 @@ def test_what_is_no_fitted_transformer_of_these_features_is_refused():
         source.map(StandardScaler())
     with pytest.raises(ValueError, match=r"StandardScaler\(\) was fitted to 2 features"):
         source.map(StandardScaler().fit(X[:, :2]))
-    with pytest.raises(ValueError, match=r"mapped by StandardScaler\(\): there is no column 'd'; did you"):
+    with pytest.raises(ValueError, match=r"mapped by StandardScaler\(\): there is no column 'd'"):
         source.map(StandardScaler().fit(FRAME.rename(columns={"c": "d"})))
     with pytest.raises(ValueError, match="makes needs names"):
         source.map(np.exp)
