@@ -48,7 +48,7 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
     Raises
     ------
     OSError
-        If it cannot be written; the message names `path` or its folder, and no temporary name.
+        If it cannot be written.
     """
     filesystem, path = unwrapped(filesystem, path)
     if in_memory and is_object_store(filesystem):
@@ -60,7 +60,7 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
     folder, slash, name = path.rpartition("/")
     unfinished = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
     try:
-        with _naming(path, unfinished), filesystem.open_output_stream(unfinished, compression=None) as stream:
+        with filesystem.open_output_stream(unfinished, compression=None) as stream:
             yield stream
         if is_local(filesystem):
             with LocalPath(unfinished).open("rb+") as file:
@@ -72,20 +72,6 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
         with suppress(OSError):
             filesystem.delete_file(unfinished)
         raise
-
-
-@contextmanager
-def _naming(path: str, unfinished: str) -> Iterator[None]:
-    """In an error about the temporary file, name the file itself, or the folder that is missing."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None or unfinished not in str(error):
-            raise
-        folder = LocalPath(path).parent
-        if not folder.exists():
-            raise FileNotFoundError(f"there is no folder {folder}") from error
-        raise OSError(error.errno, os.strerror(error.errno), path) from error
 
 
 def finished_name(name: str) -> str | None:
