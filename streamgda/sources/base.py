@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Never, Self, TypeAlias, TypeVar
 
 from streamgda.blocks.block import Block
@@ -261,25 +262,10 @@ class WrappedSource(Source):
     def __repr__(self) -> str:
         return repr(self.source)
 
-    @property
-    def n_features(self) -> int | None:
-        """How many features a row has, where that is known before it is read."""
-        return self.source.n_features
-
-    @property
-    def keeps_missing(self) -> bool:
-        """Whether rows in which features are missing are to be learnt."""
-        return self.source.keeps_missing
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it can be read in this process only."""
-        return self.source.is_local
-
-    @property
-    def is_one_shot(self) -> bool:
-        """Whether it can be read once only."""
-        return self.source.is_one_shot
+    n_features = property(attrgetter("source.n_features"))
+    keeps_missing = property(attrgetter("source.keeps_missing"))
+    is_local = property(attrgetter("source.is_local"))
+    is_one_shot = property(attrgetter("source.is_one_shot"))
 
     def splits(self) -> Sequence[Split | Delayed]:
         """The parts of the source, in order."""
