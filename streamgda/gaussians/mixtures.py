@@ -53,16 +53,14 @@ class Mixtures(Densities):
     def singular(self) -> Mapping[int, Reason]:
         """The positions of classes of which no subclass has a density, and the reason of the first."""
         reasons = self.components.singular
-        classes = [(k, self._of_class(k)) for k in range(len(self.starts))] if reasons else []
-        return {
-            k: reasons[own.start]
-            for k, own in classes
-            if all(j in reasons for j in range(own.start, own.stop))
-        }
+        if not reasons:
+            return {}
+        return {k: reasons[own[0]] for k, own in enumerate(self._by_class) if reasons.keys() >= set(own)}
 
-    def _of_class(self, k: int) -> slice:
-        """The subclasses of a class."""
-        return slice(self.starts[k], self.starts[k + 1] if k + 1 < len(self.starts) else len(self.shares))
+    @cached_property
+    def _by_class(self) -> list[NDArray[np.intp]]:
+        """The subclasses of each class."""
+        return np.split(np.arange(len(self.shares)), self.starts[1:])
 
     @cached_property
     def _sizes(self) -> NDArray[np.intp]:
@@ -124,8 +122,8 @@ class Mixtures(Densities):
 
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         """Random rows of class k: (n, d)."""
-        of_class = self._of_class(k)
-        drawn = random.choice(np.arange(of_class.start, of_class.stop), size=n, p=self.shares[of_class])
+        own = self._by_class[k]
+        drawn = random.choice(own, size=n, p=self.shares[own])
         rows = np.empty((n, self.means.shape[1]))
         for j in np.unique(drawn):
             chosen = np.flatnonzero(drawn == j)
@@ -134,8 +132,8 @@ class Mixtures(Densities):
 
     def covariance(self, k: int) -> Array:
         """The covariance of class k, within its subclasses and between them: (d, d)."""
-        own = self._of_class(k)
-        within = [self.components.covariance(j) for j in range(own.start, own.stop)]
+        own = self._by_class[k]
+        within = [self.components.covariance(j) for j in own]
         gaps, shares = self.components.means[own] - self.means[k], self.shares[own]
         covariance: Array = np.tensordot(shares, within, axes=1) + (gaps.T * shares) @ gaps
         return covariance

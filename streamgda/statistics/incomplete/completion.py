@@ -99,9 +99,7 @@ def complete(
             cases = list(_cases_of(population, own))
             fit = closed_form(cases, *normals[number].means.shape) or maximise(cases, normals[number])
             fits, normals[number] = [*fits, fit], fit.normal
-            logs = np.log(
-                population.scale[population.varying]
-            )  # of the units, which are not those of the rows
+            logs = np.log(population.scale[population.varying])  # of the units, unlike those of the rows
             in_units = sum(case.weights.sum() * logs[case.features].sum() for case in cases)
             log_likelihood += fit.log_likelihoods[-1] - float(in_units)
     moments = Parameters(kind, classes, populations, normals).moments(*weights)

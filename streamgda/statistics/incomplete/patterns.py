@@ -88,9 +88,6 @@ class RowPatterns:
     codes: Indices
     observed: Observed
 
-    def __len__(self) -> int:
-        return len(self.observed)
-
     @classmethod
     def of(cls, block: Block) -> Self:
         """The patterns of the rows of a block."""
@@ -108,7 +105,7 @@ def parts_by_pattern(
 
     The rows are in the workspace, until the next block is cut.
     """
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(patterns.codes, minlength=len(patterns)))))
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(patterns.codes, minlength=len(patterns.observed)))))
     columns, order = _in_order(block, patterns.codes, bounds, workspace)
     for mask, (start, stop) in zip(patterns.observed, pairwise(bounds.tolist()), strict=True):
         yield _part(block, columns, np.flatnonzero(mask), order, slice(start, stop))
