@@ -411,7 +411,7 @@ def test_weights_that_are_too_large_are_refused(weight, fourth):
         s.update(X[:1], Y[:1], [1e308])
     assert s.n_rows == 1
     for values in (X * 1e200, X.astype(np.int8)):
-        with pytest.raises(ValueError, match=f"the {'features' if values.max() > 9 else 'weights'} are"):
+        with pytest.raises(ValueError, match="the features or their weights are"):
             ClassStatistics(fourth_moments=fourth).update(values, Y, np.full(5, 1e308))
 
 
