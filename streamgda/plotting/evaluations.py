@@ -225,7 +225,7 @@ class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
         display : ConfusionMatrixDisplay
         """
         n_classes = len(evaluation.classes)
-        display = cls(_normalised(evaluation.confusion_matrix, normalize), display_labels=evaluation.classes)
+        display = cls(_normalised(evaluation, normalize), display_labels=evaluation.classes)
         ax = axes(ax, size=min(max(4.8, 0.35 * n_classes), 14))
         display.plot(ax=ax, **{**_matrix_style(evaluation, normalize), **options})
         if display.text_ is not None and "values_format" not in options:
@@ -299,12 +299,13 @@ def _two_digits(share: float) -> str:
     return ">0.99" if share >= 0.995 else f"{share:.2f}"
 
 
-def _normalised(matrix: NDArray[Any], by: str | None) -> NDArray[Any]:
+def _normalised(evaluation: Evaluation, by: str | None) -> NDArray[Any]:
+    """The confusion matrix, or shares of its rows (by "true"), columns ("pred") or sum ("all")."""
+    matrix = evaluation.confusion_matrix
     if by is None:
         return matrix
-    axis: dict[str, int | None] = {"true": 1, "pred": 0, "all": None}
-    if by not in axis:
-        raise ValueError(f"normalize must be one of 'true', 'pred', 'all' or None; got {by!r}")
-    totals = matrix.sum(axis=axis[by], keepdims=True)
-    shares: NDArray[Any] = np.divide(matrix, totals, out=np.zeros(matrix.shape), where=totals > 0)
+    true, predicted = np.indices(matrix.shape).reshape(2, -1)
+    shares: NDArray[Any] = metrics.confusion_matrix(
+        true, predicted, sample_weight=matrix.ravel(), normalize=by
+    )
     return shares

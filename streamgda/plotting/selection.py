@@ -1,15 +1,12 @@
-"""scikit-learn's displays of searches and learning curves, with the spread of the folds.
-
-A curve has a marker at each value. If there is a single value, a point is drawn with a bar, which shows the
-spread of the folds.
-"""
+"""scikit-learn's displays of searches and learning curves, with the spread of the folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn import model_selection
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,19 +19,8 @@ if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
 
 
-_SCORES = ("train_scores", "test_scores")
-
-
 class LearningCurveDisplay(model_selection.LearningCurveDisplay):
     """scikit-learn's learning curves, from `streamgda.learning_curve`."""
-
-    def plot(self, ax: Any = None, **options: Any) -> Self:
-        """Draw the curve; of a single value, a point with a bar one standard deviation long to each side.
-
-        The parameters are those of scikit-learn's display.
-        """
-        _draw_curve(self, super().plot, "train_sizes", ax, options)
-        return self
 
     @classmethod
     def from_estimator(
@@ -59,11 +45,17 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
         Returns
         -------
         display : LearningCurveDisplay
-            Its bands are one standard deviation of the folds wide, to each side; of one size, its bars.
+            Its bands are one standard deviation of the folds wide, to each side.
+
+        Raises
+        ------
+        ValueError
+            If there is a single size.
         """
         from streamgda.selection.validation import learning_curve
 
         sizes, train, test = learning_curve(estimator, X, y, **options)
+        _check_several(sizes)
         name = str(options.get("scoring", "log_likelihood")).replace("_", " ")
         display = cls(train_sizes=sizes, train_scores=train, test_scores=test, score_name=name)
         display.plot(axes(ax), **{"score_type": "both", **(plot or {})})
@@ -72,14 +64,6 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
 
 class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
     """scikit-learn's validation curve, from a `StatisticsSearchCV`."""
-
-    def plot(self, ax: Any = None, **options: Any) -> Self:
-        """Draw the curve; of a single value, a point with a bar one standard deviation long to each side.
-
-        The parameters are those of scikit-learn's display.
-        """
-        _draw_curve(self, super().plot, "param_range", ax, options)
-        return self
 
     @classmethod
     def from_search(
@@ -113,13 +97,13 @@ class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
         Returns
         -------
         display : ValidationCurveDisplay
-            Its band is one standard deviation of the folds wide, to each side; of one value, its bar.
+            Its band is one standard deviation of the folds wide, to each side.
 
         Raises
         ------
         ValueError
-            If no candidate has such a number and these values, the search has no such scoring, or rows were
-            left out one by one.
+            If fewer than two candidates have such numbers and these values, the search has no such scoring,
+            or rows were left out one by one.
         NotFittedError
             If the search is not fitted.
         """
@@ -127,6 +111,7 @@ class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
         name = _scoring(search, scoring)
         chosen = _chosen(search, param_name, _others(search, param_name, name) if where is None else where)
         values = np.array([search.cv_results_["params"][i][param_name] for i in chosen], dtype=np.float64)
+        _check_several(values)
         scores = _scores_of_folds(search, name)[chosen][np.argsort(values, kind="stable")]
         display = cls(
             param_name=param_name,
@@ -137,6 +122,12 @@ class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
         )
         display.plot(axes(ax), **{"score_type": "test", **options})
         return display
+
+
+def _check_several(values: NDArray[Any]) -> None:
+    """Raise ValueError for a single value, at which scikit-learn cannot choose a scale."""
+    if len(values) < 2:
+        raise ValueError(f"a curve needs two values or more; there is {values[0]:g} alone")
 
 
 def _scoring(search: StatisticsSearchCV, scoring: str | None) -> str:
@@ -174,88 +165,15 @@ def _others(search: StatisticsSearchCV, param_name: str, scoring: str) -> dict[s
 
 def _chosen(search: StatisticsSearchCV, param_name: str, others: Mapping[str, Any]) -> list[int]:
     """The positions of the candidates with a number for a parameter, and given values for others."""
+    candidates = search.cv_results_["params"]
     found = [
         i
-        for i, params in enumerate(search.cv_results_["params"])
-        if _is_number(params.get(param_name)) and _has(params, others)
+        for i, params in enumerate(candidates)
+        if isinstance(value := params.get(param_name), int | float | np.number)
+        and not isinstance(value, bool)
+        and all(params.get(name) is other or params.get(name) == other for name, other in others.items())
     ]
     if not found:
         rest = f" and {dict(others)}; where= gives other values" if others else ""
         raise ValueError(f"no candidate has a number for {param_name!r}{rest}")
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def _has(params: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    return all(params.get(name) is value or params.get(name) == value for name, value in values.items())
-
-
-# ---------------------------------------------------------------------- curves with a marker at each value
-
-
-def _draw_curve(display: Any, draw: Callable[..., Any], x: str, ax: Any, options: Mapping[str, Any]) -> None:
-    """Draw a display of scikit-learn, which needs two values to choose a scale, of a single one too.
-
-    Parameters
-    ----------
-    display : LearningCurveDisplay or ValidationCurveDisplay
-        With the scores of the folds.
-    draw : callable
-        The `plot` of scikit-learn's display.
-    x : str
-        The attribute that holds the values.
-    ax : matplotlib Axes, optional
-        Where to draw.
-    options : mapping
-        Parameters of `draw`.
-    """
-    whole = {name: getattr(display, name) for name in (x, *_SCORES)}
-    if len(whole[x]) > 1:
-        draw(ax, **_marking_values(options))
-        _tick_at(display.ax_, np.unique(whole[x]))
-        return
-    try:
-        vars(display).update({name: _and_nothing(values) for name, values in whole.items()})
-        draw(ax, **_as_point(options))
-    finally:
-        vars(display).update(whole)
-
-
-def _tick_at(ax: Any, values: Array) -> None:
-    """Put a tick at each value that was tried, but for those that would overprint the one before."""
-    places = ax.transData.transform(np.column_stack([values, np.zeros(len(values))]))[:, 0]
-    room = 0.2 * ax.figure.dpi  # upright digits, and a gap
-    kept: list[int] = []
-    for i, place in enumerate(places):
-        if not kept or place - places[kept[-1]] >= room:
-            kept.append(i)
-    ax.set_xticks(values[kept], [f"{value:g}" for value in values[kept]], rotation=90)
-    ax.minorticks_off()
-
-
-def _marking_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in which each value that was tried has a marker on its curve."""
-    if options.get("std_display_style", "fill_between") == "errorbar":
-        return {**options, "errorbar_kw": {"marker": "o", **(options.get("errorbar_kw") or {})}}
-    return {**options, "line_kw": {"marker": "o", "markersize": 4, **(options.get("line_kw") or {})}}
-
-
-def _and_nothing(values: Array) -> Array:
-    """The values, followed by as many NaN, which are not drawn."""
-    held = np.asarray(values, dtype=np.float64)
-    return np.concatenate([held, np.full_like(held, np.nan)])
-
-
-def _as_point(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in which a point can be seen: a marker, and a bar for a band."""
-    line, bars = (dict(options.get(name) or {}) for name in ("line_kw", "errorbar_kw"))
-    line = {"marker": "o", **line}
-    if options.get("std_display_style", "fill_between") is None:
-        return {**options, "line_kw": line}
-    if "fmt" in bars:
-        del line["marker"]
-    rest = {name: value for name, value in options.items() if name != "fill_between_kw"}
-    return {**rest, "std_display_style": "errorbar", "errorbar_kw": {**line, **bars}}
