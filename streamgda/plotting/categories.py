@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamgda.blocks.labels import Labels, position_of
+from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import listed
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.gaussians.whitening import Array
-from streamgda.plotting.drawing import axes, colours, draw_legend
+from streamgda.plotting.drawing import axes, colours, draw_legend, shown_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,13 +82,12 @@ class CategoryEffectDisplay:
 
         Raises
         ------
+        AttributeError
+            If the model has no tables of categories.
         ValueError
-            If the model has no tables of categories, no such column or no such class.
+            If it has no such column or no such class.
         """
-        try:
-            tables = estimator.category_log_prob_
-        except AttributeError as error:
-            raise ValueError(str(error)) from error
+        tables = estimator.category_log_prob_
         if column is not None and column not in tables:
             raise ValueError(
                 f"column {column!r} has no categories; those that have are {listed(list(tables))}"
@@ -101,8 +100,7 @@ class CategoryEffectDisplay:
             parts += [logs for _, logs in known]
         effects = _log_odds(np.array(parts), estimator.priors_)
         classes = estimator.classes_
-        chosen = [1] if len(classes) == 2 else list(range(len(classes)))
-        chosen = chosen if label is None else [position_of(label, classes)]
+        chosen = shown_classes(classes, label)
         effects, classes = effects[:, chosen], classes[chosen]
         strongest = np.sort(np.argsort(-abs(effects).max(axis=1), kind="stable")[:max_categories])
         display = cls(names=[names[i] for i in strongest], effects=effects[strongest], classes=classes)

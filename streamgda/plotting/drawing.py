@@ -1,13 +1,13 @@
 """Axes, colours, ellipses, rows and legends of displays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import chi2
 
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Labels, position_of
 from streamgda.gaussians.whitening import Array
 
 if TYPE_CHECKING:
@@ -61,6 +61,21 @@ def colours(n_classes: int) -> Array:
     if n_classes <= 20:
         return np.asarray(colormaps["tab20"](range(n_classes)))
     return np.asarray(colormaps["turbo"](np.linspace(0, 1, n_classes)))
+
+
+def shown_classes(classes: Labels, labels: Any = None) -> list[int]:
+    """The positions of the classes to draw: of one label or several; by default of all, or the second of two.
+
+    Raises
+    ------
+    ValueError
+        If a label is none of the classes.
+    """
+    if labels is None:
+        return [1] if len(classes) == 2 else list(range(len(classes)))
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        labels = [labels]
+    return [position_of(label, classes) for label in labels]
 
 
 def line_styles(n_classes: int) -> list[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import calibration, metrics
 
-from streamgda.blocks.wording import listed
-from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles
+from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles, shown_classes
 from streamgda.scoring.measures import digits_held
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
         -------
         display : RocCurveDisplay
         """
-        positions = _positions(evaluation, labels)
+        positions = shown_classes(evaluation.classes, labels)
         curves = [evaluation.roc_curve(evaluation.classes[k]) for k in positions]
         areas = evaluation.roc_auc[positions]
         display = cls(
@@ -88,7 +87,7 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
         -------
         display : PrecisionRecallDisplay
         """
-        positions = _positions(evaluation, labels)
+        positions = shown_classes(evaluation.classes, labels)
         curves = [evaluation.precision_recall_curve(evaluation.classes[k]) for k in positions]
         areas = evaluation.average_precision[positions]
         display = cls(
@@ -114,13 +113,7 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
 
     @classmethod
     def from_evaluation(
-        cls,
-        evaluation: Evaluation,
-        label: Any = None,
-        *,
-        labels: Any = None,
-        ax: Any = None,
-        **options: Any,
+        cls, evaluation: Evaluation, *, labels: Any = None, ax: Any = None, **options: Any
     ) -> Self:
         """Draw, for each predicted probability of a class, the share of rows that are of the class.
 
@@ -130,8 +123,6 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         ----------
         evaluation : Evaluation
             What `evaluate` returns.
-        label : label, optional
-            The one class to draw.
         labels : label or sequence of labels, optional
             The classes to draw; by default all of them, or the second of two.
         ax : matplotlib Axes, optional
@@ -143,7 +134,7 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         -------
         display : CalibrationDisplay
         """
-        positions = _positions(evaluation, labels if label is None else [label])
+        positions = shown_classes(evaluation.classes, labels)
         curves = [evaluation.calibration_curve(evaluation.classes[k]) for k in positions]
         prob_true, prob_pred = ([curve[i] for curve in curves] for i in (0, 1))
         names = [str(evaluation.classes[k]) for k in positions]
@@ -234,19 +225,6 @@ class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
 
 
 # ---------------------------------------------------------------------- classes and their styles
-
-
-def _positions(evaluation: Evaluation, labels: Any) -> list[int]:
-    """The positions of the classes to draw: of one label, of several, or of those drawn by default."""
-    classes = evaluation.classes.tolist()
-    if labels is None:
-        return [1] if len(classes) == 2 else list(range(len(classes)))
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        labels = [labels]
-    unknown = [label for label in labels if label not in classes]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is none of the classes: {listed(classes)}")
-    return [classes.index(label) for label in labels]
 
 
 def _styles(

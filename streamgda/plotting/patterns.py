@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.blocks.wording import counted
-from streamgda.plotting.drawing import axes
+from streamgda.plotting.drawing import axes, percentage
 from streamgda.statistics.base import check_statistics
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.incomplete.table import PatternTable
@@ -93,8 +93,7 @@ class MissingPatternsDisplay:
         self.image_ = ax.imshow(
             observed, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest"
         )
-        self._label_patterns(ax, len(observed))
-        self._label_features(ax)
+        self._label(ax, len(observed))
         ax.set_xticks(np.arange(observed.shape[1] + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(len(observed) + 1) - 0.5, minor=True)
         ax.grid(which="minor", color=_LIGHT, linewidth=1)
@@ -104,20 +103,16 @@ class MissingPatternsDisplay:
         ax.legend(handles=patches, fontsize="small", ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
         return self
 
-    def _label_patterns(self, ax: Any, n_shown: int) -> None:
+    def _label(self, ax: Any, n_shown: int) -> None:
         rows = self.table.counts.sum(axis=1)
-        texts = [f"{counted(n, 'row')} ({n / rows.sum():.0%})" for n in rows[:n_shown]]
-        ax.set_yticks(np.arange(n_shown), [text.replace("%", " %") for text in texts])
+        texts = [f"{counted(n, 'row')} ({percentage(n / rows.sum())})" for n in rows[:n_shown]]
+        ax.set_yticks(np.arange(n_shown), texts)
         left = len(self.table) - n_shown
         ax.set_ylabel("patterns" + (f", and {left:,} more" if left else ""))
-
-    def _label_features(self, ax: Any) -> None:
         names, shares = self.table.feature_names, self.table.shares
         if len(names) > _MOST_NAMES:
             ax.set_xlabel(counted(len(names), "feature"))
             return
-        texts = [
-            f"{name} ({share:.0%})".replace("%", " %") for name, share in zip(names, shares, strict=True)
-        ]
+        texts = [f"{name} ({percentage(share)})" for name, share in zip(names, shares, strict=True)]
         ax.set_xticks(np.arange(len(names)), texts, rotation=90)
         ax.set_xlabel("features, and the share of rows in which each is observed")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import counted, listed
+from streamgda.blocks.labels import Labels, position_of
+from streamgda.blocks.wording import counted
 from streamgda.scoring.curves import Array, ScoreHistogram
 from streamgda.scoring.temperature import best_temperature, loss_at, warned_of
 
@@ -247,10 +247,10 @@ class Measures:
 
         Raises
         ------
-        KeyError
+        ValueError
             If there is no such class.
         """
-        return self._histogram(label).roc_curve()
+        return self._scores[position_of(label, self.classes)].roc_curve()
 
     def precision_recall_curve(self, label: Any) -> tuple[Array, Array, Array]:
         """The precision-recall curve of a class, in ascending order of thresholds.
@@ -269,10 +269,10 @@ class Measures:
 
         Raises
         ------
-        KeyError
+        ValueError
             If there is no such class.
         """
-        return self._histogram(label).precision_recall_curve()
+        return self._scores[position_of(label, self.classes)].precision_recall_curve()
 
     def calibration_curve(self, label: Any) -> tuple[Array, Array]:
         """The calibration curve of a class: its share among the rows, by their predicted probability.
@@ -289,23 +289,14 @@ class Measures:
 
         Raises
         ------
-        KeyError
+        ValueError
             If there is no such class.
         """
-        return _calibration_curve(self._calibration[self._position(label)])
+        return _calibration_curve(self._calibration[position_of(label, self.classes)])
 
     def mean_calibration_curve(self) -> tuple[Array, Array]:
         """The calibration curve of all classes together: each row counts once for each class."""
         return _calibration_curve(self._calibration.sum(axis=0))
-
-    def _histogram(self, label: Any) -> ScoreHistogram:
-        return self._scores[self._position(label)]
-
-    def _position(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes == label)
-        if not len(found):
-            raise KeyError(f"there is no class {label!r}; there are {listed(self.classes.tolist())}")
-        return int(found[0])
 
     def to_frame(self) -> pd.DataFrame:
         """The measures of each class as a pandas data frame, with a row for each class."""

@@ -40,5 +40,5 @@ def test_errors_say_what_there_is():
     dummies = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(ROWS, KINDS)
     with pytest.raises(ValueError, match="regions are drawn of models of numbers"):
         DecisionRegionsDisplay.from_estimator(model)
-    with pytest.raises(ValueError, match="no probabilities of categories"):
+    with pytest.raises(AttributeError, match="no probabilities of categories"):
         CategoryEffectDisplay.from_estimator(dummies)

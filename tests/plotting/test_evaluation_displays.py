@@ -130,7 +130,7 @@ def test_calibration_curves_of_many_classes_share_axes():
     together = CalibrationDisplay.from_evaluation(evaluation)
     _, ax = plt.subplots()
     for k, label in enumerate(KINDS):
-        one = CalibrationDisplay.from_evaluation(evaluation, label, ax=ax)
+        one = CalibrationDisplay.from_evaluation(evaluation, labels=label, ax=ax)
         assert one.ax_ is ax
         assert one.line_.get_color() == together.line_[k].get_color()
         np.testing.assert_array_equal(one.line_.get_data(), together.line_[k].get_data())
@@ -140,7 +140,7 @@ def test_calibration_curves_of_many_classes_share_axes():
     some = CalibrationDisplay.from_evaluation(evaluation, labels=["virginica", "setosa"])
     assert legend_of(some) == ["Perfectly calibrated", "virginica", "setosa"]
     with pytest.raises(ValueError, match="'rose' is none of the classes"):
-        CalibrationDisplay.from_evaluation(evaluation, "rose")
+        CalibrationDisplay.from_evaluation(evaluation, labels="rose")
 
 
 def judged(n_classes):

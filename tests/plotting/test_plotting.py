@@ -350,7 +350,9 @@ def test_what_cannot_be_shown(options, message):
 def test_a_model_of_one_feature_has_no_regions():
     model = GaussianNB().fit([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
     for options in ({}, {"features": [0]}, {"features": [0, 1]}):
-        with pytest.raises(ValueError, match="regions are drawn over two features, and the model has 1"):
+        with pytest.raises(
+            ValueError, match=r"has 1 feature, numbered from 0; got 1|two different .* got \[0\]"
+        ):
             DecisionRegionsDisplay.from_estimator(model, **options)
 
 
