@@ -24,14 +24,14 @@ from streamgda.scoring.inference import (
     Model,
     apart,
     check_model,
-    features_of,
     matched,
     pieces_of,
+    scanned,
     score_piece,
 )
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
-from streamgda.sources.conversion import as_source, is_dask
+from streamgda.sources.conversion import is_dask
 
 Batch = Sequence[Any]
 
@@ -103,10 +103,7 @@ def evaluate(
     check_model(model)
     decision = Decision.checked(model, threshold, costs)
     if isinstance(source, Source) or is_dask(source):
-        categories, features = model.statistics_.categories, features_of(maps or model)
-        categorical = None if categories is None else categories.columns
-        source = as_source(source, y, sample_weight, features=features, categorical_features=categorical)
-        source = matched(model, source, maps)
+        source = matched(model, scanned(maps or model, source, y, sample_weight), maps)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
         if not groups:

@@ -20,6 +20,7 @@ from streamgda.estimators.scores import RowScores
 from streamgda.estimators.validation import PREDICT_INCOMPLETE, encoded
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
+from streamgda.sources.conversion import as_source
 from streamgda.storage.paths import shown
 
 Model = GaussianClassifier[Any]
@@ -97,13 +98,13 @@ class Decision:
                 f"{n_classes} classes"
             )
         matrix = None if costs is None else np.asarray(costs, dtype=np.float64)
-        if matrix is not None and matrix.shape == (n_classes,) * 2 and not np.isfinite(matrix).all():
-            raise ValueError("costs has a value that is NaN or infinite")
-        if matrix is not None and matrix.shape != (n_classes,) * 2:
+        if matrix is not None and matrix.shape != (n_classes, n_classes):
             raise ValueError(
                 "costs has a row for each true class and a column for each predicted one, in the order of "
                 f"classes_: shape ({n_classes}, {n_classes}); got {matrix.shape}"
             )
+        if matrix is not None and not np.isfinite(matrix).all():
+            raise ValueError("costs has a value that is NaN or infinite")
         return cls(threshold, matrix)
 
     def ranked(self, scores: Array, n_best: int = 1) -> NDArray[np.intp]:
@@ -151,6 +152,19 @@ def check_model(model: Any) -> None:
     model.finalise_anew()  # before several threads need the result, and with the bits that workers get
 
 
+def scanned(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
+    """A source as it is, or the scan of the columns that a model, or maps before it, were fitted to."""
+    return as_source(
+        data, target, weight, features=features_of(model), categorical_features=_categorical(model) or None
+    )
+
+
+def _categorical(model: Any) -> tuple[str, ...]:
+    """The columns that a model has learnt as categories; none of maps."""
+    statistics = getattr(model, "statistics_", None)
+    return () if statistics is None or statistics.categories is None else statistics.categories.columns
+
+
 S = TypeVar("S", bound=Source)
 
 
@@ -169,7 +183,11 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
         source = cast("S", source.map(maps, ours or [f"x{i}" for i in range(model.n_features_in_)]))
     theirs = source.feature_names
     if ours is None or theirs is None:
-        _check_number(model, source)
+        if source.n_features not in {None, model.n_features_in_}:
+            raise ValueError(
+                f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to "
+                f"{model.n_features_in_}; name them⟨ where it is scanned|⟩"
+            )
         return source
     for name in ours:
         if name not in theirs:
@@ -180,8 +198,7 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
                 )
             )
     matching = source if list(theirs) == ours else source.with_features(ours)
-    categories = model.statistics_.categories
-    known = () if categories is None else categories.columns
+    known = _categorical(model)
     if matching.categorical != known:
         wrong = sorted(set(matching.categorical) ^ set(known))
         raise ValueError(
@@ -191,11 +208,3 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
             )
         )
     return matching
-
-
-def _check_number(model: Model, source: Source) -> None:
-    if source.n_features not in {None, model.n_features_in_}:
-        raise ValueError(
-            f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to "
-            f"{model.n_features_in_}; name them⟨ where it is scanned|⟩"
-        )

@@ -133,9 +133,7 @@ def estimate_priors(
     array([0])
     """
     check_model(model)
-    check_scalar(max_rows, "max_rows", Integral)
-    if max_rows < 1:
-        raise ValueError(f"max_rows is a number of rows, from 1 on; got {max_rows!r}")
+    check_scalar(max_rows, "max_rows", Integral, min_val=1)
     if isinstance(X, Source | PathLike | str):
         source = matched(model, as_scorable(model, X))
         scheduler = scheduler_for(source, scheduler)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,32 +41,24 @@ def lazy_predictions(columns: PredictionColumns, rows: Any, keep: Sequence[str])
     features = _features_of(model, rows, keep)
     if hasattr(model, "feature_names_in_"):
         check_lazy(model, rows[features])
-    predict = _PredictPartition(replace(columns, model=snapshot(model)), tuple(features), tuple(keep))
+    columns = replace(columns, model=snapshot(model))
+    predict = partial(_predict_partition, columns=columns, features=features, keep=keep)
     read = rows[list(dict.fromkeys((*features, *keep)))]
     return read.map_partitions(predict, meta=predict(read._meta))
 
 
-@dataclass(frozen=True)
-class _PredictPartition:
+def _predict_partition(
+    frame: Any, columns: PredictionColumns, features: Sequence[Any], keep: Sequence[str]
+) -> Any:
     """Predict the rows of a partition, which may be empty."""
+    import pandas as pd
 
-    columns: PredictionColumns
-    features: tuple[Any, ...]
-    keep: tuple[str, ...]
-
-    def __call__(self, frame: Any) -> Any:
-        import pandas as pd
-
-        classes = self.columns.model.statistics_.class_labels
-        predictions = self.columns.compute(self._block(frame[list(self.features)]), classes.__getitem__)
-        return pd.DataFrame({**{name: frame[name] for name in self.keep}, **predictions}, index=frame.index)
-
-    def _block(self, frame: Any) -> Block:
-        model, rows = self.columns.model, np.empty((0, len(self.features)))
-        if len(frame):
-            named = hasattr(model, "feature_names_in_")
-            rows = check_rows(model, frame if named else frame.to_numpy())
-        return Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
+    model, read, rows = columns.model, frame[features], np.empty((0, len(features)))
+    if len(frame):
+        rows = check_rows(model, read if hasattr(model, "feature_names_in_") else read.to_numpy())
+    block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
+    predictions = columns.compute(block, model.statistics_.class_labels.__getitem__)
+    return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)
 
 
 def _as_frame(model: Any, rows: Any, keep: Sequence[str]) -> Any:

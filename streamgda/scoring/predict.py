@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from operator import attrgetter
 from os import PathLike
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,13 @@ from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
-from streamgda.scoring.inference import Decision, Model, apart, check_model, features_of, matched
+from streamgda.scoring.inference import Decision, Model, apart, check_model, matched, scanned
 from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSource, ScorableSplit, Source, group_into_tasks
-from streamgda.sources.conversion import as_source, is_dask, is_zarr_path
+from streamgda.sources.conversion import is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
 from streamgda.storage.documents import digest
 from streamgda.storage.paths import AnyFileSystem, Path, shown
@@ -40,40 +40,12 @@ _OTHER_FORMATS = (
     *(".npy", ".npz", ".h5", ".hdf5", ".nc", ".pkl", ".gz", ".bz2", ".xz", ".zst", ".zip"),
 )
 
+_REMEDY = (
+    "write its rows as Parquet and give the path, or give a Dask collection itself; of rows in memory, the "
+    "model's predict and predict_proba are the predictions"
+)
+
 _ROWS_PER_TASK = 1 << 16  # of small remote parts, so that a task fetches several at once
-
-
-@overload
-def predict_dataset(
-    model: Model,
-    source: Any,
-    out: Path,
-    *,
-    columns: Sequence[ColumnName] = ...,
-    keep: Sequence[str] = ...,
-    top: int = ...,
-    threshold: float | None = ...,
-    costs: ArrayLike | None = ...,
-    quantile: ArrayLike | None = ...,
-    filesystem: AnyFileSystem | None = ...,
-    scheduler: Scheduler = ...,
-    progress: Progress = ...,
-) -> PredictionSummary: ...
-
-
-@overload
-def predict_dataset(
-    model: Model,
-    source: Any,
-    out: None = None,
-    *,
-    columns: Sequence[ColumnName] = ...,
-    keep: Sequence[str] = ...,
-    top: int = ...,
-    threshold: float | None = ...,
-    costs: ArrayLike | None = ...,
-    quantile: ArrayLike | None = ...,
-) -> Any: ...
 
 
 def predict_dataset(
@@ -253,25 +225,11 @@ def _write_missing(
 
 def as_scorable(model: Model, source: Any) -> ScorableSource:
     """The source of a dataset that can be read without labels; TypeError for what cannot be."""
-    if hasattr(source, "__array__") and not isinstance(source, Source):
-        raise TypeError(
-            f"a dataset is needed, got {type(source).__name__}: of rows in memory, the model's predict and "
-            "predict_proba are the predictions"
-        )
     if not isinstance(source, Source | PathLike | Sequence):
-        raise TypeError(
-            f"a dataset is needed, got {type(source).__name__}: write its rows as Parquet and give the path"
-        )
-    statistics = getattr(model, "statistics_", None)  # maps have none
-    categories = None if statistics is None else statistics.categories
-    categorical = None if categories is None else categories.columns
-    source = as_source(source, features=features_of(model), categorical_features=categorical)
+        raise TypeError(f"a dataset is needed, got {type(source).__name__}: {_REMEDY}")
+    source = scanned(model, source)
     if not isinstance(source, ScorableSource):
-        raise TypeError(
-            f"{source!r} cannot be scored part by part. Write the data as Parquet and give its path, or give "
-            "a Dask collection itself; of rows in memory, the model's predict and predict_proba are the "
-            "predictions"
-        )
+        raise TypeError(f"{source!r} cannot be scored part by part: {_REMEDY}")
     return source
 
 
@@ -315,15 +273,10 @@ def _check_lazy_options(
             "rows of a Dask collection do not go through a pipeline here; use "
             "frame.map_partitions(pipeline.predict)"
         )
-    if out is not None:
+    if out is not None or filesystem is not None or scheduler is not None or progress:
         raise ValueError(
-            "predictions of a Dask collection are one too: leave out out, and write what is returned with "
-            "its to_parquet(...)"
-        )
-    if filesystem is not None or scheduler is not None or progress:
-        raise ValueError(
-            "filesystem, scheduler and progress are for what is written at once; of a Dask collection, give "
-            "them to compute() or to_parquet()"
+            "predictions of a Dask collection are one too: leave out out, filesystem, scheduler and "
+            "progress, and give such options to its compute() or to_parquet()"
         )
 
 

@@ -141,7 +141,7 @@ def test_files_are_sampled_alike_by_every_scheduler(files):
 
 
 def test_bad_input_is_named(files):
-    with pytest.raises(ValueError, match="max_rows is a number of rows, from 1 on; got 0"):
+    with pytest.raises(ValueError, match="max_rows == 0, must be >= 1"):
         estimate_priors(MODEL, LATER, 0)
     with pytest.raises(ValueError, match="0 sample"):
         estimate_priors(MODEL, LATER[:0])
