@@ -8,14 +8,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
 
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
-from streamgda.estimators.scores import RowScores
 from streamgda.estimators.sql import select_of
 from streamgda.estimators.validation import check_has_learnt, check_numbers_alone, check_rows
 from streamgda.gaussians.base import Gaussians
@@ -70,7 +69,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
         state, random = finalised(self), check_random_state(random_state)
-        codes = _sample_classes(state, n_samples, label, random)
+        if label is None:
+            priors = posteriors(state.log_priors[None, :])[0]  # sum to 1; 0 for a class not estimated
+            codes = random.choice(len(priors), size=n_samples, p=priors)
+        else:
+            codes = np.full(n_samples, position_of(label, state.classes))
         X = np.empty((len(codes), self.statistics_.n_features))
         for k in np.unique(codes):
             positions = np.flatnonzero(codes == k)
@@ -123,7 +126,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
             if isinstance(scores.positions, slice) or scores.rows.shape[1] == rows.shape[1]:
                 continue  # nothing is missing
             missing = np.isnan(rows[scores.positions[0]])
-            completed[np.ix_(scores.positions, np.flatnonzero(missing))] = _conditional_means(scores, missing)
+            with np.errstate(over="ignore", invalid="ignore"):
+                means = scores.finalised.densities.conditional_mean(
+                    ~missing, scores.gaussians, scores.rows, scores.probabilities
+                )
+            completed[np.ix_(scores.positions, np.flatnonzero(missing))] = means
         return completed
 
     # ------------------------------------------------------------------ outliers
@@ -410,21 +417,3 @@ def _of_patterns(state: Finalised[G], statistics: IncompleteStatistics) -> float
             marginal = replace(densities, gaussians=state.gaussians.marginal(observed))
             total += joint_log_likelihood(marginal, rows)
     return total
-
-
-def _sample_classes(
-    state: Finalised[Any], n: int, label: Any, random: np.random.RandomState
-) -> NDArray[np.intp]:
-    """The positions of the classes of n rows to draw."""
-    if label is not None:
-        return np.full(n, position_of(label, state.classes))
-    priors = posteriors(state.log_priors[None, :])[0]  # sum to 1; 0 for a class not estimated
-    return random.choice(len(priors), size=n, p=priors)
-
-
-def _conditional_means(scores: RowScores, missing: NDArray[np.bool_]) -> Array:
-    """The means of the missing features of rows, given the observed ones: (n, n_missing)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return scores.finalised.densities.conditional_mean(
-            ~missing, scores.gaussians, scores.rows, scores.probabilities
-        )

@@ -63,7 +63,13 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     """
     fourth = statistics.fourth_moments if shrinkage == "auto" else None
     if statistics.covariance_type != "full" or (shrinkage == "auto" and fourth is None):
-        raise ValueError(_insufficient(statistics, shrinkage))
+        raise ValueError(
+            Message(
+                f"⟨shrinkage={shrinkage!r}⟩ of each class needs more than {statistics!r} holds; fit with "
+                "this shrinkage from the first row on, or ⟨accumulate|learn⟩ with ⟨covariance_type='full'⟩"
+                f"{', ⟨fourth_moments=True⟩' if shrinkage == 'auto' else ''}"
+            )
+        )
     covariances = statistics.covariance()
     if fourth is not None:
         _shrink_standardised(covariances, statistics, fourth)
@@ -202,15 +208,6 @@ def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Arr
             )
         share = ledoit_wolf(correlations, mean_squares, weight)
         covariances[k] = shrunk(correlations, share) * units
-
-
-def _insufficient(statistics: Statistics, shrinkage: Shrinkage) -> str:
-    """The message for statistics that do not hold what this shrinkage needs."""
-    fourth = ", ⟨fourth_moments=True⟩" if shrinkage == "auto" else ""
-    return Message(
-        f"⟨shrinkage={shrinkage!r}⟩ of each class needs more than {statistics!r} holds; fit with this "
-        f"shrinkage from the first row on, or ⟨accumulate|learn⟩ with ⟨covariance_type='full'⟩{fourth}"
-    )
 
 
 def _squared_distance_from_sphere(covariance: Array) -> float:
