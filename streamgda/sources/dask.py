@@ -88,12 +88,10 @@ def scan_dask(
     """
     check_missing(missing)
     if not hasattr(collection, "to_delayed"):
-        remedy = ""
-        if hasattr(collection, "__dask_graph__"):
-            remedy = ", which holds one: give its .data"
-        elif hasattr(collection, "__arrow_c_stream__"):
-            remedy = f" of {type(collection).__module__.partition('.')[0]}, which scan_arrow takes"
-        raise TypeError(f"a dask DataFrame or array is needed; got {type(collection).__name__}{remedy}")
+        raise TypeError(
+            "a dask DataFrame or array is needed, such as the .data of an xarray; scan_arrow takes frames in "
+            f"memory; got {type(collection).__name__}"
+        )
     if isinstance(target, str):
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")

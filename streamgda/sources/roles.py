@@ -161,15 +161,9 @@ class Roles:
             If there is no such column, or it has a role.
         """
         check_known(column, known, origin)
-        if column in self.features:
-            raise ValueError(
-                Message(
-                    f"column {column!r} is a feature and cannot group the rows too; scan with "
-                    f"⟨exclude=[{column!r}]⟩"
-                )
-            )
-        if column in {self.target, self.weight}:
-            raise ValueError(f"column {column!r} is the target or the weight and cannot group the rows too")
+        if column in {*self.features, self.target, self.weight}:
+            refused = f"column {column!r} is a feature or has another role and cannot group the rows too"
+            raise ValueError(Message(refused, f"; of a feature, scan with ⟨exclude=[{column!r}]⟩"))
         return replace(self, groups=column)
 
     def of_features(self, names: Sequence[str]) -> Self:

@@ -227,7 +227,7 @@ def test_an_array_of_xarrays_in_memory_is_an_array():
     assert (model.predict(rows) == model.predict(FRAME.to_numpy())).all()
     with pytest.raises(
         TypeError,
-        match=r"a dask DataFrame or array is needed; got DataArray, which holds one: give its .data",
+        match=r"a dask DataFrame or array is needed, such as the .data of an xarray; .* got DataArray",
     ):
         model.fit(rows.chunk(row=50), Y)
 

@@ -385,7 +385,7 @@ def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
         states = accumulate_folds(source.with_groups("who"), rule=FoldRule(5, "who"))
         for fold in range(5):
             assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
-    with pytest.raises(TypeError, match="no columns to group the rows by"):
+    with pytest.raises(TypeError, match="no columns beside the features"):
         StatisticsSearchCV(LDA(), {}, groups="who").fit(frame[list("abcd")], frame["y"])
 
 
