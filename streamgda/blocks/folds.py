@@ -39,10 +39,6 @@ class FoldRule:
     n_folds: int | None
     column: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.n_folds is None and self.column is None:
-            raise ValueError("a number of folds is needed, or a column that names them")
-
     def split(self, block: Block) -> Iterator[tuple[Any, NDArray[np.intp]]]:
         """Yield each fold that occurs in a block, with the positions of its rows."""
         folds, codes = self.assign(block)

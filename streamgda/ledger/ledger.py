@@ -30,6 +30,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.subclasses import SubclassCenters
+from streamgda.statistics.validation import check_whole
 from streamgda.storage.filesystems import resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 from streamgda.storage.versions import Version
@@ -103,8 +104,8 @@ class StatisticsLedger:
         subclass_centers: SubclassCenters | None = None,
         filesystem: AnyFileSystem | None = None,
     ) -> None:
-        if folds is not None and not (isinstance(folds, int) and folds > 1):
-            raise ValueError(f"at least 2 folds are needed, a whole number; got folds={folds!r}")
+        if folds is not None:
+            check_whole(folds, "folds", 2)
         if groups is not None and folds is None:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups

@@ -76,10 +76,9 @@ def select(
     for entry, records in manifest.entries.items():
         inside = [record.path for record in records if record.path in meant]
         if 0 < len(inside) < len(records):
-            outside = next(record.path for record in records if record.path not in meant)
             raise ValueError(
-                f"{inside[0]} is chosen and {outside} is not, but the two have been folded into one entry; "
-                "choose both or neither, or refresh a ledger anew"
+                f"{inside[0]} has been folded into one entry with files that are not chosen; choose all of "
+                "them or none, or refresh a ledger anew"
             )
         if inside:
             chosen[entry] = records

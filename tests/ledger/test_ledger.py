@@ -472,7 +472,7 @@ def test_a_folded_ledger_holds_the_same(by_region, ledger):
 
 def test_what_is_folded_cannot_be_told_apart(by_region, ledger):
     ledger.compact(before=EPOCH + 2 * DAY)
-    message = "region=north/day=1/1.parquet is chosen and region=south/day=0/1.parquet is not"
+    message = "region=north/day=1/1.parquet has been folded into one entry with files that are not chosen"
     with pytest.raises(ValueError, match=message):
         ledger.statistics(where=[("region", "=", "north")])
     message = "and 1 other file have been folded into one entry, .* differ; leave half_life out"

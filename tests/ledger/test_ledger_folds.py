@@ -95,7 +95,7 @@ def test_a_ledger_keeps_its_number_of_folds(folder):
             StatisticsLedger(folder / "_ledger", folds=other).refresh(wines(folder))
         with pytest.raises(ValueError, match="with folds=3, and here it is folds="):
             StatisticsLedger(folder / "_ledger", folds=other).statistics()
-    with pytest.raises(ValueError, match="at least 2 folds"):
+    with pytest.raises(ValueError, match="folds must be a whole number, at least 2; got 1"):
         StatisticsLedger(folder / "_other", folds=1)
     StatisticsLedger(folder / "_other").refresh(wines(folder))
     with pytest.raises(ValueError, match="keeps no folds"):
