@@ -338,37 +338,6 @@ def test_a_pipeline_whose_transformers_are_not_fitted_is_no_candidate():
         StatisticsSearchCV(make_pipeline(StandardScaler(), GaussianNB()), {}).fit(X, [0, 1] * 30)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: StatisticsSearchCV(GaussianNB(), {}, n_jobs=2),
-            "StatisticsSearchCV takes no parameter 'n_jobs': .*scheduler=",
-        ),
-        (
-            lambda: cross_validate(GaussianNB(), X, n_jobs=2),
-            "cross_validate takes no parameter 'n_jobs': .*scheduler=",
-        ),
-        (
-            lambda: learning_curve(GaussianNB(), X, train_sizes=[0.5]),
-            "takes no parameter 'train_sizes': n_parts= gives",
-        ),
-        (
-            lambda: StatisticsSearchCV(GaussianNB(), {}).fit(X, [0, 1] * 30, groups=[0, 1, 2] * 20),
-            r"fit takes no parameter 'groups': give it to StatisticsSearchCV\(\.\.\., groups=\.\.\.\)$",
-        ),
-        (
-            lambda: StatisticsSearchCV(GaussianNB(), {}).fit(X, [0, 1] * 30, n_jobs=2),
-            r"StatisticsSearchCV\.fit takes no parameter 'n_jobs': .*scheduler=",
-        ),
-        (lambda: learning_curve(GaussianNB(), X, nosuch=1), "learning_curve takes no parameter 'nosuch'$"),
-    ],
-)
-def test_parameters_of_scikit_learn_that_are_not_here_name_what_does_their_work(call, message):
-    with pytest.raises(TypeError, match=message):
-        call()
-
-
 # ---------------------------------------------------------------------- what is given is of another kind
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any, Literal, Never, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from streamgda.selection.reading import RowScorer
 from streamgda.selection.results import Results, results_table, scores_table, splits_table
 from streamgda.selection.scorings import LOG_LIKELIHOOD, TEMPERATURE, calibrations, scoring_names
 from streamgda.selection.splitters import is_leave_one_out, with_folds
-from streamgda.selection.validation import check_supported, report_failures
+from streamgda.selection.validation import report_failures
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
@@ -142,9 +142,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         refit: Refit = True,
         calibrate: Literal["temperature"] | None = None,
         error_score: Any = np.nan,
-        **others: Never,
     ) -> None:
-        check_supported("StatisticsSearchCV", others)
         self.estimator = estimator
         self.param_grid = param_grid
         self.cv = cv
@@ -165,7 +163,6 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         *,
         scheduler: Scheduler = None,
         progress: Progress = False,
-        **others: Never,
     ) -> Self:
         """Score all candidates, and make the best one from all the rows.
 
@@ -190,7 +187,6 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             candidate could be fitted. Once the rows were read, they are kept in `fold_statistics_`. After
             another error, or Ctrl-C, the search is as it was.
         """
-        check_supported("StatisticsSearchCV.fit", others)
         candidates, scorings = self._candidates(), self._measures()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
         maps, _ = apart(self.estimator)

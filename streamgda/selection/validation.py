@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Never
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ def cross_validate(
     error_score: Any = np.nan,
     scheduler: Scheduler = None,
     progress: Progress = False,
-    **others: Never,
 ) -> dict[str, Array]:
     """Score an estimator by cross-validation, in one read of the rows or two.
 
@@ -70,7 +69,6 @@ def cross_validate(
     >>> scores["test_score"].round(3)
     array([0.976, 0.976, 0.97 , 1.   , 1.   ])
     """
-    check_supported("cross_validate", others)
     names, candidates = scoring_names(scoring), candidates_of(estimator, {})
     measures = [*names, *calibrations(calibrate)]
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
@@ -120,7 +118,6 @@ def learning_curve(
     fold: Any = None,
     scheduler: Scheduler = None,
     progress: Progress = False,
-    **others: Never,
 ) -> tuple[NDArray[np.int64], Array, Array]:
     """Score an estimator that learns from one fold, from two, from four and so on.
 
@@ -162,7 +159,6 @@ def learning_curve(
     >>> curve[0], curve[2].mean(axis=1).round(3)
     (array([ 36,  71, 142]), array([0.956, 0.964, 0.984]))
     """
-    check_supported("learning_curve", others)
     if is_leave_one_out(cv):
         raise ValueError("a learning curve needs folds to learn from; set cv to a number")
     (name,), (candidate,) = scoring_names(scoring), candidates_of(estimator, {})
@@ -203,26 +199,3 @@ def _parts_after(held_out: Any, folds: list[Any]) -> list[Any]:
     """The other folds in cyclic order, starting with the fold after this one."""
     place = folds.index(held_out)
     return [*folds[place + 1 :], *folds[:place]]
-
-
-_INSTEAD = {
-    "n_jobs": "tasks run in parallel on Dask's threads; scheduler= chooses processes or a cluster",
-    "pre_dispatch": "Dask schedules the tasks; scheduler= chooses where",
-    "verbose": "progress=True shows how far a read is",
-    "return_train_score": "learning_curve and refitting score the rows learnt",
-    "return_estimator": "best_estimator_ is made of all the rows, and from_statistics makes others",
-    "train_sizes": "n_parts= gives the numbers of folds to learn from, and cv= how many there are",
-    "shuffle": "rows get their folds by a hash of their place, which is random already",
-    "random_state": "rows get their folds by a hash of their place, which is the same each time",
-    "fit_params": "sample_weight= gives weights",
-    "params": "sample_weight= gives weights",
-    "groups": "give it to StatisticsSearchCV(..., groups=...)",
-    "fold": "give it to StatisticsSearchCV(..., fold=...)",
-}
-
-
-def check_supported(name: str, given: Iterable[str]) -> None:
-    """Raise TypeError for a parameter that a function or class does not take, and say what to use instead."""
-    for parameter in given:
-        hint = _INSTEAD.get(parameter)
-        raise TypeError(f"{name} takes no parameter {parameter!r}" + (f": {hint}" if hint else ""))
