@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import chi2
 
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.gaussians.whitening import Array
@@ -160,11 +159,6 @@ class ModelDisplay:
             self.ax_.scatter(points[:, 0], points[:, 1], s=10, color=colour, edgecolor="white", linewidth=0.3)
             for points, colour in self._points_by_class(palette)
         ]
-
-
-def normal_squared_radii(probabilities: Sequence[float], n_classes: int) -> Array:
-    """The squared radii of ellipses that hold these shares of two normal features of each class: (K, n)."""
-    return np.broadcast_to(chi2.ppf(probabilities, 2), (n_classes, len(probabilities)))
 
 
 def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> "Ellipse":

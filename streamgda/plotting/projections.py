@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
@@ -19,7 +19,6 @@ from streamgda.plotting.drawing import (
     check_probabilities,
     draw_legend,
     line_styles,
-    normal_squared_radii,
     percentage,
     shares_text,
 )
@@ -76,7 +75,7 @@ class LinearProjectionDisplay(ModelDisplay):
     @property
     def squared_radii(self) -> Array:
         """The squared radii of the circles: (n_classes, n_probabilities)."""
-        return normal_squared_radii(self.probabilities, len(self.classes))
+        return np.broadcast_to(chi2.ppf(self.probabilities, 2), (len(self.classes), len(self.probabilities)))
 
     @classmethod
     def from_estimator(

@@ -21,7 +21,6 @@ from streamgda.plotting.drawing import (
     ModelDisplay,
     check_probabilities,
     draw_legend,
-    normal_squared_radii,
     shares_text,
 )
 
@@ -53,8 +52,8 @@ class DecisionRegionsDisplay(ModelDisplay):
         Their covariances.
     probabilities : sequence of float
         For each, an ellipse holds this share of its class; the legend says so.
-    squared_radii : ndarray of shape (n_classes, n_probabilities), optional
-        The squared radii of the ellipses, in units of the covariances; by default those of normal densities.
+    squared_radii : ndarray of shape (n_classes, n_probabilities)
+        The squared radii of the ellipses, in units of the covariances.
     xlabel, ylabel : str
         The names of the features.
     title : str
@@ -93,12 +92,8 @@ class DecisionRegionsDisplay(ModelDisplay):
     xx1: Array
     response: NDArray[np.intp]
     covariances: Array
-    squared_radii: Any = None
+    squared_radii: Array
     title: str = ""
-
-    def __post_init__(self) -> None:
-        if self.squared_radii is None:
-            self.squared_radii = normal_squared_radii(self.probabilities, len(self.classes))
 
     @classmethod
     def from_estimator(
