@@ -218,9 +218,6 @@ class Evaluation(Measures, Loadable):
     def __radd__(self, other: object) -> Evaluation:
         return self._copy() if isinstance(other, int) and other == 0 else NotImplemented
 
-    def __iadd__(self, other: object) -> Self:
-        return self.merge(other) if isinstance(other, Evaluation) else NotImplemented
-
     def _copy(self) -> Evaluation:
         return copy.deepcopy(self)
 

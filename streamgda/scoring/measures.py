@@ -326,17 +326,11 @@ class Measures:
         for area in ("roc_auc", "average_precision"):
             frame[area] = [*map(_in_digits_held, frame[area], frame.pop(f"{area}_error"))]
         more = len(frame) - _ROWS_SHOWN
+        losses = f"log loss {self.log_loss:.4f}   Brier score {self.brier_score:.4f}"
         return "\n".join(
             [
                 f"{counted(self.n_rows, 'row')}{dropped}, {counted(len(self.classes), 'class')}",
-                "   ".join(
-                    f"{name} {value:.4f}"
-                    for name, value in (
-                        ("accuracy", self.accuracy),
-                        ("log loss", self.log_loss),
-                        ("Brier score", self.brier_score),
-                    )
-                ),
+                f"accuracy {self.accuracy:.4f}   {losses}",
                 "",
                 frame.head(_ROWS_SHOWN).to_string(float_format="{:.4f}".format),
                 *([f"... and {counted(more, 'more class')}"] if more > 0 else []),

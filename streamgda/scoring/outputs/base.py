@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from operator import add
 from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
@@ -78,12 +79,7 @@ class PredictionSummary:
     n_dropped: int = 0
 
     def __add__(self, other: PredictionSummary) -> PredictionSummary:
-        return PredictionSummary(
-            self.n_rows + other.n_rows,
-            self.n_parts + other.n_parts,
-            self.n_found + other.n_found,
-            self.n_dropped + other.n_dropped,
-        )
+        return PredictionSummary(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
