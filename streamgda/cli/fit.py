@@ -10,18 +10,9 @@ import click
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
-from streamgda.cli.options import bad_usage, bundled, of_library
+from streamgda.cli.options import bundled, of_library
 from streamgda.cli.running import Running, running_options
-from streamgda.cli.saved import (
-    PICKLED,
-    check_apart,
-    check_folder_of,
-    check_replaceable,
-    is_model,
-    out_option,
-    save,
-    unpickled,
-)
+from streamgda.cli.saved import check_apart, check_replaceable, out_option, save
 
 if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
@@ -52,13 +43,6 @@ em_options = bundled(
     is_flag=True,
     help="Save the statistics that a model is made of, and no model; merge makes models of them.",
 )
-@click.option(
-    "--map",
-    "map_file",
-    metavar="FILE",
-    help="A fitted transformer of scikit-learn, saved by joblib, that the features go through. The file that "
-    "--out names then holds a pipeline with the model, which joblib saves.  [default: none]",
-)
 @out_option("Where to save: a file or a URL.", required=True)
 @running_options
 def fit(
@@ -67,7 +51,6 @@ def fit(
     em: dict[str, Any],
     exact: bool,
     statistics: bool,
-    map_file: str | None,
     out: str,
     run: Running,
 ) -> None:
@@ -91,13 +74,9 @@ def fit(
     from streamgda import MixtureDiscriminantAnalysis, accumulate
 
     model.check()
-    if map_file is not None and (statistics or not out.endswith(PICKLED)):
-        raise bad_usage(f"--map makes a pipeline, whose name ends in {PICKLED}, and no statistics.")
-    (check_replaceable if map_file is None else check_folder_of)(out)
+    check_replaceable(out)
     source = data.labelled()
     check_apart(out, source)
-    if map_file is not None:
-        source = source.map(unpickled(map_file))
     estimator = model.kind(**model.params)
     kept = estimator.required_statistics()
     with run.scheduler_options() as options:
@@ -110,7 +89,7 @@ def fit(
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:
         raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, model, out)}".rstrip()) from error
-    save(saved, out, run, pipeline=saved.as_pipeline(source) if is_model(saved) and map_file else None)
+    save(saved, out, run)
 
 
 def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:

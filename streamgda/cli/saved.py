@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
 
-PICKLED = ".joblib"
-
 TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 
 
@@ -95,10 +93,12 @@ def load_model(path: str, data: Data | None = None) -> Any:
     ValueError
         If the file holds statistics and no model.
     """
+    import joblib
+
     from streamgda import load
     from streamgda.scoring.inference import apart
 
-    predictor = unpickled(path) if path.endswith(PICKLED) else load(path)
+    predictor = joblib.load(path) if path.endswith(".joblib") else load(path)
     _, model = apart(predictor)
     if not is_model(model):
         raise ValueError(
@@ -108,13 +108,6 @@ def load_model(path: str, data: Data | None = None) -> Any:
     if data is not None and data.missing is not None:
         model.set_params(missing="marginal" if data.missing == "marginal" else "raise")
     return predictor
-
-
-def unpickled(path: str) -> Any:
-    """What joblib has saved in a file."""
-    import joblib
-
-    return joblib.load(path)
 
 
 def is_model(saved: Saved) -> TypeGuard[GaussianClassifier[Any]]:
@@ -219,17 +212,12 @@ def fault_of(model: Saved) -> str | None:
     return next(iter(faults_of(model).values())) if is_model(model) else None
 
 
-def save(saved: Saved, out: str, run: Reporting, said: str = "", pipeline: Any = None, **more: Any) -> None:
-    """Save a model, the pipeline that ends in it, or statistics, and report the contents and `more`.
+def save(saved: Saved, out: str, run: Reporting, said: str = "", **more: Any) -> None:
+    """Save a model or statistics, and report the contents and `more`.
 
     Warn if it cannot predict yet.
     """
-    if pipeline is None:
-        saved.save(out)
-    else:
-        import joblib
-
-        joblib.dump(pipeline, out)
+    saved.save(out)
     fault = fault_of(saved)
     if fault is not None:
         warn(f"it cannot predict yet: {fault}")
