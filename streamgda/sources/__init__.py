@@ -11,7 +11,7 @@ collections (`scan_dask`).
 - `arrow`: Arrow data. `arrow_sources`: tables, datasets and streams.
 - `zarr`: Zarr groups, read in `zarr_slabs`. `zarr_chunks`: whether stored chunks change in a pass.
 - `dask`: Dask collections.
-- `tabular`: sources whose columns have names. `roles`: which columns are features, target and weight.
+- `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `filters`: which rows to read. `expressions`: over columns, for filters and for features that are computed.
   `batches`: batches cut into blocks.
 - `maps`: features that go through a fitted transformer, for every source.

@@ -19,8 +19,7 @@ from streamgda.blocks.wording import counted
 from streamgda.sources.base import ROWS_PER_TASK, Split
 from streamgda.sources.batches import blocks_of_batches
 from streamgda.sources.errors import decoding
-from streamgda.sources.roles import Roles
-from streamgda.sources.tabular import TabularSource
+from streamgda.sources.roles import Roles, TabularSource
 from streamgda.storage.versions import Version, check_unchanged, current_version
 
 

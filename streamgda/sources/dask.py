@@ -18,8 +18,7 @@ from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import blocks_of_batches
 from streamgda.sources.frames import as_arrow
-from streamgda.sources.roles import CategoricalFeatures, Roles
-from streamgda.sources.tabular import TabularSource
+from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 
 _FRAME = "the data frame"
 

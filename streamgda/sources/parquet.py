@@ -21,9 +21,8 @@ from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.filters import Filter
 from streamgda.sources.partitions import DatasetFiles, ListedFile
 from streamgda.sources.planning import FilePlanner, ParquetSplits, PlannedFile, unified_types
-from streamgda.sources.roles import CategoricalFeatures, Roles, check_known
+from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
 from streamgda.sources.row_groups import ReadOptions
-from streamgda.sources.tabular import TabularSource
 from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import current_version, listing
 
