@@ -357,7 +357,7 @@ FRAME = pd.DataFrame(X, columns=["u", "v"]).assign(kind=["ant", "bee"] * 30)
         (
             lambda m: predict_dataset(m, FRAME, "out"),
             TypeError,
-            "got DataFrame: of rows in memory, the model's",
+            "got DataFrame: .* of rows in memory, the model's",
         ),
         (lambda m: progressive_score(m, [(X,)]), TypeError, r"a batch is \(X, y\) or .*; got tuple"),
         (lambda m: StatisticsSearchCV(m, {}).fit(FRAME, "kind"), ValueError, "the string 'kind'"),
