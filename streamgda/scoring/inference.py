@@ -154,15 +154,10 @@ def check_model(model: Any) -> None:
 
 def scanned(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
     """A source as it is, or the scan of the columns that a model, or maps before it, were fitted to."""
-    return as_source(
-        data, target, weight, features=features_of(model), categorical_features=_categorical(model) or None
-    )
-
-
-def _categorical(model: Any) -> tuple[str, ...]:
-    """The columns that a model has learnt as categories; none of maps."""
-    statistics = getattr(model, "statistics_", None)
-    return () if statistics is None or statistics.categories is None else statistics.categories.columns
+    statistics = getattr(model, "statistics_", None)  # maps have none
+    categories = None if statistics is None else statistics.categories
+    known = None if categories is None else categories.columns
+    return as_source(data, target, weight, features=features_of(model), categorical_features=known)
 
 
 S = TypeVar("S", bound=Source)
@@ -198,7 +193,8 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
                 )
             )
     matching = source if list(theirs) == ours else source.with_features(ours)
-    known = _categorical(model)
+    categories = model.statistics_.categories
+    known = () if categories is None else categories.columns
     if matching.categorical != known:
         wrong = sorted(set(matching.categorical) ^ set(known))
         raise ValueError(
