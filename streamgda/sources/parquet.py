@@ -152,10 +152,6 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         n_features = counted(len(self._roles.features), "feature")
         return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
 
-    @property
-    def _read_options(self) -> ReadOptions:
-        return self._planner.read_options
-
     def splits(self) -> ParquetSplits:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
         return self.planned()
@@ -166,13 +162,13 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def _chosen(self) -> list[ListedFile]:
         """The files that the filter does not rule out by their keys."""
-        return list(self._files.listed(self._files.chosen(self._read_options.filter)))
+        return list(self._files.listed(self._files.chosen(self._planner.read_options.filter)))
 
     def _splits(
         self, planned: Iterable[PlannedFile], read_options: ReadOptions | None = None
     ) -> ParquetSplits:
         return ParquetSplits(
-            read_options or self._read_options,
+            read_options or self._planner.read_options,
             [
                 (file.path, file.version, self._files.keys(file.path), run)
                 for file in planned
@@ -185,7 +181,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         for name in keep:
             check_known(name, self._files.schema.names, self._files.paths[0])
         roles = replace(self._roles, target=None, weight=None, groups=None)
-        read_options = replace(self._read_options, roles=roles, kept=tuple(keep))
+        read_options = replace(self._planner.read_options, roles=roles, kept=tuple(keep))
         planner = replace(self._planner, read_options=read_options)
         planned = list(planner.plan(self._chosen(), each))
         return self._splits(planned, read_options), unified_types(keep, self._files.schema, planned)
@@ -193,7 +189,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         files = self._files if self._find is None else DatasetFiles.of_found(self._find())
-        chosen = self._read_options.filter
+        chosen = self._planner.read_options.filter
         again = None if chosen is None else Filter.of(chosen.expression, files.schema)
         return type(self)(files, self._roles, again, self._find)
 
@@ -203,12 +199,12 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def _set_roles(self, roles: Roles) -> None:
         super()._set_roles(roles)
-        self._planner = replace(self._planner, read_options=replace(self._read_options, roles=roles))
+        self._planner = replace(self._planner, read_options=replace(self._planner.read_options, roles=roles))
 
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, chosen = self._roles, self._read_options.filter
+        roles, chosen = self._roles, self._planner.read_options.filter
         return {
             "target": roles.target,
             "features": list(roles.features),
@@ -222,7 +218,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def files(self) -> list[InputFile]:
         """The files that the filter does not rule out by their partition, as they are now, in order."""
-        paths, filesystem = self._files.chosen(self._read_options.filter), self._files.filesystem
+        paths, filesystem = self._files.chosen(self._planner.read_options.filter), self._files.filesystem
         folder = "" if self._files.found is None else self._files.found.folder
         if folder:
             seen = listing(filesystem, folder)
