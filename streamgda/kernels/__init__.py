@@ -36,6 +36,7 @@ _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "add_rows": (ctypes.c_double, (_POINTER, _POINTER, _POINTER)),
     "end_sums": (None, (_POINTER,)),
+    "merge_rows": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _POINTER)),
     "rank_rows": (None, (_POINTER, _SIZE, _POINTER, _POINTER)),
     "gather": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE)),
     "centre": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _SIZE, _POINTER)),
@@ -193,6 +194,46 @@ class AnchoredSums:
         library().end_sums(self._struct)
 
 
+def merge_rows(
+    features: Features,
+    places: Codes,
+    row_weights: Array | None,
+    weights: tuple[Array, Array],
+    moments: tuple[Array, Array, Array],
+) -> bool:
+    """Merge rows one by one into the moments of their classes, feature by feature.
+
+    A row is merged as a class of one row, by Chan, Golub & LeVeque (1983), eq. 2.1.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_rows, n_features), or one array per feature
+        Any real type.
+    places : ndarray of int32 of shape (n_rows,)
+        Where the class of each row is in the moments.
+    row_weights : ndarray of shape (n_rows,), or None
+        The weights of the rows; None means one each.
+    weights : tuple of ndarray of shape (n_places,)
+        The weights of the classes and their low parts, which change in place.
+    moments : tuple of ndarray of shape (n_places, n_features)
+        The means, their low parts, and the sums of squares about them, which change in place.
+
+    Returns
+    -------
+    bool
+        Whether all sums of squares are finite.
+    """
+    rows, (n_places, n_features) = _Rows(features), moments[0].shape
+    if rows.n_features != n_features:
+        raise ValueError(f"the moments are of {n_features} features; got {rows.n_features}")
+    given = _to(places, np.int32, (rows.n_rows,), n_places)
+    fields = [_to(part, np.float64, (n_places,)) for part in weights]
+    fields += [_to(part, np.float64, (n_places, n_features)) for part in moments]
+    of_rows = 0 if row_weights is None else _to(row_weights, np.float64, (rows.n_rows,))
+    check: float = library().merge_rows(rows.struct, given, of_rows, (_SIZE * len(fields))(*fields))
+    return check == 0
+
+
 # ---------------------------------------------------------------------- rows in the order of classes
 
 
@@ -260,7 +301,6 @@ def centre(
     weighed: tuple[Array, Array] | None,
     of_classes: tuple[Indices, Array, Array, Array],
     means: tuple[Array, Array],
-    squares: Array | None,
 ) -> bool:
     """Gather rows, centre them about the means of their classes, and move the means in the moments.
 
@@ -282,8 +322,6 @@ def centre(
         these are (-1 for a new class), and the factor of the distances.
     means : tuple of ndarray of shape (n_places, n_features)
         The means in the moments, and their low parts.
-    squares : ndarray of the same shape, or None
-        What the sums of squares of the rows are added to.
 
     Returns
     -------
@@ -306,7 +344,6 @@ def centre(
         *[_to(part, np.float64, (n_classes,)) for part in numbers],
         *([_to(part, np.float64, (n,)) for part in weighed] if weighed else (0, 0)),
         *[_to(part, np.float64, shape) for part in means],
-        0 if squares is None else _to(squares, np.float64, shape),
     ]
     where = _to(ranks, np.int32, (read.n_rows,), n)
     buffer = _to(rows, np.float64, is_spaced=True), rows.strides[0] // 8

@@ -20,6 +20,8 @@ typedef struct {
 #define TILE_ROWS 256          /* of an array in C order, which stay in the cache */
 #define TABLE_BYTES (1 << 20)  /* of sums that stay there too */
 #define COLUMN_ROWS (1 << 17)  /* of all columns that do */
+#define FEW_ROWS 16            /* with FEW_FEATURES, which are less than a page of the stack */
+#define FEW_FEATURES 24
 #ifndef SOURCE_HASH
 #define SOURCE_HASH 0
 #endif
@@ -141,6 +143,47 @@ void end_sums(const Sums *s) {
             settle(s->table + i, s, i % s->n_places, i / s->n_places * 4);
 }
 
+/* Merge rows one by one into the moments of the classes at these places: Chan, Golub & LeVeque (1983), eq. 2.1.
+   Rows weigh 1 each if no weights are given. Returns NaN if a sum of squares is not finite, else 0. */
+typedef struct {
+    double *weights, *low_weights, *means, *low_means, *scatter;
+} Moments;
+
+double merge_rows(const Rows *r, const Code *places, const double *row_weights, const Moments *m) {
+    double shares[FEW_ROWS], factors[FEW_ROWS], x[FEW_ROWS][FEW_FEATURES], check[FEW_FEATURES] = {0.0}, rest;
+    for (Size start = 0; start < r->n_rows; start += FEW_ROWS) {
+        Size n = LEAST(r->n_rows - start, FEW_ROWS);
+        const Code *to = places + start;
+        for (Size i = 0; i < n; i++) {
+            double w = row_weights ? row_weights[start + i] : 1.0, *weight = m->weights + to[i], before = *weight;
+            two_sum(before, w, weight, &rest);
+            two_sum(*weight, rest + m->low_weights[to[i]], weight, m->low_weights + to[i]);
+            shares[i] = w / *weight;
+            factors[i] = before * shares[i];
+        }
+        for (Size j = 0; j < r->n_features; j += FEW_FEATURES) {
+            Size width = LEAST(r->n_features - j, FEW_FEATURES);
+            for (Size f = 0; f < width; f++)
+                for (Size i = 0; i < n; i++)
+                    x[i][f] = value(r->columns[j + f], (start + i) * r->stride, (int)r->is_single);
+            for (Size i = 0; i < n; i++) {
+                Size at = to[i] * r->n_features + j;
+                double *restrict mean = m->means + at, *restrict low = m->low_means + at;
+                double *restrict scatter = m->scatter + at, share = shares[i], factor = factors[i];
+                for (Size f = 0; f < width; f++) {
+                    double u = (x[i][f] - mean[f]) - low[f];
+                    two_sum(mean[f], low[f] + u * share, mean + f, low + f);
+                    scatter[f] += factor * u * u;
+                    check[f] += scatter[f] * 0.0;
+                }
+            }
+        }
+    }
+    for (Size f = 1; f < FEW_FEATURES; f++)
+        check[0] += check[f];
+    return check[0];
+}
+
 /* Where each row goes: the next place of its class, the first of which is at cursors[code]. */
 void rank_rows(const Code *codes, Size n_rows, Size *cursors, Code *ranks) {
     for (Size i = 0; i < n_rows; i++)
@@ -161,8 +204,8 @@ void gather(const Rows *r, Size j, Size stop, const Code *ranks, double *rows, S
         }
 }
 
-/* The sum of n values less origin and shift, times weights if given, or squared; they are kept if asked to. */
-INLINE double sum_of(double *x, Size n, double origin, double shift, const double *weights, int squared, int keep) {
+/* The sum of n values less origin and shift, times weights if given; they are kept if asked to. */
+INLINE double sum_of(double *x, Size n, double origin, double shift, const double *weights, int keep) {
     Pair sums[2] = {{0}};
     double left = 0.0;
     Size i = 0;
@@ -170,12 +213,12 @@ INLINE double sum_of(double *x, Size n, double origin, double shift, const doubl
         for (int h = 0; h < 2; h++) {
             Pair *at = (Pair *)(x + i) + h, u = (*at - origin) - shift;
             *at = keep ? u : *at;
-            sums[h] += squared ? u * u : weights ? u * ((const Pair *)(weights + i))[h] : u;
+            sums[h] += weights ? u * ((const Pair *)(weights + i))[h] : u;
         }
     for (; i < n; i++) {
         double u = (x[i] - origin) - shift;
         x[i] = keep ? u : x[i];
-        left += squared ? u * u : weights ? u * weights[i] : u;
+        left += weights ? u * weights[i] : u;
     }
     return ((sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1])) + left;
 }
@@ -185,12 +228,12 @@ INLINE double sum_of(double *x, Size n, double origin, double shift, const doubl
    centred without rounding, and no digit is lost however large the means are. Class k has counts[k] rows from
    bounds[k] on, which weigh totals[k], shares[k] of all rows of the class at places[k]; a share below zero says that
    the class is new. If it is not, the last value before bounds[k + 1] is the distance of the means times spreads[k].
-   If given, squares (n_places, n_features) grow by the sums of squares. Returns NaN if a mean is not finite, else 0. */
+   Returns NaN if a mean is not finite, else 0. */
 typedef struct {
     Size n_classes;
     const Size *counts, *bounds, *places;
     const double *totals, *shares, *spreads, *weights, *roots;
-    double *means, *low_means, *squares;
+    double *means, *low_means;
 } Classes;
 
 double centre(const Rows *r, const Code *ranks, double *rows, Size row_stride, const Classes *c) {
@@ -206,9 +249,9 @@ double centre(const Rows *r, const Code *ranks, double *rows, Size row_stride, c
                 const double *w = c->weights ? c->weights + c->bounds[k] : 0;
                 Size n = c->counts[k], width = c->bounds[k + 1] - c->bounds[k], at = c->places[k] * r->n_features + f;
                 if (n > 1) {
-                    shift = w ? sum_of(x, n, first, 0.0, w, 0, 0) : sum_of(x, n, first, 0.0, 0, 0, 0);
+                    shift = w ? sum_of(x, n, first, 0.0, w, 0) : sum_of(x, n, first, 0.0, 0, 0);
                     shift /= c->totals[k];
-                    low = w ? sum_of(x, n, first, shift, w, 0, 1) : sum_of(x, n, first, shift, 0, 0, 1);
+                    low = w ? sum_of(x, n, first, shift, w, 1) : sum_of(x, n, first, shift, 0, 1);
                     low /= c->totals[k];
                     for (Size i = 0; w && i < n; i++) /* a heavy row may hide what rounding left of the mean */
                         x[i] = (x[i] - low) * c->roots[c->bounds[k] + i];
@@ -224,8 +267,6 @@ double centre(const Rows *r, const Code *ranks, double *rows, Size row_stride, c
                     two_sum(c->means[at], c->low_means[at] + gap * share, c->means + at, c->low_means + at);
                 if (share >= 0.0 || width > n)
                     x[width - 1] = gap * c->spreads[k];
-                if (c->squares)
-                    c->squares[at] += sum_of(x, width, 0.0, 0.0, 0, 1, 0);
             }
     }
     return check;

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, kernels
-from streamgda.kernels import AnchoredSums, Workspace, add_products, centre
+from streamgda.kernels import AnchoredSums, Workspace, add_products, centre, merge_rows
 from streamgda.kernels.build import compile_library, find_compiler, source_hash
 from tests.statistics import numpy_path
 
@@ -63,15 +63,22 @@ def summed(features, codes, n_classes, n_features):
     return means + low, scatter
 
 
+def merged(features, codes, n_classes, n_features):
+    """Means and scatter by merging rows one by one."""
+    means, low, scatter = moments = np.zeros((3, n_classes, n_features))
+    assert merge_rows(features, codes.astype(np.int32), None, tuple(np.zeros((2, n_classes))), tuple(moments))
+    return means + low, scatter
+
+
 def centred(features, codes, n_classes, n_features):
-    """Means, centred rows, their bounds, and sums of squares; every class has a row."""
+    """Means, centred rows, and their bounds; every class has a row."""
     counts = np.bincount(codes, minlength=n_classes)
     bounds = np.concatenate(([0], np.cumsum(counts)))
     rows, ranks = Workspace().gather(features, codes, bounds, centred=True)
-    means, low, squares = np.zeros((3, n_classes, n_features))
+    means, low = np.zeros((2, n_classes, n_features))
     of_classes = np.arange(n_classes), counts.astype(float), np.full(n_classes, -1.0), np.zeros(n_classes)
-    assert centre(features, ranks, rows, counts, bounds, None, of_classes, (means, low), squares)
-    return means + low, rows, bounds, squares
+    assert centre(features, ranks, rows, counts, bounds, None, of_classes, (means, low))
+    return means + low, rows, bounds
 
 
 @st.composite
@@ -91,7 +98,13 @@ def test_sums_are_those_of_rational_arithmetic_in_any_layout(problem):
     _, codes = np.unique(y, return_inverse=True)
     features, shape = layouts(X)[layout], (codes.max() + 1, X.shape[1])
     means, squares = exact(X, codes, shape[0])
-    for found in (summed(features, codes, *shape), centred(features, codes, *shape)[::3]):
+    centres, rows, bounds = centred(features, codes, *shape)
+    by_class = np.transpose([np.square(part).sum(axis=1) for part in np.split(rows, bounds[1:-1], axis=1)])
+    for found in (
+        summed(features, codes, *shape),
+        merged(features, codes, *shape),
+        (centres, by_class.T),
+    ):
         np.testing.assert_allclose(found[0], means, rtol=EPS, atol=40 * EPS * np.ptp(X))
         np.testing.assert_allclose(found[1], squares, rtol=1e-12, atol=EPS * EPS * np.abs(X).max())
 
@@ -107,15 +120,17 @@ def test_every_number_of_rows_and_columns(n_rows, n_features):
     results = []
     for features in layouts(X).values():
         sums = summed(features, codes, n_classes, n_features)
-        np.testing.assert_allclose(sums[0], means, rtol=1e-15)
-        np.testing.assert_allclose(sums[1], expected, rtol=1e-12, atol=1e-24)
-        centres, rows, bounds, squares = centred(features, codes, n_classes, n_features)
+        one_by_one = merged(features, codes, n_classes, n_features)
+        for found in (sums, one_by_one):
+            np.testing.assert_allclose(found[0], means, rtol=1e-15)
+            np.testing.assert_allclose(found[1], expected, rtol=1e-12, atol=1e-24)
+        centres, rows, bounds = centred(features, codes, n_classes, n_features)
         products = np.zeros((n_classes + 1, n_features, n_features))
         add_products(rows, bounds, np.arange(1, n_classes + 1), products)
         np.testing.assert_allclose(products[1:], full, rtol=1e-9, atol=1e-11)
         assert not products[0].any()
         np.testing.assert_array_equal(products, products.transpose(0, 2, 1))
-        results.append([*sums, centres, rows, squares])
+        results.append([*sums, *one_by_one, centres, rows])
     for other in results[1:]:
         for ours, theirs in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(ours, theirs)  # to the bit
@@ -176,6 +191,8 @@ TABLE = np.zeros((3, 2, 5))
 def test_codes_that_do_not_fit_do_not_reach_the_sums(codes):
     with pytest.raises(ValueError, match="the loop takes"):
         AnchoredSums(np.zeros(2), *TABLE.copy()).add(np.zeros((4, 5)), codes)
+    with pytest.raises(ValueError, match="the loop takes"):
+        merge_rows(np.zeros((4, 5)), codes, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
 
 
 @pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
@@ -190,6 +207,8 @@ def test_codes_that_do_not_fit_do_not_reach_the_buffer(codes):
 def test_features_that_do_not_fit_are_refused(features):
     with pytest.raises(ValueError, match="feature|columns"):
         AnchoredSums(np.zeros(2), *TABLE.copy()).add(features, CODES)
+    with pytest.raises(ValueError, match="feature|columns"):
+        merge_rows(features, CODES, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +218,16 @@ def test_features_that_do_not_fit_are_refused(features):
 def test_moments_that_do_not_fit_are_refused(moments):
     with pytest.raises(ValueError, match="the loop takes"):
         AnchoredSums(np.zeros(2), *moments)
+    with pytest.raises(ValueError, match=r"the loop takes|features"):
+        merge_rows(np.zeros((4, 5)), CODES, None, tuple(np.zeros((2, 2))), tuple(moments))
+
+
+@pytest.mark.parametrize(
+    ("row_weights", "weights"), [(np.ones(3), np.zeros((2, 2))), (None, np.zeros((2, 3)))]
+)
+def test_weights_that_do_not_fit_are_refused(row_weights, weights):
+    with pytest.raises(ValueError, match="the loop takes"):
+        merge_rows(np.zeros((4, 5)), CODES, row_weights, tuple(weights), tuple(TABLE.copy()))
 
 
 def test_classes_without_room_are_refused():
@@ -218,9 +247,9 @@ def test_classes_without_room_are_refused():
         (four, whole, (*new[:3], np.zeros(2))),
     ]:
         with pytest.raises(ValueError, match="the loop takes|no room"):
-            centre(X, ranks, rows, counts, bounds, None, of_classes, tuple(means), None)
+            centre(X, ranks, rows, counts, bounds, None, of_classes, tuple(means))
     with pytest.raises(ValueError, match="the loop takes"):
-        centre(X, ranks, rows[:, ::2], four, whole, None, new, tuple(means), None)
+        centre(X, ranks, rows[:, ::2], four, whole, None, new, tuple(means))
     with pytest.raises(ValueError, match="ascend"):
         add_products(rows, np.array([0, 3, 2]), np.array([0, 0]), np.zeros((1, 5, 5)))
     with pytest.raises(ValueError, match="the loop takes"):

@@ -1,8 +1,8 @@
 """Accumulation of blocks into moments in place, without a state for each block.
 
 Otherwise a pass over many classes would spend its time on merging tables of all of them. If squares alone are
-kept, rows without weights go into sums about anchors (`AnchoredSums`). Other rows are centred, and their
-products are added to the scatter in place.
+kept, rows without weights go into sums about anchors (`AnchoredSums`). Other rows are added to the moments in
+place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.kernels import AnchoredSums, Workspace
 from streamgda.statistics.covariances import Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
-from streamgda.statistics.floating.reduction import add_centred, is_anchored
+from streamgda.statistics.floating.reduction import add_rows, is_anchored
 from streamgda.statistics.labelled import Counts, Labelled
 
 
@@ -49,8 +49,7 @@ class Accumulation:
         moments = self._moments
         if not is_anchored(block, moments.kind) and (self._sums is None or block.weights is not None):
             self._end_sums()
-            with np.errstate(over="ignore", invalid="ignore"):
-                add_centred(moments, places, block, workspace)
+            add_rows(moments, places, block, workspace)
             return
         if self._sums is None:
             self._sums = AnchoredSums(moments.weights, moments.means, moments.low_means, moments.scatter)

@@ -16,7 +16,7 @@ from streamgda.blocks.categories import MixedColumns
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_product
-from streamgda.statistics.floating.reduction import add_centred
+from streamgda.statistics.floating.reduction import add_centred, add_rows
 
 
 def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, workspace: Workspace) -> Moments:
@@ -41,17 +41,20 @@ def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, wor
     numbers = replace(block, features=features.numbers, feature_names=features.categories.numbers)
     counts = np.bincount(block.codes)
     moments = Moments.zeros(kind, len(counts), len(features.numbers))
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows, weights, _ = add_centred(moments, np.arange(len(counts)), numbers, workspace)
-    return _with_dummies(moments, block, features, rows, weights)
+    rows, places = np.empty((0, len(block.codes))), np.arange(len(counts))
+    if kind.has_products:
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows, _, _ = add_centred(moments, places, numbers, workspace)
+    else:
+        add_rows(moments, places, numbers, workspace)
+    return _with_dummies(moments, block, features, rows)
 
 
-def _with_dummies(
-    moments: Moments, block: Block, features: MixedColumns, rows: Array, weights: Array | None
-) -> Moments:
+def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: Array) -> Moments:
     """The moments of numbers and dummies, from those of the numbers and their centred rows."""
     kind, n_classes = moments.kind, len(moments.weights)
     order = np.argsort(block.codes, kind="stable")
+    weights = None if block.weights is None else block.weights[order]
     codes = [column[order].astype(np.intp) for column in features.codes]
     of_class = block.codes[order].astype(np.intp)
     sizes = list(map(len, features.categories.values))

@@ -1,7 +1,7 @@
 """The floating kernel: a block is centred by its own class means and multiplied with itself.
 
-This is the two-pass algorithm; no sum of squares is ever formed. If squares alone are kept, many rows
-without weights go into `AnchoredSums` instead, which lose few digits and read the memory once.
+This is the two-pass algorithm; no sum of squares is ever formed. If squares alone are kept, rows are merged
+one by one. Many rows without weights go into `AnchoredSums`, which are quicker and lose few digits.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from streamgda.blocks.block import Block
-from streamgda.kernels import AnchoredSums, Workspace, centre
+from streamgda.kernels import AnchoredSums, Workspace, centre, merge_rows
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments, two_sum
 
-# A block with fewer rows is centred as quickly as it is added to sums about anchors, and keeps all digits.
-_FEWEST_ROWS = 1 << 9
+# Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.
+_FEWEST_ROWS = 1 << 11
 _FEWEST_ROWS_OF_CLASS = 4
 
 
 def is_anchored(block: Block, kind: CovarianceKind) -> bool:
-    """Whether the rows of a block go into sums about anchors, rather than being centred."""
+    """Whether the rows of a block go into sums about anchors, rather than being merged or centred."""
     fewest = max(_FEWEST_ROWS, _FEWEST_ROWS_OF_CLASS * len(block.classes))
     return not kind.has_products and block.weights is None and len(block.codes) >= fewest
 
 
-def add_centred(
-    moments: Moments, places: Indices, block: Block, workspace: Workspace
-) -> tuple[Array, Array | None, Bounds]:
+def add_rows(moments: Moments, places: Indices, block: Block, workspace: Workspace) -> None:
     """Add the rows of a block to the moments of the classes at these places, but for fourth moments.
 
     Parameters
@@ -41,17 +39,34 @@ def add_centred(
     workspace : Workspace
         What the rows are gathered into.
 
-    Returns
-    -------
-    rows, weights, bounds
-        The rows √w (x − mean), (d, n), their weights, and where the rows of each class begin and end. If any
-        of the classes had rows before, the last row of each is the distance of its means; see `centre`.
-
     Raises
     ------
     ValueError
         If a value is NaN or infinite, or a square exceeds float64; the message says where. The moments are
         then not to be used.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if moments.kind.has_products:
+            add_centred(moments, places, block, workspace)
+            return
+        weights = moments.weights, moments.low_weights
+        of_features = moments.means, moments.low_means, moments.scatter
+        of_rows = places.astype(np.int32)[block.codes]
+        if not merge_rows(block.features, of_rows, block.weights, weights, of_features):
+            block.raise_for_values()
+        _check_weights(moments.weights[places])
+
+
+def add_centred(
+    moments: Moments, places: Indices, block: Block, workspace: Workspace
+) -> tuple[Array, Array | None, Bounds]:
+    """Centre the rows of a block, and add them and their products to the moments; see `add_rows`.
+
+    Returns
+    -------
+    rows, weights, bounds
+        The rows √w (x − mean), (d, n), their weights, and where the rows of each class begin and end. If any
+        of the classes had rows before, the last row of each is the distance of its means; see `centre`.
     """
     counts, before = np.bincount(block.codes), moments.weights[places]
     bounds = np.concatenate(([0], np.cumsum(counts + (counts > 1) if before.any() else counts)))
@@ -67,17 +82,19 @@ def add_centred(
     shares = totals / together
     of_classes = places, totals, np.where(before == 0, -1.0, shares), np.sqrt(before * shares)
     weighed = None if weights is None else (weights, np.sqrt(weights))
-    squares = None if moments.kind.has_products else moments.scatter
     means = moments.means, moments.low_means
-    is_finite = centre(block.features, ranks, rows, counts, bounds, weighed, of_classes, means, squares)
-    if moments.kind.has_products:
-        moments.kind.add(moments.scatter, places, rows, bounds)
+    is_finite = centre(block.features, ranks, rows, counts, bounds, weighed, of_classes, means)
+    moments.kind.add(moments.scatter, places, rows, bounds)
     diagonal = moments.diagonal if moments.kind.is_pooled else moments.diagonal[places]
     if not is_finite or not np.isfinite(totals).all() or not np.isfinite(diagonal).all():
         block.raise_for_values()
-    if not np.isfinite(together).all():
-        raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
+    _check_weights(together)
     return rows, weights, bounds
+
+
+def _check_weights(weights: Array) -> None:
+    if not np.isfinite(weights).all():
+        raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
 
 
 def reduce_block(
@@ -92,23 +109,24 @@ def reduce_block(
     """
     n_classes, codes = len(block.classes), block.codes
     moments = Moments.zeros(kind, n_classes, block.n_features, fourth=fourth)
-    if len(codes) > n_classes and (kind.has_products or not is_anchored(block, kind)):
+    places = np.arange(n_classes)
+    if len(codes) == n_classes:  # each row is the mean of its class, and there is no scatter
+        moments.weights[codes] = block.row_weights
+        moments.means[codes] = block.matrix(0, n_classes)
+    elif moments.fourth is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            rows, weights, bounds = add_centred(moments, np.arange(n_classes), block, workspace)
-            if fourth:
-                weights = np.ones(rows.shape[1]) if weights is None else weights
-                moments.fourth = FourthMoments.from_rows(rows, weights, bounds)
-                if not moments.fourth.are_finite():
-                    block.raise_for_values("fourth powers")
-        return moments
-    if len(codes) > n_classes:
+            rows, weights, bounds = add_centred(moments, places, block, workspace)
+            weights = np.ones(rows.shape[1]) if weights is None else weights
+            moments.fourth = FourthMoments.from_rows(rows, weights, bounds)
+        if not moments.fourth.are_finite():
+            block.raise_for_values("fourth powers")
+    elif is_anchored(block, kind):
         moments.weights[:] = np.bincount(codes)
         sums = AnchoredSums(np.zeros(n_classes), moments.means, moments.low_means, moments.scatter)
         sums.add(block.features, codes.astype(np.int32))
         sums.end()
-    else:  # each row is the mean of its class, and there is no scatter
-        moments.weights[codes] = block.row_weights
-        moments.means[codes] = block.matrix(0, n_classes)
+    else:
+        add_rows(moments, places, block, workspace)
     if not moments.are_finite():
         block.raise_for_values()
     return moments

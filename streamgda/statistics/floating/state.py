@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamgda.blocks import labels
 from streamgda.blocks.block import Block
 from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import named
@@ -20,8 +22,9 @@ from streamgda.statistics.floating.arrays import check_fourth_moments
 from streamgda.statistics.floating.category_moments import reduce_mixed
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.floating.reduction import reduce_block
+from streamgda.statistics.floating.reduction import add_rows, is_anchored, reduce_block
 from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names
 
 _SIX_DIGITS = 1e6 * 2.0**-52
@@ -101,6 +104,39 @@ class ClassStatistics(Statistics):
         if isinstance(features, MixedColumns) and features.numbers and held.fourth is None:
             return reduce_mixed(block, features, held.kind, workspace)
         return reduce_block(block, held.kind, workspace, fourth=held.fourth is not None)
+
+    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
+        """Add the rows of all blocks. If one block is refused, no rows are added."""
+        blocks = iter(blocks)
+        first, workspace = list(islice(blocks, 2)), workspace or Workspace()
+        if len(first) != 1 or not self._add_in_place(first[0], workspace):
+            super().update_blocks(chain(first, blocks), workspace)
+
+    def _add_in_place(self, block: Block, workspace: Workspace) -> bool:
+        """Add a block of rows of known classes without a state of their own; return whether it was added."""
+        with self._lock:
+            ours, moments = self._labelled, self._moments
+            if (
+                len(block.codes) <= len(block.classes) * moments.kind.has_products
+                or isinstance(block.features, MixedColumns)
+                or self.categories is not None
+                or self._centers is not None
+                or block.n_features != ours.n_features
+                or block.feature_names not in (None, self._names)
+                or moments.has_fourth
+                or is_anchored(block, moments.kind)
+                or labels.union(ours.classes, block.classes) is not ours.classes
+            ):
+                return False
+            places = np.searchsorted(ours.classes, block.classes)
+            if not moments.have_room(block, places):
+                return False
+            add_rows(moments, places, block, workspace)
+            ours.counts[places] += np.bincount(block.codes)
+            self._n_dropped += block.n_dropped
+            added = Revision.of_rows(block) if moments.kind.is_pooled else Revision()
+            self._revision = self._revision.followed_by(added, block.classes)
+        return True
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         if self._labelled.moments.fourth is not None:
