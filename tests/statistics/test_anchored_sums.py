@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamgda import ClassStatistics
 from streamgda.blocks.arrays import array_blocks
 from streamgda.kernels import Workspace
-from streamgda.statistics.floating.accumulation import Accumulation
+from streamgda.statistics.floating.reduction import Accumulation
 from tests.reference import exact_means, exact_moments, exact_scatter
 
 KINDS = pytest.mark.parametrize("kind", ["tied", "diag"])

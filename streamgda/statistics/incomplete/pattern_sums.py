@@ -12,7 +12,7 @@ import numpy as np
 
 from streamgda.blocks.block import Block
 from streamgda.kernels import Workspace
-from streamgda.statistics.floating.accumulation import Accumulation
+from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.pattern_states import PatternStates, add_features
 from streamgda.statistics.incomplete.patterns import (
