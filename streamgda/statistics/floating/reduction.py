@@ -1,8 +1,8 @@
 """Rows of blocks are added to moments: the floating kernel.
 
-A block is centred by its own class means and multiplied with itself. This is the two-pass algorithm; no sum of
-squares is ever formed. If squares alone are kept, rows are merged one by one. Many rows without weights go into
-`AnchoredSums`, which are quicker and lose few digits.
+A block is centred by its own class means and multiplied with itself. This is the two-pass algorithm; no sum
+of squares is ever formed. If squares alone are kept, rows are merged one by one. Many rows without weights go
+into `AnchoredSums`, which are quicker and lose few digits.
 
 An `Accumulation` adds blocks in place. Otherwise a pass over many classes would spend its time on merging
 tables of all of them.
