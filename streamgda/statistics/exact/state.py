@@ -15,8 +15,8 @@ from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.exact.digit_columns import from_columns, from_sums, to_columns
+from streamgda.statistics.exact.numbers import ExactMoments
 from streamgda.statistics.exact.reduction import reduce_block
-from streamgda.statistics.exact.rounding import ExactMoments
 from streamgda.statistics.exact.sums import Sums
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics

@@ -14,7 +14,7 @@ from streamgda.blocks.wording import Message
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
-from streamgda.statistics.exact.rounding import ExactMoments
+from streamgda.statistics.exact.numbers import ExactMoments
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.moments import Moments
