@@ -6,7 +6,7 @@ import pytest
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
 from streamgda.blocks.arrays import array_blocks
 from streamgda.kernels import Workspace
-from streamgda.statistics.keyed import Keyed, states_by_key
+from streamgda.statistics.folded import Keyed, states_by_key
 from tests.strategies import KINDS
 
 

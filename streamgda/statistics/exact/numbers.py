@@ -5,10 +5,8 @@ one notation, and a negative one is no longer than its opposite. An array of num
 planes, from the lowest to the highest position at which a digit is not zero. Operations work in int64 and
 carry at once into one more plane where needed, so nothing ever overflows.
 
-Moments of exact sums: quotients of exact integers, each rounded once, to the nearest float64.
-
-Python's division of integers rounds correctly, whatever their size. A quotient beyond float64 is infinity,
-as in IEEE 754.
+`ExactMoments` are quotients of such integers, each rounded once, to the nearest float64: Python's division of
+integers rounds correctly, whatever their size. A quotient beyond float64 is infinity, as in IEEE 754.
 """
 
 from __future__ import annotations

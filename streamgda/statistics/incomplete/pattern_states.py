@@ -12,6 +12,7 @@ import numpy as np
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
+from streamgda.statistics.folded import Keyed
 from streamgda.statistics.incomplete.patterns import (
     Pattern,
     complete_pattern,
@@ -20,7 +21,6 @@ from streamgda.statistics.incomplete.patterns import (
     pattern_of,
     pattern_with,
 )
-from streamgda.statistics.keyed import Keyed
 from streamgda.statistics.labelled import ClassMoments, Labelled
 
 S = TypeVar("S", bound=ClassMoments)

@@ -14,6 +14,7 @@ from streamgda.blocks.block import Block
 from streamgda.kernels import Workspace
 from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.folded import Keyed
 from streamgda.statistics.incomplete.pattern_states import PatternStates, add_features
 from streamgda.statistics.incomplete.patterns import (
     Pattern,
@@ -25,7 +26,6 @@ from streamgda.statistics.incomplete.patterns import (
     pattern_of,
     pattern_with,
 )
-from streamgda.statistics.keyed import Keyed
 from streamgda.statistics.labelled import Labelled
 
 
