@@ -16,7 +16,7 @@ from streamgda.blocks.categories import MixedColumns
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_product
-from streamgda.statistics.floating.reduction import add_centred, add_rows
+from streamgda.statistics.floating.reduction import add_rows
 
 
 def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, workspace: Workspace) -> Moments:
@@ -41,12 +41,8 @@ def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, wor
     numbers = replace(block, features=features.numbers, feature_names=features.categories.numbers)
     counts = np.bincount(block.codes)
     moments = Moments.zeros(kind, len(counts), len(features.numbers))
-    rows, places = np.empty((0, len(block.codes))), np.arange(len(counts))
-    if kind.has_products:
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows, _, _ = add_centred(moments, places, numbers, workspace)
-    else:
-        add_rows(moments, places, numbers, workspace)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows, _, _ = add_rows(moments, np.arange(len(counts)), numbers, workspace)
     return _with_dummies(moments, block, features, rows)
 
 

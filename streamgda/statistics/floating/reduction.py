@@ -32,7 +32,9 @@ def is_anchored(block: Block, kind: CovarianceKind) -> bool:
     return not kind.has_products and block.weights is None and len(block.codes) >= fewest
 
 
-def add_rows(moments: Moments, places: Indices, block: Block, workspace: Workspace) -> None:
+def add_rows(
+    moments: Moments, places: Indices, block: Block, workspace: Workspace
+) -> tuple[Array, Array | None, Bounds]:
     """Add the rows of a block to the moments of the classes at these places, but for fourth moments.
 
     Parameters
@@ -46,35 +48,27 @@ def add_rows(moments: Moments, places: Indices, block: Block, workspace: Workspa
     workspace : Workspace
         What the rows are gathered into.
 
-    Raises
-    ------
-    ValueError
-        If a value is NaN or infinite, or a square exceeds float64; the message says where. The moments are
-        then not to be used.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        if moments.kind.has_products:
-            add_centred(moments, places, block, workspace)
-            return
-        weights = moments.weights, moments.low_weights
-        of_features = moments.means, moments.low_means, moments.scatter
-        of_rows = places.astype(np.int32)[block.codes]
-        if not merge_rows(block.features, of_rows, block.weights, weights, of_features):
-            block.raise_for_values()
-        _check_weights(moments.weights[places])
-
-
-def add_centred(
-    moments: Moments, places: Indices, block: Block, workspace: Workspace
-) -> tuple[Array, Array | None, Bounds]:
-    """Centre the rows of a block, and add them and their products to the moments; see `add_rows`.
-
     Returns
     -------
     rows, weights, bounds
         The rows √w (x − mean), (d, n), their weights, and where the rows of each class begin and end. If any
-        of the classes had rows before, the last row of each is the distance of its means; see `centre`.
+        of the classes had rows before, the last row of each is the distance of its means; see `centre`. If
+        squares alone are kept, no rows are centred, and all three are empty.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite, or a square or a weight exceeds float64; the message says where. The
+        moments are then not to be used.
     """
+    if not moments.kind.has_products:
+        row_weights = None if block.weights is None else np.array(block.weights, dtype=np.float64)
+        arrays = moments.weights, moments.low_weights, moments.means, moments.low_means, moments.scatter
+        of_rows = places.astype(np.int32)[block.codes]
+        is_finite = merge_rows(block.features, of_rows, row_weights, arrays[:2], arrays[2:])
+        if not is_finite or not np.isfinite(moments.weights[places]).all():
+            block.raise_for_values()
+        return np.empty((0, 0)), None, np.empty(0, np.intp)
     counts, before = np.bincount(block.codes), moments.weights[places]
     bounds = np.concatenate(([0], np.cumsum(counts + (counts > 1) if before.any() else counts)))
     rows, ranks = workspace.gather(block.features, block.codes, bounds, centred=True)
@@ -93,15 +87,9 @@ def add_centred(
     is_finite = centre(block.features, ranks, rows, counts, bounds, weighed, of_classes, means)
     moments.kind.add(moments.scatter, places, rows, bounds)
     diagonal = moments.diagonal if moments.kind.is_pooled else moments.diagonal[places]
-    if not is_finite or not np.isfinite(totals).all() or not np.isfinite(diagonal).all():
+    if not is_finite or not np.isfinite(together).all() or not np.isfinite(diagonal).all():
         block.raise_for_values()
-    _check_weights(together)
     return rows, weights, bounds
-
-
-def _check_weights(weights: Array) -> None:
-    if not np.isfinite(weights).all():
-        raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
 
 
 def reduce_block(
@@ -122,7 +110,7 @@ def reduce_block(
         moments.means[codes] = block.matrix(0, n_classes)
     elif moments.fourth is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            rows, weights, bounds = add_centred(moments, places, block, workspace)
+            rows, weights, bounds = add_rows(moments, places, block, workspace)
             weights = np.ones(rows.shape[1]) if weights is None else weights
             moments.fourth = FourthMoments.from_rows(rows, weights, bounds)
         if not moments.fourth.are_finite():
@@ -133,7 +121,8 @@ def reduce_block(
         sums.add(block.features, codes.astype(np.int32))
         sums.end()
     else:
-        add_rows(moments, places, block, workspace)
+        with np.errstate(over="ignore", invalid="ignore"):
+            add_rows(moments, places, block, workspace)
     if not moments.are_finite():
         block.raise_for_values()
     return moments
@@ -184,7 +173,8 @@ class Accumulation:
         moments = self._moments
         if not is_anchored(block, moments.kind) and (self._sums is None or block.weights is not None):
             self._end_sums()
-            add_rows(moments, places, block, workspace)
+            with np.errstate(over="ignore", invalid="ignore"):
+                add_rows(moments, places, block, workspace)
             return
         if self._sums is None:
             self._sums = AnchoredSums(moments.weights, moments.means, moments.low_means, moments.scatter)

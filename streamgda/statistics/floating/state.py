@@ -129,7 +129,8 @@ class ClassStatistics(Statistics):
             places = np.searchsorted(ours.classes, block.classes)
             if not moments.have_room(block, places):
                 return False
-            add_rows(moments, places, block, workspace)
+            with np.errstate(over="ignore", invalid="ignore"):
+                add_rows(moments, places, block, workspace)
             ours.counts[places] += np.bincount(block.codes)
             self._n_dropped += block.n_dropped
             added = Revision.of_rows(block) if moments.kind.is_pooled else Revision()
