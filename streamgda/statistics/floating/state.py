@@ -105,8 +105,8 @@ class ClassStatistics(Statistics):
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
-        blocks = iter(blocks)
-        first, workspace = list(islice(blocks, 2)), workspace or Workspace()
+        blocks, workspace = iter(blocks), workspace or Workspace()
+        first = list(islice(blocks, 2)) if len(self._labelled.classes) else []
         if len(first) != 1 or not self._add_in_place(first[0], workspace):
             super().update_blocks(chain(first, blocks), workspace)
 
