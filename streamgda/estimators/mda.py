@@ -37,7 +37,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import Read
 from streamgda.statistics.sampled import SampledStatistics
-from streamgda.statistics.subclasses import SubclassCenters
+from streamgda.statistics.subclasses import SubclassCenters, as_centers
 
 
 @dataclass(eq=False, repr=False)
@@ -63,8 +63,9 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     covariance_type : {"full", "tied", "diag"}, default="full"
         Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
         mixture discriminant analysis, or features are independent, as in naive Bayes.
-    subclass_centers : SubclassCenters, optional
-        The centres, with the covariance that measures distances. Classes without centres have one subclass.
+    subclass_centers : SubclassCenters or dict of label to array-like, optional
+        The centres, with the covariance that measures distances; of a dict they are Euclidean. Classes
+        without centres have one subclass.
     rows_per_class : int, default=200
         How many different rows of each class are drawn for k-means, by a hash of their values.
     random_state : int, default=0
@@ -141,7 +142,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         **PREDICTIVE,
         "n_subclasses": [Interval(Integral, 1, None, closed="left"), Mapping],
         "covariance_type": [one_of("full", "tied", "diag")],
-        "subclass_centers": [SubclassCenters, None],
+        "subclass_centers": [Mapping, None],
         "rows_per_class": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
@@ -151,7 +152,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     n_subclasses: int | Mapping[Any, int] = 3
     _: KW_ONLY
     covariance_type: CovarianceType = "full"
-    subclass_centers: SubclassCenters | None = None
+    subclass_centers: Mapping[Any, ArrayLike] | None = None
     rows_per_class: int = 200
     random_state: int = 0
     pooling: PoolingParameter = "bayes"
@@ -232,7 +233,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     # ------------------------------------------------------------------ learning
 
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
-        centers, n_reads = self.subclass_centers, 0
+        centers, n_reads = as_centers(self.subclass_centers), 0
         if is_more and "statistics_" in self.__dict__:
             centers = self.statistics_.subclass_centers
         elif centers is None:
@@ -247,7 +248,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     def centers_of(self, sampled: SampledStatistics) -> SubclassCenters:
         """The centres that a `fit` draws from a sample of its rows, or those that are given."""
-        return self._drawing.of_all(sampled) if self.subclass_centers is None else self.subclass_centers
+        return as_centers(self.subclass_centers) or self._drawing.of_all(sampled)
 
     @property
     def _drawing(self) -> Drawing:
@@ -307,8 +308,8 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         params = super()._plain_params()
         if isinstance(self.n_subclasses, Mapping):
             params["n_subclasses"] = in_pairs(self.n_subclasses)
-        if self.subclass_centers is not None:
-            params["subclass_centers"] = self.subclass_centers.to_document()
+        if (centers := as_centers(self.subclass_centers)) is not None:
+            params["subclass_centers"] = centers.to_document()
         return params
 
     @classmethod

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from numpy.typing import ArrayLike
 
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import Message, counted
@@ -30,7 +32,6 @@ from streamgda.statistics.incomplete.reads import (
 )
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.sampled import SampledStatistics
-from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
 from streamgda.storage.retries import RETRIES
@@ -45,7 +46,7 @@ def accumulate(
     *,
     fourth_moments: bool = False,
     exact: bool = False,
-    subclass_centers: SubclassCenters | None = None,
+    subclass_centers: Mapping[Any, ArrayLike] | None = None,
     max_patterns: int = MAX_PATTERNS,
     max_reads: int = 1,
     em_tol: float = READ_TOLERANCE,
@@ -71,7 +72,7 @@ def accumulate(
     exact : bool, default=False
         Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
         again; see `ExactClassStatistics`.
-    subclass_centers : SubclassCenters, optional
+    subclass_centers : SubclassCenters or dict of label to array-like, optional
         The centres by which the rows of a class are kept apart by subclass, as `subclass_centers_` of a
         `MixtureDiscriminantAnalysis`.
     max_patterns : int, default=256

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
@@ -12,7 +14,7 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
-from streamgda.statistics.subclasses import SubclassCenters, check_centers
+from streamgda.statistics.subclasses import as_centers
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 from streamgda.storage.documents import Metadata
 
@@ -45,7 +47,7 @@ def empty_statistics(
     incomplete: bool = False,
     max_patterns: int = MAX_PATTERNS,
     feature_names: Sequence[str] | None = None,
-    subclass_centers: SubclassCenters | None = None,
+    subclass_centers: Mapping[Any, ArrayLike] | None = None,
 ) -> Statistics:
     """The state that has seen no rows.
 
@@ -55,8 +57,8 @@ def empty_statistics(
         As for `ClassStatistics`.
     exact : bool, default=False
         Whether sums are to be exact, as those of `ExactClassStatistics`.
-    subclass_centers : SubclassCenters, optional
-        The centres by which the rows of a class are kept apart by subclass.
+    subclass_centers : SubclassCenters or dict of label to array-like, optional
+        The centres by which the rows of a class are kept apart by subclass; of a dict, distances are Euclidean.
     incomplete : bool, default=False
         Whether rows may lack features, as those of `IncompleteStatistics`, which has `max_patterns`.
 
@@ -74,9 +76,7 @@ def empty_statistics(
     else:
         check_no_fourth_moments(fourth_moments)
         empty = ExactClassStatistics(covariance_type, feature_names=feature_names)
-    if subclass_centers is not None:
-        check_centers(subclass_centers)
-        empty.keep_apart(subclass_centers)
+    empty.keep_apart(as_centers(subclass_centers))
     return empty
 
 

@@ -251,10 +251,22 @@ def rounded(covariance: Array) -> Array:
     return near
 
 
-def check_centers(centers: object) -> None:
-    """Raise TypeError for centres without the covariance by which distances from them are measured."""
-    if centers is not None and not isinstance(centers, SubclassCenters):
+def as_centers(centers: Mapping[Any, ArrayLike] | None) -> SubclassCenters | None:
+    """The centres that a user gave; distances from plain ones are Euclidean.
+
+    Raises
+    ------
+    TypeError
+        If they are no mapping.
+    ValueError
+        As of `SubclassCenters`.
+    """
+    if centers is None or isinstance(centers, SubclassCenters):
+        return centers
+    if not isinstance(centers, Mapping) or not centers:
         raise TypeError(
-            f"subclass_centers are a SubclassCenters, as subclass_centers_ of a model; got "
-            f"{type(centers).__name__}. SubclassCenters(centers, covariance) makes one"
+            "subclass_centers are a dict with an array of shape (n_subclasses, n_features) for each class, or "
+            f"a SubclassCenters; got {centers!r}"
         )
+    n_features = np.shape(next(iter(centers.values())))[-1:] or (0,)
+    return SubclassCenters(centers, np.zeros(n_features))

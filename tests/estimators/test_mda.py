@@ -9,6 +9,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import chi2, multivariate_normal
+from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 
 from streamgda import (
@@ -543,3 +544,20 @@ def test_a_covariance_type_may_be_changed_to_one_that_the_state_holds(rows, befo
     again = MixtureDiscriminantAnalysis(covariance_type=after, subclass_centers=centers).fit(X, y)
     model.set_params(covariance_type=after)
     np.testing.assert_allclose(model.predict_proba(X), again.predict_proba(X), atol=1e-12)
+
+
+def test_plain_centres_need_one_read_and_measure_euclidean_distances():
+    rng = np.random.default_rng(0)
+    centers = {"a": [[0.0, 0.0], [9.0, 0.0]], "b": [[5.0, 5.0]]}
+    X, y = rng.normal(size=(300, 2)) * [5, 2] + [4, 1], rng.choice(["a", "b"], 300)
+    model = MixtureDiscriminantAnalysis(subclass_centers=centers).fit(X, y)
+    assert model.n_reads_ == 1
+    nearest = np.argmin([np.hypot(*(X - c).T) for c in centers["a"]], axis=0)
+    for k in (0, 1):
+        rows = X[(y == "a") & (nearest == k)]
+        np.testing.assert_allclose(model.statistics_.means[k], rows.mean(axis=0), rtol=1e-12)
+    again = from_bytes(clone(model).fit(X, y).to_bytes())
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    for wrong, error in [({}, TypeError), ([1.0], ValueError), ({"a": [1.0, 2.0]}, ValueError)]:
+        with pytest.raises(error, match="subclass_centers|class 'a': centres have shape"):
+            MixtureDiscriminantAnalysis(subclass_centers=wrong).fit(X, y)
