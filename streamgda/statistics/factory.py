@@ -58,7 +58,7 @@ def empty_statistics(
     exact : bool, default=False
         Whether sums are to be exact, as those of `ExactClassStatistics`.
     subclass_centers : SubclassCenters or dict of label to array-like, optional
-        The centres by which the rows of a class are kept apart by subclass; of a dict, distances are Euclidean.
+        The centres by which the rows of a class are kept apart by subclass; see `as_centers`.
     incomplete : bool, default=False
         Whether rows may lack features, as those of `IncompleteStatistics`, which has `max_patterns`.
 

@@ -265,7 +265,7 @@ def as_centers(centers: Mapping[Any, ArrayLike] | None) -> SubclassCenters | Non
         return centers
     if not isinstance(centers, Mapping) or not centers:
         raise TypeError(
-            "subclass_centers are a dict with an array of shape (n_subclasses, n_features) for each class, or "
+            "subclass_centers are a dict: an array of shape (n_subclasses, n_features) for each class or "
             f"a SubclassCenters; got {centers!r}"
         )
     n_features = np.shape(next(iter(centers.values())))[-1:] or (0,)
