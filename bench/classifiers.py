@@ -5,17 +5,23 @@ test. "MDA" is `MixtureDiscriminantAnalysis`. A search of five folds chooses its
 loss. "MDA, T" has the temperature of the held-out rows besides. The parameters of scikit-learn's classifiers
 are chosen by three folds of at most 4,000 rows, by log loss. Those of SVC are chosen by accuracy, and
 `CalibratedClassifierCV` gives it probabilities. "GMM" is a `GaussianMixture` of scikit-learn for each class.
-river's classifiers learn row by row. Log losses are clipped at ln eps, as `evaluate` does.
+river's classifiers learn row by row. Log losses are clipped at ln eps, as `evaluate` does. Seconds are those
+of the processor, with one thread; they include the choice of parameters.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 import warnings
 from collections.abc import Callable
 from typing import Any
+
+from bench import report
+from bench.arguments import parser_of
+from bench.contest import limit_threads
+
+limit_threads(1)
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -31,8 +37,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from tqdm import tqdm
 
-from bench import report
-from bench.arguments import parser_of
 from bench.models import Split, splits
 from streamgda import (
     LinearDiscriminantAnalysis,
@@ -174,14 +178,14 @@ def _row(name: str, split: Split) -> tuple[str, ...]:
     make, reads, learns_on = CLASSIFIERS[name]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             model = make().fit(split.X, split.y)
         except (ValueError, np.linalg.LinAlgError):
             return (name, *["–"] * 5, reads, learns_on)
-        learnt = time.perf_counter()
+        learnt = time.process_time()
         probabilities = np.nan_to_num(model.predict_proba(split.X_test))
-        predicted = time.perf_counter()
+        predicted = time.process_time()
     truth = np.searchsorted(model.classes_, split.y_test)
     of_truth = probabilities[np.arange(len(truth)), truth]
     log_loss = -np.log(np.maximum(of_truth, np.finfo(float).eps)).mean()
@@ -214,7 +218,6 @@ def text(most: int, tested: int) -> str:
 def main() -> None:
     """Measure and keep the tables."""
     options = parser_of(__doc__, most=20_000, tested=4_000).parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "2")
     title = f"## bench.classifiers: at most {options.most:,} rows to learn from"
     report.publish(
         "classifiers", f"{title}\n\n{text(options.most, options.tested)}", keep=not options.print_only
