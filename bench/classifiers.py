@@ -3,8 +3,8 @@
 Run as ``python -m bench.classifiers``. The datasets are those of `bench.models`, with at most 4,000 rows to
 test. "MDA" is `MixtureDiscriminantAnalysis`. A search of five folds chooses its number of subclasses by log
 loss. "MDA, T" has the temperature of the held-out rows besides. The parameters of scikit-learn's classifiers
-are chosen by three folds of at most 4,000 rows, by log loss. Those of SVC are chosen by accuracy, and
-`CalibratedClassifierCV` gives it probabilities. "GMM" is a `GaussianMixture` of scikit-learn for each class.
+are chosen by three folds of at most 4,000 rows, by log loss; those of SVC and k-NN by accuracy.
+`CalibratedClassifierCV` gives SVC probabilities. "GMM" is a `GaussianMixture` of scikit-learn for each class.
 river's classifiers learn row by row. Log losses are clipped at ln eps, as `evaluate` does. Seconds are those
 of the processor, with one thread; they include the choice of parameters.
 """
@@ -149,7 +149,7 @@ CLASSIFIERS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "MDA": (_mixtures, "3", "yes"),
     "MDA, T": (lambda: _mixtures(calibrate="temperature"), "3", "yes"),
     "SVC (RBF)": (_searched(SVC(), "accuracy", True, C=[1, 10, 100], gamma=["scale", 0.1]), "many", "no"),
-    "k-NN": (_searched(KNeighborsClassifier(), n_neighbors=[1, 3, 7, 15, 31]), "1, kept", "no"),
+    "k-NN": (_searched(KNeighborsClassifier(), "accuracy", n_neighbors=[1, 3, 7, 15, 31]), "1, kept", "no"),
     "HistGradientBoosting": (
         _searched(HistGradientBoostingClassifier(random_state=0), learning_rate=[0.05, 0.15]),
         "many",

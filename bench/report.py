@@ -75,7 +75,8 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "dask", "duckdb", "pol
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A Markdown table."""
-    return tabulate(rows, headers, tablefmt="github", colalign=["left"] + ["right"] * (len(headers) - 1))
+    aligned = ["left"] + ["right"] * (len(headers) - 1)
+    return tabulate(rows, headers, tablefmt="github", colalign=aligned, disable_numparse=True)
 
 
 def at_most(what: str, value: float, goal: float) -> tuple[str, str, str, str]:
