@@ -5,8 +5,8 @@ them, after it the products that its statistics take, on numbers in cache, and a
 the state. Each shape is run with one thread, of which the time of the processor counts, and with several, of
 which the time by the clock does. Peak memory is given in MB and in states: how many times the bytes of the
 state that the pass returns. The other tables are of layouts (many
-small files, single-row row groups, Zarr), of the parts that a pass consists of, and of finalising a model of
-very many classes.
+small files, single-row row groups, Zarr), of the parts that a pass consists of, of finalising a model of very
+many classes, of batches for states of many classes, and of mixtures beside QDA.
 """
 
 from __future__ import annotations
@@ -117,6 +117,42 @@ def predicting(features: int, classes: int, rows: int) -> Callable[[], Any]:
 
     model = LinearDiscriminantAnalysis.from_statistics(statistics_of(features, classes))
     asked = np.random.default_rng(0).normal(size=(rows, features))
+    return lambda: model.predict_proba(asked)
+
+
+def updating(classes: int, rows: int) -> Callable[[], Any]:
+    """Batches for diag statistics of many classes: the times of ten, and no other work."""
+    import numpy as np
+
+    from streamgda import ClassStatistics
+
+    rng = np.random.default_rng(0)
+    state = ClassStatistics("diag").update(
+        rng.normal(size=(2 * classes, 20)), np.arange(2 * classes) % classes
+    )
+    X, labels = rng.normal(size=(rows, 20)), [rng.integers(classes, size=rows) for _ in range(10)]
+    return lambda: [state.update(X, y) for y in labels]
+
+
+def learning(folder: Path, subclasses: int) -> Callable[[], Any]:
+    """The pass of a mixture, its centres given, or of QDA if there is one subclass."""
+    from streamgda import MixtureDiscriminantAnalysis, accumulate, scan_parquet
+
+    source = scan_parquet(folder, "y")
+    centers = MixtureDiscriminantAnalysis(subclasses).draw_centers(source) if subclasses > 1 else None
+    return lambda: accumulate(source, subclass_centers=centers, scheduler="synchronous")
+
+
+def predicting_mixture(folder: Path, subclasses: int, rows: int) -> Callable[[], Any]:
+    """The prediction of some rows by a mixture that is finalised, or by QDA."""
+    import numpy as np
+
+    from streamgda import MixtureDiscriminantAnalysis, QuadraticDiscriminantAnalysis, scan_parquet
+
+    make = MixtureDiscriminantAnalysis(subclasses) if subclasses > 1 else QuadraticDiscriminantAnalysis()
+    model = make.fit(scan_parquet(folder, "y"))
+    del model.feature_names_in_  # or a warning would say that a matrix has no names
+    asked = np.random.default_rng(0).normal(size=(rows, model.n_features_in_))
     return lambda: model.predict_proba(asked)
 
 
@@ -299,6 +335,42 @@ def finalising_table(options: argparse.Namespace) -> str:
     return report.table(headers, [(*row, verdict)])
 
 
+def updates_table(options: argparse.Namespace) -> str:
+    """Batches for states of 1,000 and of 100,000 classes."""
+    rows = []
+    for size in (1_000, 10_000, 100_000):
+        few, many = contest(
+            [Contender(str(n), updating, (min(n, options.most_classes), size)) for n in (1_000, 100_000)],
+            options.repeats,
+        ).values()
+        rows.append(
+            (
+                f"{size:,}",
+                *(f"{1e2 * result.processor:.2f}" for result in (few, many)),
+                *report.at_most("", many.processor / few.processor, 2)[1:],
+            )
+        )
+    headers = ["rows of a batch", "ms, 1,000 classes", "ms, 100,000 classes", "ratio", "goal", ""]
+    return report.table(headers, rows)
+
+
+def mixtures_table(options: argparse.Namespace, subclasses: int = 8) -> str:
+    """Learning and predicting with mixtures beside QDA."""
+    shape = shrunk(Shape(500_000, 50, 10, "full", 0), options)
+    folder = data.make(options.data, shape.rows, shape.features, shape.classes)
+    rows = []
+    for name, prepare, goal, more in (
+        ("a pass", learning, 1.6, ()),
+        ("2,000 rows predicted", predicting_mixture, 1.1 * subclasses, (2_000,)),
+    ):
+        mixture, plain = contest(
+            [Contender(str(n), prepare, (folder, n, *more)) for n in (subclasses, 1)], options.repeats
+        ).values()
+        times = [f"{1e3 * result.processor:.1f}" for result in (plain, mixture)]
+        rows.append((name, *times, *report.at_most("", mixture.processor / plain.processor, goal)[1:]))
+    return report.table(["", "QDA ms", f"{subclasses} subclasses ms", "ratio", "goal", ""], rows)
+
+
 def main() -> None:
     """Measure and keep the tables."""
     parser = parser_of(__doc__, repeats=5, threads=2, files=1_000, most_features=2_048, most_classes=100_000)
@@ -322,6 +394,9 @@ def main() -> None:
     sections += ["Parts of a pass, profiled on one thread:", parts_table(layouts(options, results))]
     if not options.only:
         sections += ["Layouts:", layouts_table(options), "Finalising:", finalising_table(options)]
+        limit_threads(1)
+        sections += ["Batches for diag statistics of 20 features:", updates_table(options)]
+        sections += ["Mixtures, 50 features and 10 classes:", mixtures_table(options)]
     keep = not (options.print_only or options.only)
     report.publish("shapes", "\n\n".join(sections), keep=keep)
 
