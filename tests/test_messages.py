@@ -367,7 +367,11 @@ FRAME = pd.DataFrame(X, columns=["u", "v"]).assign(kind=["ant", "bee"] * 30)
             "got the path rows.parquet",
         ),
         (lambda m: learning_curve(m, X, [0, 1] * 30, n_parts=[0.5]), ValueError, "whole numbers from 1 to 4"),
-        (lambda m: StatisticsLedger("ledger", folds="5"), ValueError, "a whole number; got folds='5'"),
+        (
+            lambda m: StatisticsLedger("ledger", folds="5"),
+            ValueError,
+            "folds must be a whole number, at least 2; got '5'",
+        ),
     ],
 )
 def test_what_is_of_another_kind_is_told_what_is_needed(call, error, message):

@@ -237,7 +237,7 @@ class StatisticsLedger:
         entries = self._folder.entries()
         read_options = {**source.read_options, **self._kept}
         held = self._folder.read_manifest() or Manifest(read_options, {})
-        check_reads_alike(held, read_options)
+        check_reads_alike(held, read_options, shown(self.path))
         each = opening_on(scheduler)
         return plan_refresh(source, held, entries, read_options, verify=verify, each=each)
 
@@ -369,7 +369,7 @@ class StatisticsLedger:
         """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
         manifest = self._existing_manifest()
         read = {name: value for name, value in manifest.read_options.items() if name not in OPTIONS}
-        check_reads_alike(manifest, {**read, **self._kept})
+        check_reads_alike(manifest, {**read, **self._kept}, shown(self.path))
         return manifest
 
     def _existing_manifest(self) -> Manifest:

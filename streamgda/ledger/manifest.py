@@ -241,7 +241,7 @@ def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
+def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: str) -> None:
     """Check that a source is read as the files of a ledger were.
 
     Where no row was dropped, ``missing="raise"`` and ``missing="drop"`` read the same.
@@ -259,7 +259,7 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any]) -> None:
             continue
         raise ValueError(
             Message(
-                f"the ledger holds statistics with ⟨{name}={ours!r:.200}⟩, and here it is "
+                f"the ledger in {ledger} holds statistics with ⟨{name}={ours!r:.200}⟩, and here it is "
                 f"⟨{name}={value!r:.200}⟩; open it as it was made, or use a ledger of its own for "
                 "each way to read a dataset"
             )

@@ -298,7 +298,7 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
     arguments = ["fit", "new.parquet", "--target", "kind", "--features", NAMES, "--out", "model.parquet"]
     said = invoke(tmp_path, *arguments, code=1)
     assert "class new is not full rank. It has rank 2 of 4" in " ".join(said.split())
-    assert "Set --shrinkage auto, or --reg-param above 0" in said
+    assert "--shrinkage where features vary, or --pooling bayes" in " ".join(said.split())
     assert "--model nb. The statistics are saved" in " ".join(said.split())
     assert "or use --model lda or --model nb" in said
     assert names_in(tmp_path) == ["model.statistics.parquet", "new.parquet"]
@@ -448,7 +448,7 @@ def test_a_ledger_that_is_read_in_another_way_says_so_in_options(days):
         (["--features", "sepal_width"], f"--features {NAMES}", "--features sepal_width"),
     ):
         error = invoke(days, *REFRESH, *option, "--out", "model.parquet", code=1)
-        assert f"the ledger holds statistics with {held}, and here it is {given};" in error
+        assert f"holds statistics with {held}, and here it is {given};" in error
 
 
 def test_a_refresh_can_verify_files_that_seem_unchanged(days):
@@ -707,7 +707,7 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     assert lines[-5].startswith(
         "QuadraticDiscriminantAnalysis cannot predict: The covariance matrix of class new is"
     )
-    assert "--reg-param above 0, or --pooling bayes" in lines[-5]
+    assert "--shrinkage where features vary, or --pooling bayes" in lines[-5]
     assert lines[-4:-1] == [
         "LinearDiscriminantAnalysis can predict",
         "GaussianNB can predict",

@@ -918,7 +918,7 @@ def test_rows_and_labels_that_do_not_fit():
         scan_dask(partitioned(rows(), 300), labels)
     with pytest.raises(TypeError, match="the weight .* must be a Dask collection too.*got list"):
         scan_dask(X, y, weight=[1] * 100)
-    with pytest.raises(TypeError, match="dask DataFrame or array is needed; got ndarray"):
+    with pytest.raises(TypeError, match="dask DataFrame or array is needed, such as .*; got ndarray"):
         scan_dask(np.zeros((3, 2)), "y")
     with pytest.raises(ValueError, match="name columns of a data frame"):
         scan_dask(X, y, features=["u"])
