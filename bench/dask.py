@@ -35,7 +35,7 @@ def plain_loop(folder: Path) -> Callable[[], Any]:
     """The same splits, blocks and merges, one after the other, without Dask."""
     from streamgda import ClassStatistics, scan_parquet
     from streamgda.passes.accumulate import accumulate_splits
-    from streamgda.passes.schedulers import single_blas_thread
+    from streamgda.passes.compute import single_blas_thread
 
     def run() -> Any:
         splits = scan_parquet(folder, "y").splits()

@@ -37,8 +37,8 @@ from streamgda.estimators.reading import (
 )
 from streamgda.estimators.validation import MissingAtPrediction, check_holds_products, one_of
 from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
+from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
 from streamgda.sources.roles import CategoricalFeatures

@@ -30,8 +30,8 @@ from streamgda.estimators.reading import source_to_learn
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.mixtures import Mixtures, shares_of
+from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType

@@ -34,8 +34,8 @@ from streamgda.estimators.validation import (
     valid_rows,
 )
 from streamgda.passes.accumulate import read_into
+from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.conversion import as_source, as_table
 from streamgda.sources.frames import learnt_columns
 from streamgda.statistics.base import Statistics

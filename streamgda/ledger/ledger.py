@@ -21,9 +21,8 @@ from streamgda.ledger.names import fold_name
 from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
 from streamgda.ledger.selection import Age, FileFilter, select, to_table, weights_by_age
 from streamgda.ledger.states import State, total_of
-from streamgda.passes.compute import opening_on
+from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler, scheduler_for
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType

@@ -13,10 +13,9 @@ from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.ledger.names import entry_name
 from streamgda.ledger.states import State, total_of
 from streamgda.passes.accumulate import accumulate_splits
-from streamgda.passes.compute import compute_plans, opening_on
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.compute import Scheduler, compute_plans, opening_on
+from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.storage.retries import retried
 

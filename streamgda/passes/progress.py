@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from streamgda.passes.plan import Amount
+from streamgda.passes.graph import Amount
 
 
 @dataclass(frozen=True)

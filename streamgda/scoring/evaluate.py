@@ -14,10 +14,9 @@ from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import listed
 from streamgda.estimators.validation import check_batch, check_no_name, check_rows
 from streamgda.gaussians.whitening import Array
-from streamgda.passes.compute import compute_plan, opening_on
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.compute import compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import scheduler_for, single_blas_thread
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (
     Decision,

@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike
 
 from streamgda.blocks.block import Block
 from streamgda.estimators.priors import in_pairs
-from streamgda.passes.compute import compute_plan, opening_on
-from streamgda.passes.plan import Plan
+from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.graph import Plan
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, apart, check_model, matched, scanned
 from streamgda.scoring.lazy import lazy_predictions

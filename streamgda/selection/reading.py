@@ -18,10 +18,9 @@ from streamgda.estimators.classifier import finalised
 from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.scores import score_finalised
 from streamgda.estimators.validation import MissingAtPrediction, check_rows
-from streamgda.passes.compute import compute_plan, opening_on
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler, scheduler_for, single_blas_thread
 from streamgda.scoring.inference import apart
 from streamgda.selection.left_out import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, MEASURED, BinnedRocAuc, Metric, RocAuc, Scored

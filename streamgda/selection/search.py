@@ -1,27 +1,31 @@
-"""Search over the parameters of estimators, from one read of the rows or two."""
+"""Search over the parameters of estimators, from one read of the rows or two.
+
+The table of a search has the keys of scikit-learn's `GridSearchCV`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
-from streamgda.passes.schedulers import Scheduler
 from streamgda.scoring.inference import apart
 from streamgda.scoring.temperature import warned_of
 from streamgda.selection.arrays import ArraySource, source_of
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
 from streamgda.selection.comparison import Comparison, compare, read_folds
 from streamgda.selection.reading import RowScorer
-from streamgda.selection.results import Results, results_table, scores_table, splits_table
 from streamgda.selection.scorings import LOG_LIKELIHOOD, TEMPERATURE, calibrations, scoring_names
 from streamgda.selection.splitters import is_leave_one_out, with_folds
 from streamgda.selection.validation import report_failures
@@ -29,7 +33,14 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 
+Results = dict[str, Any]
 Refit = bool | str | Callable[[Results], int]
+_RESULTS = frozenset(
+    {
+        *("cv_results_", "best_estimator_", "best_params_", "best_score_", "best_index_"),
+        *("n_splits_", "scorer_", "multimetric_", "refit_time_"),
+    }
+)
 
 
 class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
@@ -382,9 +393,68 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         return "fold_statistics_" in vars(self)
 
 
-_RESULTS = frozenset(
-    {
-        *("cv_results_", "best_estimator_", "best_params_", "best_score_", "best_index_"),
-        *("n_splits_", "scorer_", "multimetric_", "refit_time_"),
+def results_table(
+    params: Sequence[Mapping[str, Any]],
+    times: Mapping[str, Array],
+    errors: Sequence[str],
+) -> Results:
+    """The columns of `cv_results_` without the scores.
+
+    Parameters
+    ----------
+    params : sequence of dict
+        The parameters of each candidate.
+    times : dict of str to ndarray of shape (n_candidates, n_splits)
+        Seconds, by the name of the step, such as fitting.
+    errors : sequence of str
+        Why a candidate has no score; "" if it has a score.
+    """
+    table: Results = {}
+    for name, seconds in times.items():
+        table |= {f"mean_{name}": seconds.mean(axis=1), f"std_{name}": seconds.std(axis=1)}
+    table |= _columns_of_params(params)
+    table["params"] = [dict(chosen) for chosen in params]
+    table["fit_error"] = np.array(errors, dtype=object)
+    return table
+
+
+def splits_table(name: str, scores: Array) -> Results:
+    """The scores (n_candidates, n_splits) of each split, with their means, deviations and ranks."""
+    table: Results = {f"split{i}_test_{name}": column for i, column in enumerate(scores.T)}
+    with np.errstate(invalid="ignore"):
+        return table | scores_table(name, scores.mean(axis=1), scores.std(axis=1))
+
+
+def scores_table(name: str, means: Array, deviations: Array) -> Results:
+    """The means, deviations and ranks of the scores of candidates."""
+    return {
+        f"mean_test_{name}": means,
+        f"std_test_{name}": deviations,
+        f"rank_test_{name}": _ranks(means),
     }
-)
+
+
+def _ranks(means: Array) -> NDArray[np.int32]:
+    """The ranks: 1 is the best, and candidates without a score come last."""
+    known = ~np.isnan(means)
+    lowest = np.nanmin(means) - 1 if known.any() else 0.0
+    ranks: NDArray[np.int32] = rankdata(-np.where(known, means, lowest), method="min").astype(np.int32)
+    return ranks
+
+
+def _columns_of_params(params: Sequence[Mapping[str, Any]]) -> Results:
+    """A masked array for each parameter. Candidates without the parameter are masked."""
+    held: dict[str, dict[int, Any]] = defaultdict(dict)
+    for i, chosen in enumerate(params):
+        for name, value in chosen.items():
+            held[f"param_{name}"][i] = value
+    return {name: _masked(values, len(params)) for name, values in held.items()}
+
+
+def _masked(values: Mapping[int, Any], n: int) -> Any:
+    kinds = {type(value) for value in values.values()}
+    dtype = kinds.pop() if len(kinds) == 1 and kinds <= {bool, int, float} else object
+    column: Any = np.ma.MaskedArray(np.empty(n, dtype=dtype), mask=True)
+    for i, value in values.items():
+        column[i] = value
+    return column

@@ -1,27 +1,36 @@
-"""Arrow data: tables, datasets, and streams of record batches from whatever library makes them."""
+"""Arrow data: tables, datasets, and streams of record batches from whatever library makes them.
+
+Tables are read in slices, datasets fragment by fragment, and streams in order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from streamgda.blocks.block import Missing
-from streamgda.sources.arrow_sources import (
-    ArrowSource,
-    DatasetSource,
-    ReaderSource,
-    Stream,
-    StreamSource,
-    TableSource,
-)
-from streamgda.sources.base import Source
+from streamgda.blocks.block import Block, Missing
+from streamgda.blocks.wording import counted
+from streamgda.sources.base import ROWS_PER_TASK, Source, Split
+from streamgda.sources.batches import blocks_of_batches
+from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.partitions import DatasetFiles
-from streamgda.sources.roles import CategoricalFeatures, Roles
+from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
+from streamgda.storage.versions import Version, check_unchanged, current_version
+
+_UNREADABLE = (
+    "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "
+    "the dataset with a schema that serves all its files)"
+)
+_ORIGIN = "the stream"
+_BROKEN = "what makes it has failed, or it is damaged"
+Open = Callable[[list[str]], pa.RecordBatchReader]
 
 
 def scan_arrow(
@@ -150,3 +159,229 @@ def _described(data: Any) -> tuple[type[ArrowSource], Any]:
         "Arrow data is a Table, a Dataset, a Scanner, a RecordBatchReader or something with "
         f"__arrow_c_stream__; got {type(data).__name__}"
     )
+
+
+class ArrowSource(TabularSource):
+    """Arrow data, which has a schema, with the roles of its columns; made by `scan_arrow`."""
+
+    def __init__(self, data: Any, roles: Roles) -> None:
+        self._data = data
+        self._set_roles(roles)
+
+    @property
+    def _known(self) -> tuple[pa.Schema, str]:
+        return self._data.schema, "the data"
+
+    def __repr__(self) -> str:
+        return (
+            f"<Arrow {type(self._data).__name__}: {counted(len(self._roles.features), 'feature')}, "
+            f"target {self._roles.target!r}>"
+        )
+
+
+class TableSource(ArrowSource):
+    """A table in memory."""
+
+    def splits(self) -> list[TableSlice]:
+        """Slices of the table, whatever its chunks."""
+        starts = range(0, self._data.num_rows, ROWS_PER_TASK)
+        table = self._data.select(list(self._roles.columns))
+        return [TableSlice(table.slice(start, ROWS_PER_TASK), self._roles, start) for start in starts]
+
+
+@dataclass(frozen=True)
+class TableSlice(Split):
+    """Some rows of a table in memory."""
+
+    table: pa.Table
+    roles: Roles
+    start: int
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.table.num_rows)
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut the rows into blocks, whatever the chunks of the table."""
+        return blocks_of_batches(self.table.to_batches(), self.roles, "the table", self.start)
+
+    def __reduce__(self) -> tuple[Callable[..., TableSlice], tuple[pa.Buffer, Roles, int]]:
+        """Send its own rows to another process: Arrow's pickle of a slice holds the whole table."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _received_slice, (sink.getvalue(), self.roles, self.start)
+
+
+def _received_slice(content: pa.Buffer, roles: Roles, start: int) -> TableSlice:
+    with pa.ipc.open_stream(content) as stream:
+        return TableSlice(stream.read_all(), roles, start)
+
+
+class DatasetSource(ArrowSource):
+    """A dataset of tables, of files that are not Parquet, or of Parquet that is not read as it is stored."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether some of it is in memory: Arrow cannot send that to another process."""
+        return _is_in_memory(self._data)
+
+    def splits(self) -> list[Fragment]:
+        """A split for each fragment."""
+        fragments = []
+        for position, fragment in enumerate(self._data.get_fragments()):
+            filesystem = getattr(fragment, "filesystem", None)
+            version = None if filesystem is None else current_version(filesystem, fragment.path)
+            fragments.append(Fragment(self._data.schema, fragment, self._roles, position, version))
+        return fragments
+
+
+def _is_in_memory(dataset: ds.Dataset) -> bool:
+    parts = getattr(dataset, "children", ())
+    return isinstance(dataset, ds.InMemoryDataset) or any(map(_is_in_memory, parts))
+
+
+@dataclass(frozen=True)
+class Fragment(Split):
+    """A fragment of a dataset. Of a file, `version` is the one that the pass was planned for.
+
+    The number of rows is unknown, since the rows of a text file can be counted only by reading it.
+    """
+
+    schema: pa.Schema
+    fragment: ds.Fragment
+    roles: Roles
+    position: int
+    version: Version | None
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the fragment in order."""
+        origin = getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
+        return blocks_of_batches(self._batches(origin), self.roles, origin, dataset=origin)
+
+    def _batches(self, origin: str) -> Iterator[pa.RecordBatch]:
+        written_as = type(getattr(self.fragment, "format", self.fragment)).__name__
+        written_as = written_as.removesuffix("FileFormat").removesuffix("Fragment")
+        self._check_unchanged()
+        with decoding(origin, written_as, _UNREADABLE):
+            for batch in self._scan(list(self.roles.columns)):
+                batch.validate(full=True)  # a damaged IPC file would crash the process
+                yield batch
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        if self.version is not None:
+            check_unchanged(self.fragment.filesystem, self.fragment.path, self.version)
+
+    def _scan(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        if not type(self.fragment).__module__.startswith("pyarrow."):  # such as Lance's
+            return iter(self.fragment.scanner(columns=names).to_reader())
+        if isinstance(self.fragment, ds.ParquetFileFragment):
+            self.fragment.format.default_fragment_scan_options.page_checksum_verification = True
+        return iter(
+            self.fragment.to_batches(schema=self.schema, columns=names, use_threads=False, batch_readahead=1)
+        )
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Data that can be read from its beginning as often as wanted.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of all its columns.
+    open : callable
+        Returns a new reader of the columns that are named, and perhaps of others.
+    """
+
+    schema: pa.Schema
+    open: Open
+
+    @classmethod
+    def of(cls, data: Any) -> Self | None:
+        """The stream of data of another library; None if the data cannot be read as a stream."""
+        if hasattr(data, "collect_batches"):
+            return cls(_schema_of_lazy_frame(data), partial(_read_lazy_frame, data))
+        if hasattr(data, "to_reader") and hasattr(data, "projected_schema"):
+            return cls(data.projected_schema, lambda names: data.to_reader())
+        if hasattr(data, "scanner"):
+            return cls(data.schema, lambda names: data.scanner(columns=names).to_reader())
+        if hasattr(data, "__arrow_c_stream__"):
+            from_stream = pa.RecordBatchReader.from_stream
+            return cls(from_stream(data).schema, lambda names: from_stream(data))
+        return None
+
+
+def _schema_of_lazy_frame(frame: Any) -> pa.Schema:
+    return frame.head(0).collect().to_arrow().schema
+
+
+def _read_lazy_frame(frame: Any, names: list[str]) -> pa.RecordBatchReader:
+    """Batches of a Polars LazyFrame as its engine makes them."""
+    frame = frame.select(names)
+    schema = _schema_of_lazy_frame(frame)
+    batches = (
+        batch for part in frame.collect_batches() for batch in part.to_arrow().cast(schema).to_batches()
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+class StreamSource(ArrowSource):
+    """A stream that can be started again."""
+
+    is_local = True
+
+    def splits(self) -> list[StreamSplit]:
+        """One split: a stream has an order and no parts."""
+        return [StreamSplit(self._data.open, self._roles)]
+
+
+class ReaderSource(ArrowSource):
+    """A stream that can be read once."""
+
+    is_local = True
+    is_one_shot = True
+
+    def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
+        super().__init__(data, roles)
+        self._unread = iter([data])  # shared by all sources that are made from this one
+
+    def splits(self) -> list[StreamSplit]:
+        """One split, at the first call only.
+
+        Raises
+        ------
+        ValueError
+            At every later call.
+        """
+        reader = next(self._unread, None)
+        if reader is None:
+            raise ValueError(
+                "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
+                "a dataset or what the reader was made from to read it again"
+            )
+        return [StreamSplit(lambda names: reader, self._roles)]
+
+
+@dataclass(frozen=True)
+class StreamSplit(Split):
+    """All of a stream."""
+
+    is_read_once = True
+
+    open: Open
+    roles: Roles
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the stream in order."""
+        return blocks_of_batches(self._batches(), self.roles, _ORIGIN)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        names = list(self.roles.columns)
+        with decoding(_ORIGIN, "Arrow", _BROKEN):
+            for batch in self.open(names):
+                chosen = batch.select(names)
+                chosen.validate(full=True)  # a damaged IPC stream would crash the process
+                yield chosen

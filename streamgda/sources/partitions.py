@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from streamgda.sources.discovery import FoundFiles
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter
-from streamgda.sources.stored_columns import without_views
+from streamgda.sources.row_groups import without_views
 from streamgda.storage.footers import read_footer
 from streamgda.storage.retries import retried
 from streamgda.storage.versions import Version

@@ -23,8 +23,7 @@ from streamgda.sources.errors import decoding
 from streamgda.sources.filters import filtering
 from streamgda.sources.partitions import FORMAT, FirstFile, ListedFile, open_footer
 from streamgda.sources.roles import label_kind
-from streamgda.sources.row_groups import ReadOptions, RowGroups
-from streamgda.sources.stored_columns import VIEWS, without_views
+from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
 from streamgda.storage.filesystems import is_local
 from streamgda.storage.footers import check_footer, digest_of_footer
 from streamgda.storage.retries import noting_retries, warning_of_retries

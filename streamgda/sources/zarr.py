@@ -32,10 +32,11 @@ from streamgda.sources.zarr_chunks import (
     keys_of_rows,
     opened,
     place_of,
+    rows_at_once,
+    slabs,
     stored_versions,
     with_absolute_path,
 )
-from streamgda.sources.zarr_slabs import rows_at_once, slabs
 from streamgda.storage.filesystems import Place
 from streamgda.storage.retries import is_of_storage
 

@@ -1,21 +1,28 @@
-"""The stored chunks of Zarr arrays: which ones exist, their versions, and whether they change in a pass."""
+"""The stored chunks of Zarr arrays, and slabs of consecutive rows, which are read ahead.
+
+It is known which chunks exist, in which version, and whether they change in a pass.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow.fs as pafs
 import zarr
+from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.api.asynchronous import open_array
 from zarr.core.common import ZarrFormat
-
-# Private, but nothing else runs code in the event loop of a store.
 from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
@@ -23,8 +30,16 @@ from streamgda.blocks.wording import counted
 from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import version_of_info
 
+# Private, but nothing else runs code in the event loop of a store.
+
+
 Version = tuple[int | None, int | str]
 """Of a stored chunk: its size, and its ETag or modification time."""
+S = TypeVar("S")
+T = TypeVar("T")
+READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
+_MOST_AHEAD = 1 << 23  # elements that are read ahead, in float64 64 MB
+_MOST_OF_SHARD = 1 << 22  # elements of a shard that is read whole, as one chunk: in float64 32 MB
 
 
 def keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> KeysView[str]:
@@ -197,3 +212,72 @@ def _version_of(folder: Path | None, key: str) -> Version | None:
         return None
     status = (folder / key).stat()
     return status.st_size, status.st_mtime_ns
+
+
+def slabs(
+    arrays: Sequence[zarr.Array[Any]], start: int, stop: int, *, near: bool
+) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
+    """Slabs of the rows of all the arrays, and where each starts: whole chunks of the first array.
+
+    Parameters
+    ----------
+    arrays : sequence of zarr.Array
+        Arrays of as many rows, the one of features first.
+    start, stop : int
+        The rows to read.
+    near : bool
+        Whether the store is on this machine. Then at most one slab is read ahead. For other stores, as many
+        slabs are read ahead as fit into `_MOST_AHEAD` elements. No slab is read ahead if it has more
+        elements.
+    """
+    n_rows, n_features = rows_at_once(arrays[0]), arrays[0].shape[1]
+    size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
+    n_ahead = _MOST_AHEAD // (size * n_features)
+    each = [_slabs_of(array, start, stop, size, min(n_ahead, 1) if near else n_ahead) for array in arrays]
+    return zip(range(start, stop, size), zip(*each, strict=True), strict=True)
+
+
+def rows_at_once(array: zarr.Array[Any]) -> int:
+    """The rows of a chunk, or of a shard that is small enough to be read whole."""
+    shard = array.shards
+    return shard[0] if shard is not None and math.prod(shard) <= _MOST_OF_SHARD else array.chunks[0]
+
+
+def _slabs_of(
+    array: zarr.Array[Any], start: int, stop: int, size: int, n_ahead: int
+) -> Iterator[NDArray[Any]]:
+    """Yield slabs of `size` rows. A chunk is read once; its rows beyond a slab are kept for the next slab."""
+
+    def read(rows: tuple[int, int]) -> NDArray[Any]:
+        return np.asarray(array[slice(*rows)])
+
+    unit, firsts = rows_at_once(array), range(start, stop, size)
+    ends = [min(-(-min(first + size, stop) // unit) * unit, stop) for first in firsts]
+    held = read((start, start))
+    for first, more in zip(firsts, read_ahead(read, pairwise([start, *ends]), n_ahead), strict=True):
+        held = np.concatenate([held, more]) if len(held) else more
+        del more
+        yield held[: min(size, stop - first)]
+        held = held[size:].copy()  # a view would keep the slab
+
+
+def read_ahead(read: Callable[[S], T], places: Iterable[S], n_ahead: int) -> Iterator[T]:
+    """Yield what is read at some places, in order; threads read at the next `n_ahead` places meanwhile.
+
+    An error of reading a place is raised when the turn of that place comes.
+    """
+    if not n_ahead:
+        yield from map(read, places)
+        return
+    with ThreadPoolExecutor(n_ahead) as readers:
+        waiting = deque[Future[T]]()
+        try:
+            for place in places:
+                waiting.append(readers.submit(read, place))
+                if len(waiting) > n_ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for reading in waiting:
+                reading.cancel()

@@ -18,10 +18,10 @@ from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import Plan
-from streamgda.sources import row_groups, stored_columns
+from streamgda.passes.graph import Plan
+from streamgda.sources import row_groups
 from streamgda.sources.ahead import begun
-from streamgda.storage import fetching, ranges
+from streamgda.storage import fetching
 
 NAMES = [f"x{j}" for j in range(10)]
 TAIL = 1 << 16  # bytes at the end of a file, which have the footer
@@ -185,8 +185,8 @@ def test_no_more_is_fetched_ahead_than_the_budget(store, folder, monkeypatch):
 def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
     """A row group has 1.8 MB, a step 200 KB, and as many rows as two batches."""
     in_steps_of(200_000, monkeypatch)
-    monkeypatch.setattr(ranges, "_REQUEST", 50_000)
-    monkeypatch.setattr(stored_columns, "_READ_ELEMENTS", 1 << 14)
+    monkeypatch.setattr(fetching, "_REQUEST", 50_000)
+    monkeypatch.setattr(row_groups, "_READ_ELEMENTS", 1 << 14)
     request, held = fetching.RemoteParquet._request, []
 
     def noted(remote, part):
@@ -203,13 +203,13 @@ def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
 
 
 def in_steps_of(n_bytes, monkeypatch):
-    for module in (fetching, ranges, row_groups):
+    for module in (fetching, row_groups):
         monkeypatch.setattr(module, "STEP", n_bytes)
 
 
 @LIBRARIES
 @pytest.mark.parametrize("name", ["long", "short"])
-@pytest.mark.parametrize("step", [ranges.STEP, 500_000])
+@pytest.mark.parametrize("step", [fetching.STEP, 500_000])
 def test_the_bits_are_those_of_local_files(store, folder, library, name, step, monkeypatch):
     """With steps of 500 KB, row groups of 1.8 MB are read in shares."""
     in_steps_of(step, monkeypatch)
@@ -305,7 +305,7 @@ def test_a_file_that_changes_after_the_plan_is_an_error(store, folder, library):
 @LIBRARIES
 def test_a_file_that_changes_while_it_is_read_is_an_error(store, folder, library, monkeypatch):
     monkeypatch.setattr(fetching, "STEP", 0)  # nothing is fetched ahead
-    monkeypatch.setattr(ranges, "_REQUEST", 1 << 16)
+    monkeypatch.setattr(fetching, "_REQUEST", 1 << 16)
     (folder / "rows/replaced").mkdir(exist_ok=True)
     path = folder / "rows/replaced/1.parquet"
     path.write_bytes((folder / "rows/long/1.parquet").read_bytes())

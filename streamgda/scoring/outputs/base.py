@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
-from streamgda.passes.plan import total
+from streamgda.passes.graph import total
 from streamgda.sources.base import ScorableSplit, Split
 from streamgda.storage.fetching import Ahead, request_threads
 from streamgda.storage.filesystems import is_local, is_object_store

@@ -22,8 +22,7 @@ from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_di
 from streamgda.statistics.incomplete.available import PatternState, total_weights
 from streamgda.statistics.incomplete.completion import Completion, complete
 from streamgda.statistics.incomplete.pattern_columns import from_columns, to_columns
-from streamgda.statistics.incomplete.pattern_states import PatternStates, of_complete_rows
-from streamgda.statistics.incomplete.pattern_sums import PatternSums
+from streamgda.statistics.incomplete.pattern_states import PatternStates, PatternSums, of_complete_rows
 from streamgda.statistics.incomplete.patterns import TooManyPatternsError, features_in
 from streamgda.statistics.incomplete.table import PatternTable
 from streamgda.statistics.labelled import ClassMoments, Labelled
