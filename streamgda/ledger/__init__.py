@@ -29,8 +29,6 @@ From the bottom up:
     Fetch entries ahead of their use.
 `folder`
     The folder: its lock, its manifest, its entries and their total, and what is deleted.
-`divergence`
-    The Gaussian of each class, and how far two of them lie apart.
 `drift`
     The reports: how far new rows lie from old ones and when that is an alarm, and what a refresh did.
 `selection`

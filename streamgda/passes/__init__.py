@@ -4,10 +4,8 @@ A pass reads a source once. Each task folds consecutive splits into a state, and
 state of them all. The tree depends on the source alone, so the result has the same bits on every scheduler.
 
 - `accumulate`: the pass that learns; its states are statistics.
-- `plan`: what any pass reads, and what it makes of it.
-- `graph`: the Dask graph of plans, on this machine and on a cluster.
-- `compute`: run a plan.
+- `graph`: what any pass reads and makes of it, and its Dask graph, on this machine and on a cluster.
+- `compute`: run a plan on a scheduler, with one BLAS thread in each task.
 - `progress`: a bar, or a function that is told how far a pass is.
 - `checkpoint`: states that are kept for a pass that begins again.
-- `schedulers`: which scheduler runs a pass, and one BLAS thread in each task.
 """

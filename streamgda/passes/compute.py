@@ -32,7 +32,11 @@ from streamgda.storage.retries import warning_of_retries
 if TYPE_CHECKING:
     from distributed import Client
 
+    # What `dask.compute` takes as its scheduler.
     Scheduler: TypeAlias = str | Executor | Client | Callable[..., Any] | None
+else:
+    Scheduler = Any  # annotations resolve without loading distributed
+
 SECONDS_WITHOUT_WORKERS = 10
 _LISTS_FOR_WORKERS = 2  # as many lists of files are planned by the workers, and fewer are planned here
 _LISTS_AT_A_TIME = 256

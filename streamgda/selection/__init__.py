@@ -4,7 +4,7 @@ A first read keeps a state for each fold (`streamgda.statistics.folded`). The st
 sum of the other folds, so candidates are fitted to it without reading. Joint log-likelihoods of held-out
 folds are computed from their states; other scorings take a second read.
 
-- `search`: `StatisticsSearchCV`. `results`: its table.
+- `search`: `StatisticsSearchCV` and its table.
 - `validation`: `cross_validate` and `learning_curve`.
 - `comparison`: candidates fitted to states, their scores on other folds, and why some failed.
 - `reading`: the second read, which scores rows.

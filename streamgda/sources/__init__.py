@@ -6,10 +6,9 @@ sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr group
 collections (`scan_dask`).
 
 - `parquet`: a Parquet dataset. `discovery` finds its files, `partitions` reads the keys in the names of their
-  folders, `planning` reads their footers, and each task reads `row_groups`. `stored_columns` says how Arrow
-  decodes their columns in bounded memory.
-- `arrow`: Arrow data. `arrow_sources`: tables, datasets and streams.
-- `zarr`: Zarr groups, read in `zarr_slabs`. `zarr_chunks`: whether stored chunks change in a pass.
+  folders, `planning` reads their footers, and each task reads `row_groups`, decoded in bounded memory.
+- `arrow`: tables, datasets and streams of Arrow data.
+- `zarr`: Zarr groups. `zarr_chunks`: slabs of their rows, and whether stored chunks change in a pass.
 - `dask`: Dask collections.
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `filters`: which rows to read. `expressions`: over columns, for filters and for features that are computed.

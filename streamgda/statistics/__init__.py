@@ -12,7 +12,7 @@ To be read in this order:
 
 These build on them:
 
-- `window`: the last batches of a stream. `keyed`: states by a key, such as a fold. `folded`: states of folds.
+- `window`: the last batches of a stream. `folded`: states by a key, such as a fold.
 - `subclasses`: centres by which the rows of a class are kept apart. `sampled`: what they are drawn from.
 - `components`: covariances within and between the classes, and the features that make one singular.
 - `revisions`: what was added to a state since a model was computed from it.

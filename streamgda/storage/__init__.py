@@ -16,8 +16,8 @@ This room imports no other room of the package. Its files, from the bottom up:
     Plain values as JSON and as hashes, and the JSON document in the metadata of a file.
 `footers`
     Read, keep and check the footer of a Parquet file.
-`ranges`, `fetching`
-    The byte ranges of a Parquet file that are needed; remote files, whose needed ranges are fetched ahead.
+`fetching`
+    Remote Parquet files, whose needed byte ranges are fetched ahead.
 `arrow`
     Arrays with one row per class as the columns of an Arrow table.
 `tables`
