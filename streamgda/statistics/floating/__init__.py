@@ -2,7 +2,7 @@
 
 - `state`: `ClassStatistics`. `reduction`: blocks are added to moments.
   `category_moments`: those of a block with categories.
-- `moments`: the arrays of moments, and how these are merged and subtracted. `fourth_moments`: third and fourth
+- `moments`: their arrays, and how they are merged and subtracted. `fourth_moments`: third and fourth
   moments.
 - `moment_columns`: a state as the columns of a table, and states from raw sums or moments.
 """
