@@ -25,9 +25,9 @@ The modules, from the top down:
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria.
 - `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.
 - `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
-- `classifier`: predictions. `scores`: the scores of a block of rows.
+- `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.
 - `learning`: from rows to statistics. `reading`: how rows are read.
-- `finalised`: densities computed from statistics. `singular`: classes without a density, and why.
+- `singular`: classes without a density, and why.
 - `categorical`: numbers given categories, and the probabilities of categories.
 - `lazy`: methods that take Dask collections.
 - `priors`, `dtypes`, `validation`: prior probabilities, types, checks.

@@ -18,12 +18,11 @@ from streamgda.blocks.categories import Categories
 from streamgda.blocks.labels import Labels, by_class
 from streamgda.blocks.wording import Message, counted, listed, named
 from streamgda.estimators.categorical import GivenCategories, Treatment
-from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import priors_of, sum_to_one
 from streamgda.estimators.reading import completion_of, warn_unless_converged
-from streamgda.estimators.scores import RowScores, score_finalised
+from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
 from streamgda.estimators.singular import too_few_rows
 from streamgda.estimators.validation import (
     MissingAtPrediction,

@@ -15,10 +15,10 @@ from sklearn.utils._param_validation import HasMethods, Interval
 
 from streamgda.blocks.block import Block
 from streamgda.estimators.classifier import PREDICTIVE
-from streamgda.estimators.finalised import G
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.learning import ROWS_NEEDED
 from streamgda.estimators.reading import EM_CONSTRAINTS
+from streamgda.estimators.scores import G
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.validation import one_of
 from streamgda.statistics.base import Statistics

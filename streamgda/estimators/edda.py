@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.exchange import check_has_peer, describe
-from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import (
     GenerativeClassifier,
     bayesian_criterion,
@@ -24,6 +23,7 @@ from streamgda.estimators.generative import (
 )
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import EM_CONSTRAINTS
+from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
 from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.parsimonious.models import MODELS, ParsimoniousGaussians

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state, check_scalar
 
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
-from streamgda.estimators.finalised import Finalised, G
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
 from streamgda.estimators.validation import check_has_learnt, check_numbers_alone, check_rows
 from streamgda.gaussians.base import Gaussians

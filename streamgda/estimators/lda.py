@@ -23,11 +23,10 @@ from streamgda.estimators.exchange import (
     one_hot_pipeline,
     shrinkage_for_peer,
 )
-from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.projection import DiscriminantProjection
-from streamgda.estimators.scores import RowScores
+from streamgda.estimators.scores import Finalised, RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     class_covariances,

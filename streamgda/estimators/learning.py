@@ -23,7 +23,6 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
-from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
     blocks_to_learn,
@@ -35,6 +34,7 @@ from streamgda.estimators.reading import (
     source_to_learn,
     updated,
 )
+from streamgda.estimators.scores import Finalised
 from streamgda.estimators.validation import MissingAtPrediction, check_holds_products, one_of
 from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
 from streamgda.passes.compute import Scheduler

@@ -19,7 +19,6 @@ from streamgda.blocks.labels import by_class
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.centers import Drawing
 from streamgda.estimators.classifier import PREDICTIVE, Predictive
-from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -27,6 +26,7 @@ from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import in_pairs, priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.reading import source_to_learn
+from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.mixtures import Mixtures, shares_of

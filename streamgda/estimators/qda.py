@@ -25,9 +25,9 @@ from streamgda.estimators.exchange import (
     from_moments,
     shrinkage_for_peer,
 )
-from streamgda.estimators.finalised import Finalised
 from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import ClassCounts
+from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
 from streamgda.estimators.singular import whiten_classes
 from streamgda.estimators.validation import MissingAtPrediction, one_of
