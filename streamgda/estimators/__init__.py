@@ -20,9 +20,9 @@ The modules, from the top down:
 
 - `saved`: `load`.
 - `lda`, `qda`, `naive_bayes`, `edda`, `mda`: the estimators. `centers`: centres of subclasses, for the last.
-- `discriminant`: what LDA and QDA share. `projection`: the projection of LDA. `pooling`: the parameter
+- `discriminant`: what LDA and QDA share. `projection`: the projection of LDA.
+- `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
   `pooling` of QDA and naive Bayes.
-- `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria.
 - `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.
 - `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
 - `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.

@@ -1,28 +1,38 @@
-"""Methods of generative classifiers: samples, imputation, outliers, boundaries and criteria."""
+"""Methods of generative classifiers: samples, imputation, outliers, boundaries and criteria.
+
+Those with the parameter `pooling` have covariances between those of the classes and the pooled one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from numbers import Integral
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
 from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
-from streamgda.estimators.validation import check_has_learnt, check_numbers_alone, check_rows
+from streamgda.estimators.validation import check_has_learnt, check_numbers_alone, check_rows, one_of
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
+from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.posteriors import posteriors
+from streamgda.gaussians.regularisation import Regularisation
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.incomplete.state import IncompleteStatistics
+
+PoolingParameter = float | Literal["bayes"] | None
+
+P = TypeVar("P", SeparateGaussians, DiagonalGaussians)
 
 
 class GenerativeClassifier(GaussianClassifier[G]):
@@ -369,6 +379,39 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Schwarz (1978), "Estimating the dimension of a model", Annals of Statistics 6.
         """
         return bayesian_criterion(self.log_likelihood_, self.n_parameters_, self.statistics_)
+
+
+class RegularisedClassifier(GenerativeClassifier[P]):
+    """A classifier with the parameter `pooling`."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GenerativeClassifier._parameter_constraints,
+        "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
+    }
+
+    pooling: PoolingParameter  # 0 and None mean no pooling
+
+    def _regularisation(self, weights: Array, eigenvalues: Array | None, dimension: int) -> Regularisation:
+        """How covariances are pooled: by evidence, if eigenvalues are given, else by the number `pooling`."""
+        if eigenvalues is not None:
+            return Regularisation.by_evidence(weights, eigenvalues)
+        return Regularisation.by_share(float(self.pooling or 0.0), weights, dimension)
+
+    @property
+    def pooling_(self) -> Array:
+        """The share of the pooled covariance in that of each class."""
+        regularisation = finalised(self).gaussians.regularisation
+        return (
+            np.zeros(len(self.statistics_.classes))
+            if regularisation is None
+            else regularisation.shares.copy()
+        )
+
+    @property
+    def prior_rows_(self) -> float:
+        """How many rows the pooled covariance counts for beside those of each class."""
+        regularisation = finalised(self).gaussians.regularisation
+        return 0.0 if regularisation is None else regularisation.prior_rows
 
 
 def bayesian_criterion(log_likelihood: float, n_parameters: float, statistics: Statistics) -> float:

@@ -19,10 +19,9 @@ from streamgda.blocks.labels import by_class
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.centers import Drawing
 from streamgda.estimators.classifier import PREDICTIVE, Predictive
-from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
-from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import in_pairs, priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.reading import source_to_learn

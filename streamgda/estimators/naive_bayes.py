@@ -16,8 +16,8 @@ from streamgda.blocks.wording import Message, named
 from streamgda.estimators.categorical import CATEGORICAL, Treatment
 from streamgda.estimators.classifier import PREDICTIVE, Predictive, finalised
 from streamgda.estimators.exchange import check_has_peer, check_kind, class_counts, describe, from_moments
+from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.validation import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians

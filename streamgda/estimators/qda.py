@@ -25,7 +25,7 @@ from streamgda.estimators.exchange import (
     from_moments,
     shrinkage_for_peer,
 )
-from streamgda.estimators.pooling import PoolingParameter, RegularisedClassifier
+from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
