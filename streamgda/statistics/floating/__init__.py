@@ -1,7 +1,6 @@
 """The floating state: means and centred scatters in float64, each mean to twice that precision.
 
 - `state`: `ClassStatistics`. `reduction`: blocks are added to moments.
-  `category_moments`: those of a block with categories.
 - `moments`: their arrays, and how they are merged and subtracted. `fourth_moments`: third and fourth
   moments.
 - `moment_columns`: a state as the columns of a table, and states from raw sums or moments.

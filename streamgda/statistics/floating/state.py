@@ -17,10 +17,15 @@ from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.category_moments import reduce_mixed
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments, check_fourth_moments
-from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
+from streamgda.statistics.floating.reduction import (
+    Accumulation,
+    add_rows,
+    is_anchored,
+    reduce_block,
+    reduce_mixed,
+)
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names
