@@ -26,11 +26,11 @@ The modules, from the top down:
 - `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.
 - `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
 - `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.
-- `learning`: from rows to statistics. `reading`: how rows are read.
+- `learning`: from rows to statistics. `reading`: how rows are checked and read.
 - `singular`: classes without a density, and why.
 - `categorical`: numbers given categories, and the probabilities of categories.
 - `lazy`: methods that take Dask collections.
-- `priors`, `dtypes`, `validation`: prior probabilities, types, checks.
+- `priors`, `dtypes`: prior probabilities, types.
 """
 
 from importlib import import_module

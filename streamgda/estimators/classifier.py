@@ -21,17 +21,18 @@ from streamgda.estimators.categorical import GivenCategories, Treatment
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import priors_of, sum_to_one
-from streamgda.estimators.reading import completion_of, warn_unless_converged
-from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
-from streamgda.estimators.singular import too_few_rows
-from streamgda.estimators.validation import (
+from streamgda.estimators.reading import (
     MissingAtPrediction,
     check_has_learnt,
     check_rows,
     check_suffices,
     checked_quantile,
+    completion_of,
     one_of,
+    warn_unless_converged,
 )
+from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
+from streamgda.estimators.singular import too_few_rows
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.categorical import CategoricalDensities
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians

@@ -17,10 +17,9 @@ from streamgda.blocks.block import Block
 from streamgda.estimators.classifier import PREDICTIVE
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.learning import ROWS_NEEDED
-from streamgda.estimators.reading import EM_CONSTRAINTS
+from streamgda.estimators.reading import EM_CONSTRAINTS, one_of
 from streamgda.estimators.scores import G
 from streamgda.estimators.shrinkage import Shrinkage
-from streamgda.estimators.validation import one_of
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.incomplete.reads import ONE_READ, Reading, Steps

@@ -22,10 +22,9 @@ from streamgda.estimators.generative import (
     joint_log_likelihood,
 )
 from streamgda.estimators.priors import priors_of
-from streamgda.estimators.reading import EM_CONSTRAINTS
+from streamgda.estimators.reading import EM_CONSTRAINTS, MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
-from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.parsimonious.models import MODELS, ParsimoniousGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType

@@ -18,9 +18,9 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.estimators.reading import check_has_learnt, check_numbers_alone, check_rows, one_of
 from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
-from streamgda.estimators.validation import check_has_learnt, check_numbers_alone, check_rows, one_of
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians

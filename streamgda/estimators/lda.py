@@ -26,6 +26,7 @@ from streamgda.estimators.exchange import (
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.projection import DiscriminantProjection
+from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised, RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
@@ -34,7 +35,6 @@ from streamgda.estimators.shrinkage import (
     shrunk,
     statistics_for,
 )
-from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import follow

@@ -25,17 +25,19 @@ from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
+    MissingAtPrediction,
     blocks_to_learn,
+    check_holds_products,
     complete_blocks,
     keeping_reads,
     kept_on_error,
     merged,
+    one_of,
     reading_blocks,
     source_to_learn,
     updated,
 )
 from streamgda.estimators.scores import Finalised
-from streamgda.estimators.validation import MissingAtPrediction, check_holds_products, one_of
 from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress

@@ -24,10 +24,9 @@ from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.priors import in_pairs, priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
-from streamgda.estimators.reading import source_to_learn
+from streamgda.estimators.reading import MissingAtPrediction, one_of, source_to_learn
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
-from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.mixtures import Mixtures, shares_of
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress

@@ -19,7 +19,7 @@ from streamgda.estimators.exchange import check_has_peer, check_kind, class_coun
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.priors import ClassCounts
-from streamgda.estimators.validation import MissingAtPrediction
+from streamgda.estimators.reading import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features

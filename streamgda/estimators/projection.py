@@ -15,8 +15,8 @@ from streamgda.estimators.classifier import finalised, score_rows
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import lazy_on_dask
+from streamgda.estimators.reading import check_rows
 from streamgda.estimators.shrinkage import total_covariance
-from streamgda.estimators.validation import check_rows
 from streamgda.gaussians.axes import Projection
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.shared import SharedGaussians

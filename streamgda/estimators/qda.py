@@ -27,10 +27,10 @@ from streamgda.estimators.exchange import (
 )
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import ClassCounts
+from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
 from streamgda.estimators.singular import whiten_classes
-from streamgda.estimators.validation import MissingAtPrediction, one_of
 from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import relative_eigenvalues

@@ -1,7 +1,8 @@
-"""How a model reads rows: arrays in blocks, sources in passes, more than once if EM needs it.
+"""The rows that a model learns or scores: how they are checked, and how they are read.
 
-A model holds ordinary statistics as long as no row lacks a feature. So complete data gives the same
-statistics, files and speed whether or not a model would learn from incomplete rows.
+Arrays are read in blocks, sources in passes, more than once if EM needs it. A model holds ordinary statistics
+as long as no row lacks a feature. So complete data gives the same statistics, files and speed whether or not
+a model would learn from incomplete rows.
 """
 
 from __future__ import annotations
@@ -12,39 +13,51 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from os import PathLike
+from typing import Any, Literal
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from streamgda.blocks.arrays import array_blocks, check_no_rounding, check_readable
+from streamgda.blocks import labels, wording
+from streamgda.blocks.arrays import (
+    OR_SCAN,
+    array_blocks,
+    check_in_memory,
+    check_no_rounding,
+    check_readable,
+    real,
+)
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
-from streamgda.blocks.categories import MixedColumns
-from streamgda.blocks.frames import column_labels
+from streamgda.blocks.categories import Categories, MixedColumns
+from streamgda.blocks.frames import column_labels, column_names, in_order_of, library_of, matrix_of
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
-from streamgda.estimators.validation import (
-    check_announced,
-    check_batch,
-    check_no_name,
-    columns_of,
-    named_as_fitted,
-    valid_rows,
-)
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
-from streamgda.sources.conversion import as_source, as_table
-from streamgda.sources.frames import learnt_columns
+from streamgda.sources.base import Source
+from streamgda.sources.conversion import as_source, as_table, is_dask
+from streamgda.sources.frames import known_columns, learnt_columns
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.completion import Completion
 from streamgda.statistics.incomplete.em import MOST_STEPS
 from streamgda.statistics.incomplete.reads import Keep, Read, Reading
 from streamgda.statistics.incomplete.state import IncompleteStatistics
+
+MissingAtPrediction = Literal["raise", "marginal"]
+
+PREDICT_INCOMPLETE = Message(
+    "let the model predict by the features that are there: ⟨set_params(|⟩⟨missing='marginal'⟩⟨)|⟩"
+)
+
+_OF_PARQUET = "; more rows than fit in memory are predicted from Parquet, by predict_dataset"
 
 EM_CONSTRAINTS: dict[str, list[Any]] = {
     "max_patterns": [Interval(Integral, 1, None, closed="left")],
@@ -56,6 +69,238 @@ EM_CONSTRAINTS: dict[str, list[Any]] = {
 _LEARN_KEPT = Message(
     "set ⟨missing='marginal'⟩ for the model too, as the source keeps rows in which features are missing"
 )
+
+
+def one_of(*names: str) -> StrOptions:
+    """The constraint of a parameter to some strings, which the message lists in this order."""
+    return StrOptions(dict.fromkeys(names).keys())  # a set would list them in another order in each process
+
+
+def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
+    """Raise TypeError for rows that are not in memory: a Dask collection, a source, a path or a lazy frame.
+
+    `otherwise` is the second remedy for a lazy frame, in the terms of the caller.
+    """
+    if isinstance(X, np.ndarray):
+        return
+    if is_dask(X):
+        raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
+    if isinstance(X, Source):
+        raise TypeError(
+            "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
+            "to evaluate in place of score, and to predict_dataset in place of predict"
+        )
+    if isinstance(X, str | PathLike):
+        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+    check_in_memory(X, otherwise)
+
+
+def check_no_name(y: Any) -> None:
+    """Raise ValueError for the name of a column where labels are needed."""
+    if isinstance(y, str):
+        raise ValueError(
+            f"y is the labels, one for each row; got the string {y!r}. Of a frame with a column of this "
+            f"name, scan_arrow(frame, {y!r}) makes a source"
+        )
+
+
+def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
+    """X as an array, if scikit-learn's `validate_data` is sure to accept it when its values are finite.
+
+    None otherwise. For a single row, `validate_data` takes longer than all other steps of learning it.
+    """
+    names = getattr(model, "feature_names_in_", None)
+    if type(X) is np.ndarray:
+        rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
+    else:
+        rows = None if names is None or column_names(X) != tuple(names) else matrix_of(X)
+    is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
+    return rows if is_valid else None
+
+
+def _named_as_fitted(model: Any, X: Any) -> Any:
+    """A frame that scikit-learn can read, with its columns in the order of the features of a model.
+
+    A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
+    """
+    names = None if library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
+    return in_order_of(as_table(X), names)
+
+
+def _check_announced(y: ArrayLike, classes: ArrayLike) -> None:
+    """Raise ValueError if a label is not among the classes that the caller announced."""
+    seen, announced = labels.encode(y)[0], labels.as_labels(classes)
+    labels.union(seen, announced)  # raises if the two are labels of different kinds
+    other = np.setdiff1d(seen, announced)
+    if len(other):
+        raise ValueError(f"The target label(s) {other} in y do not exist in the initial classes {announced}")
+
+
+def check_has_learnt(model: Any) -> None:
+    """Raise NotFittedError for an estimator without statistics."""
+    if "statistics_" not in model.__dict__:  # check_is_fitted takes as long as a small product of matrices
+        check_is_fitted(model)
+
+
+def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
+    """Raise ValueError for statistics from which no model can be computed.
+
+    They have fewer than two classes, lack the covariances, or are exact with covariances beyond float64.
+    """
+    classes = statistics.class_labels
+    if len(classes) < 2:
+        seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
+        raise ValueError(
+            f"The number of classes has to be greater than one. Got {len(classes)} class. "
+            f"A classifier needs rows of at least two classes; the data has {seen}"
+        )
+    check_holds_products(statistics, covariance_type)
+    if statistics.exact and not statistics.keeps_patterns and not np.isfinite(statistics.covariance()).all():
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+
+
+def check_holds_products(statistics: Statistics, covariance_type: CovarianceType) -> None:
+    """Raise ValueError if a model that needs covariances holds each feature by itself.
+
+    This happens if the second read of EM in `fit` failed. The result of the first read is then kept.
+    """
+    if statistics.covariance_type == "diag" != covariance_type:
+        raise ValueError(
+            "statistics_ holds each feature by itself, without the covariances that the model needs: fit it "
+            "again, or make a model of them with GaussianNB.from_statistics"
+        )
+
+
+def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:
+    """The least log-odds of the classes in a set: one number, or one for each class."""
+    least = np.asarray(quantile, dtype=np.float64)
+    if least.shape not in {(), (n_classes,)} or np.isnan(least).any():
+        raise ValueError(
+            f"quantile is a number, or one for each of the {n_classes} classes, as "
+            f"Evaluation.conformal_quantile returns it; got {quantile!r}"
+        )
+    return least
+
+
+def check_rows(
+    model: Any,
+    X: Any,
+    *,
+    missing: MissingAtPrediction | None = None,
+    other_remedy: str = PREDICT_INCOMPLETE,
+) -> NDArray[Any]:
+    """Validate rows in memory, and return them as an array that `score_rows` takes.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    X : array-like of shape (n_rows, n_features)
+        Rows.
+    missing : {"raise", "marginal"}, optional
+        Whether NaN may mark a missing value. If None, the parameter of the model.
+    other_remedy : str
+        The remedy for a missing value besides leaving out such rows, in the terms of the caller.
+
+    Raises
+    ------
+    ValueError
+        If a value is infinite, or NaN and `missing` is not "marginal"; or if the features are not those of
+        the model.
+    TypeError
+        If the rows are not in memory.
+    """
+    missing = missing or model.missing
+    check_batch(X, _OF_PARQUET)
+    check_has_learnt(model)
+    if model.statistics_.categories is not None:
+        X = encoded(_columns_of(model, X), model.statistics_.categories)
+        return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
+    valid = _valid_rows(model, X)
+    if valid is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(valid.sum()) or (missing == "marginal" and not np.isinf(valid).any()):
+                return valid
+    return _validated(model, X, missing, other_remedy)
+
+
+def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: str) -> NDArray[Any]:
+    """The rows, validated by scikit-learn; errors name the first missing value."""
+    X = _named_as_fitted(model, X)
+    if column_labels(X) is not None:  # names first, since a column that is not a feature may have any type
+        validate_data(model, X, reset=False, skip_check_array=True)
+    check_readable(X)
+    return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
+
+
+def _checked_values(
+    model: Any, validate: Callable[..., Any], missing: MissingAtPrediction, other_remedy: str
+) -> NDArray[Any]:
+    """The rows that scikit-learn has validated; errors name the first missing value."""
+    finite = "allow-nan" if missing == "marginal" else True
+    rows: NDArray[Any]
+    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
+        try:
+            rows = validate(ensure_all_finite=finite)
+        except ValueError:
+            if missing == "raise":
+                rows = validate(ensure_all_finite=False)
+                _raise_for_missing(model, real(rows, "X"), other_remedy)
+            raise
+    if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
+        rows = real(rows, "X")
+        if missing == "raise":
+            _raise_for_missing(model, rows, other_remedy)
+    return rows
+
+
+def _columns_of(model: Any, X: Any) -> MixedColumns:
+    """The columns of a frame that a model with categories has learnt; ValueError for rows without names."""
+    categories = model.statistics_.categories
+    if column_labels(X) is None:
+        raise ValueError(
+            f"{type(model).__name__} has learnt categories, so rows need the names of their columns, "
+            f"{wording.listed(categories.names)}; give a frame"
+        )
+    return known_columns(X, categories)
+
+
+def check_numbers_alone(model: Any, what: str) -> None:
+    """Raise ValueError for a model with categories, which `what` cannot hold."""
+    if model.statistics_.categories is not None:
+        columns = wording.listed(model.statistics_.categories.columns)
+        raise ValueError(f"{what} takes numbers alone, and the model has learnt the categories of {columns}")
+
+
+def encoded(rows: MixedColumns, categories: Categories) -> NDArray[np.float64]:
+    """Rows as numbers and dummies of these categories: (n_rows, n_features).
+
+    Warns
+    -----
+    UserWarning
+        If rows have a category that is not among these. All dummies of its column are then 0.
+    """
+    known = rows.onto(categories)
+    if unseen := known.n_unseen():
+        found = ", ".join(f"{name!r} in {wording.counted(n, 'row')}" for name, n in unseen.items())
+        warnings.warn(f"categories that no learnt row has count as none at all: of {found}", stacklevel=2)
+    matrix = np.empty((known.n_rows, len(known)))
+    for j, column in enumerate(known):
+        matrix[:, j] = column
+    return matrix
+
+
+def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:
+    """Raise a ValueError that names the first NaN, if there is one."""
+    for row, index in np.argwhere(np.isnan(rows))[:1]:
+        names = model.statistics_.feature_names
+        name = index if names is None else repr(names[index])
+        raise ValueError(
+            Message(
+                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or ",
+                other_remedy,
+            )
+        )
 
 
 def blocks_to_learn(
@@ -75,7 +320,7 @@ def blocks_to_learn(
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     check_no_name(y)
-    rows = None if reset else valid_rows(model, X)
+    rows = None if reset else _valid_rows(model, X)
     if rows is None:
         rows = _checked_rows(model, X, reset=reset, min_rows=min_rows)
     elif model.exact:
@@ -83,7 +328,7 @@ def blocks_to_learn(
     if getattr(y, "ndim", 1) != 1:
         y = column_or_1d(y, warn=True)
     if classes is not None:
-        check_announced(y, classes)
+        _check_announced(y, classes)
     if reset:
         model._types = FittedTypes.of(rows, y)
     names = getattr(model, "feature_names_in_", None)
@@ -95,7 +340,7 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
     categories = None if reset else model.statistics_.categories
     if categories is not None:
-        return columns_of(model, X)
+        return _columns_of(model, X)
     if model.categorical_features is not None and column_labels(X) is not None:
         mixed = learnt_columns(X, model.categorical_features)
         if mixed is not None:
@@ -103,7 +348,7 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     check_readable(X)
     if model.exact:
         check_no_rounding(X)
-    X = as_table(X) if reset else named_as_fitted(model, X)
+    X = as_table(X) if reset else _named_as_fitted(model, X)
     return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.formula import score_formula
-from streamgda.estimators.validation import check_has_learnt, check_numbers_alone
+from streamgda.estimators.reading import check_has_learnt, check_numbers_alone
 
 _ABSENT = -1e300  # the score of a class without density; a class of -inf alone would make NaN
 _OPSET = 18

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.validation import check_rows
+from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (

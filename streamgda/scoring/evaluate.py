@@ -12,7 +12,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
 from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import listed
-from streamgda.estimators.validation import check_batch, check_no_name, check_rows
+from streamgda.estimators.reading import check_batch, check_no_name, check_rows
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.compute import compute_plan, opening_on, scheduler_for, single_blas_thread
 from streamgda.passes.graph import Plan, n_rows_of

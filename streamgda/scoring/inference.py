@@ -16,8 +16,8 @@ from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import Message, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, score_rows
+from streamgda.estimators.reading import PREDICT_INCOMPLETE, encoded
 from streamgda.estimators.scores import RowScores
-from streamgda.estimators.validation import PREDICT_INCOMPLETE, encoded
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source

@@ -19,7 +19,7 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.folds import mixed
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import finalised
-from streamgda.estimators.validation import check_rows
+from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
 from streamgda.passes.graph import Plan, n_rows_of

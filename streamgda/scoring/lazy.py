@@ -12,7 +12,7 @@ import numpy as np
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import counted
 from streamgda.estimators.lazy import check_lazy, snapshot
-from streamgda.estimators.validation import check_rows
+from streamgda.estimators.reading import check_rows
 from streamgda.scoring.columns import PredictionColumns
 from streamgda.sources.roles import check_known
 

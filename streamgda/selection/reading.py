@@ -15,8 +15,8 @@ from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import finalised
+from streamgda.estimators.reading import MissingAtPrediction, check_rows
 from streamgda.estimators.scores import Finalised, score_finalised
-from streamgda.estimators.validation import MissingAtPrediction, check_rows
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
 from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.passes.progress import Progress
