@@ -20,7 +20,7 @@ from streamgda.sources.base import ROWS_PER_TASK, Source, Split
 from streamgda.sources.batches import blocks_of_batches
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.partitions import DatasetFiles
+from streamgda.sources.planning import DatasetFiles
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 from streamgda.storage.versions import Version, check_unchanged, current_version
 

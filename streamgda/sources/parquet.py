@@ -19,8 +19,14 @@ from streamgda.blocks.wording import counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
 from streamgda.sources.discovery import FoundFiles, find_files
 from streamgda.sources.filters import Filter
-from streamgda.sources.partitions import DatasetFiles, ListedFile
-from streamgda.sources.planning import FilePlanner, ParquetSplits, PlannedFile, unified_types
+from streamgda.sources.planning import (
+    DatasetFiles,
+    FilePlanner,
+    ListedFile,
+    ParquetSplits,
+    PlannedFile,
+    unified_types,
+)
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
 from streamgda.sources.row_groups import ReadOptions
 from streamgda.storage.filesystems import Place
