@@ -7,6 +7,7 @@ nearest to each row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Self
@@ -22,6 +23,7 @@ from streamgda.gaussians.whitening import Array, Observed, Whitening
 
 _MOST_CANCELLED = 8.0  # ratio of the terms of a gap to the gap itself: a loss of three bits
 _MANY_CLASSES = 8  # per feature; with more, it takes less time to whiten rows than to compute slopes
+_CLASSES_AT_ONCE = 1536  # in whole tiles; with fewer, threads that share a product wait for each other
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,10 @@ class SharedGaussians(Gaussians):
     @cached_property
     def _squared_terms(self) -> Array:
         """The sum of the squares of the terms of each whitened mean, a measure of its rounding: (K,)."""
-        squares = self._means_less(self.centre) ** 2
-        terms: Array = squares @ np.vecdot(self.whitening.matrix, self.whitening.matrix)
-        return terms
+        weights = np.vecdot(self.whitening.matrix, self.whitening.matrix)
+        return np.concatenate(
+            [self._means_less(self.centre, classes=some) ** 2 @ weights for some in self._class_slices()]
+        )
 
     def _scores_against(self, k: int, whitened: Array, classes: Positions) -> Array:
         """Ln p(x | j) − ln p(x | k) for some classes j, from whitened deviations from the mean of class k."""
@@ -152,6 +155,11 @@ class SharedGaussians(Gaussians):
         scores = multiply_rows(whitened, np.ascontiguousarray(gaps.T))
         scores -= 0.5 * np.vecdot(gaps, gaps)
         return scores
+
+    def _class_slices(self) -> Iterator[slice]:
+        """Yield slices of the classes whose means fit in the cache."""
+        for start in range(0, len(self.means), _CLASSES_AT_ONCE):
+            yield slice(start, start + _CLASSES_AT_ONCE)
 
     def _means_less(
         self, point: Array, low_part: Array | float = 0.0, classes: Positions = slice(None)
@@ -171,7 +179,10 @@ class SharedGaussians(Gaussians):
     @cached_property
     def slopes(self) -> Array:
         """The coefficients of the discriminants of x − centre: (d, K)."""
-        return np.ascontiguousarray(self.whitening.slopes(self.whitened_means).T)
+        slopes = np.empty(self.means.shape[::-1])
+        for some in self._class_slices():
+            slopes[:, some] = self.whitening.slopes(self.whitened_means[some]).T
+        return slopes
 
     @cached_property
     def intercepts(self) -> Array:
@@ -182,7 +193,10 @@ class SharedGaussians(Gaussians):
     @cached_property
     def whitened_means(self) -> Array:
         """The means less `centre`, in whitened coordinates: (K, r)."""
-        return self.whitening.whiten(self._means_less(self.centre))
+        whitened = np.empty((len(self.means), self.whitening.rank))
+        for some in self._class_slices():
+            whitened[some] = self.whitening.whiten(self._means_less(self.centre, classes=some))
+        return whitened
 
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
