@@ -30,10 +30,7 @@ from bench.bare_formulas import BarePosteriors
 from bench.contest import Contender, Result, contest, limit_threads
 
 MODELS: dict[str, tuple[type, type]] = {
-    "QDA": (
-        streamgda.QuadraticDiscriminantAnalysis,
-        discriminant_analysis.QuadraticDiscriminantAnalysis,
-    ),
+    "QDA": (streamgda.QuadraticDiscriminantAnalysis, discriminant_analysis.QuadraticDiscriminantAnalysis),
     "LDA": (streamgda.LinearDiscriminantAnalysis, discriminant_analysis.LinearDiscriminantAnalysis),
     "GaussianNB": (streamgda.GaussianNB, naive_bayes.GaussianNB),
 }

@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels, wording
-from streamgda.blocks.block import (
-    INTEGERS_OF_FLOATS,
-    Block,
-    Matrix,
-    Missing,
-    Places,
-    cut_into_blocks,
-)
+from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Matrix, Missing, Places, cut_into_blocks
 from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.frames import column_labels, column_names, columns_of_other_types, matrix_of
 from streamgda.blocks.labels import Codes, Labels

@@ -46,13 +46,7 @@ em_options = bundled(
 @out_option("Where to save: a file or a URL.", required=True)
 @running_options
 def fit(
-    data: Data,
-    model: ModelOptions,
-    em: dict[str, Any],
-    exact: bool,
-    statistics: bool,
-    out: str,
-    run: Running,
+    data: Data, model: ModelOptions, em: dict[str, Any], exact: bool, statistics: bool, out: str, run: Running
 ) -> None:
     """Learn a model from labelled data.
 

@@ -91,10 +91,7 @@ def predict(
     dropped = f" ({written.n_dropped:,} dropped)" if written.n_dropped else ""
     found = f", {written.n_found:,} of them from before" if written.n_found else ""
     rows, parts = counted(written.n_rows, "row"), counted(written.n_parts, "part")
-    run.report(
-        {**asdict(written), "out": out},
-        f"{rows}{dropped} in {parts}{found}\nwritten to {out}",
-    )
+    run.report({**asdict(written), "out": out}, f"{rows}{dropped} in {parts}{found}\nwritten to {out}")
 
 
 @click.command()

@@ -16,11 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.exchange import check_has_peer, describe
-from streamgda.estimators.generative import (
-    GenerativeClassifier,
-    bayesian_criterion,
-    joint_log_likelihood,
-)
+from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import EM_CONSTRAINTS, MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised

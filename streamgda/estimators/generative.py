@@ -41,10 +41,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
     # ------------------------------------------------------------------ sampling and imputation
 
     def sample(
-        self,
-        n_samples: int = 1,
-        label: Any = None,
-        random_state: int | np.random.RandomState | None = None,
+        self, n_samples: int = 1, label: Any = None, random_state: int | np.random.RandomState | None = None
     ) -> tuple[Array, Labels]:
         """Draw random rows from the model.
 

@@ -370,9 +370,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
 
     @classmethod
     def from_sklearn(
-        cls,
-        estimator: discriminant_analysis.LinearDiscriminantAnalysis,
-        class_count: ClassCounts = None,
+        cls, estimator: discriminant_analysis.LinearDiscriminantAnalysis, class_count: ClassCounts = None
     ) -> Self:
         """A model with the statistics of a fitted scikit-learn LDA.
 

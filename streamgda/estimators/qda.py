@@ -385,9 +385,7 @@ class QuadraticDiscriminantAnalysis(
 
     @classmethod
     def from_sklearn(
-        cls,
-        estimator: discriminant_analysis.QuadraticDiscriminantAnalysis,
-        class_count: ClassCounts = None,
+        cls, estimator: discriminant_analysis.QuadraticDiscriminantAnalysis, class_count: ClassCounts = None
     ) -> Self:
         """A model with the statistics of a fitted scikit-learn QDA.
 

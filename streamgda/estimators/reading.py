@@ -183,11 +183,7 @@ def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]
 
 
 def check_rows(
-    model: Any,
-    X: Any,
-    *,
-    missing: MissingAtPrediction | None = None,
-    other_remedy: str = PREDICT_INCOMPLETE,
+    model: Any, X: Any, *, missing: MissingAtPrediction | None = None, other_remedy: str = PREDICT_INCOMPLETE
 ) -> NDArray[Any]:
     """Validate rows in memory, and return them as an array that `score_rows` takes.
 

@@ -22,13 +22,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics, SideBySide
-from streamgda.statistics.incomplete.reads import (
-    READ_TOLERANCE,
-    Reading,
-    Steps,
-    read_incomplete,
-    separating,
-)
+from streamgda.statistics.incomplete.reads import READ_TOLERANCE, Reading, Steps, read_incomplete, separating
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.sampled import SampledStatistics
 from streamgda.statistics.validation import check_whole

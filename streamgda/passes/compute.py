@@ -161,11 +161,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
         root, amount = graph.add_plans(plans), sum(graph.reading.values(), Amount())
         rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
         _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
-        with (
-            single_blas_thread,
-            warning_of_retries() as noted,
-            telling(progress, graph.reading) as listener,
-        ):
+        with single_blas_thread, warning_of_retries() as noted, telling(progress, graph.reading) as listener:
             _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
             if client is None:
                 outcome = _compute_here(graph, root, scheduler, listener)

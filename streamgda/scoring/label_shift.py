@@ -66,12 +66,7 @@ class PriorEstimate:
 
 
 def estimate_priors(
-    model: Model,
-    X: Any,
-    max_rows: int = 20_000,
-    *,
-    scheduler: Scheduler = None,
-    progress: Progress = False,
+    model: Model, X: Any, max_rows: int = 20_000, *, scheduler: Scheduler = None, progress: Progress = False
 ) -> PriorEstimate:
     """Estimate the shares of the classes in rows without labels, and test whether they have changed.
 

@@ -29,12 +29,7 @@ from streamgda.selection.reading import (
     metrics_for,
     score_held_out,
 )
-from streamgda.selection.scorings import (
-    LOG_LIKELIHOOD,
-    TEMPERATURE,
-    LossesByTemperature,
-    mean_log_likelihood,
-)
+from streamgda.selection.scorings import LOG_LIKELIHOOD, TEMPERATURE, LossesByTemperature, mean_log_likelihood
 from streamgda.selection.splitters import is_leave_one_out, tested_folds, with_folds
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics

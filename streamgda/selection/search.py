@@ -394,9 +394,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
 
 
 def results_table(
-    params: Sequence[Mapping[str, Any]],
-    times: Mapping[str, Array],
-    errors: Sequence[str],
+    params: Sequence[Mapping[str, Any]], times: Mapping[str, Array], errors: Sequence[str]
 ) -> Results:
     """The columns of `cv_results_` without the scores.
 
@@ -427,11 +425,7 @@ def splits_table(name: str, scores: Array) -> Results:
 
 def scores_table(name: str, means: Array, deviations: Array) -> Results:
     """The means, deviations and ranks of the scores of candidates."""
-    return {
-        f"mean_test_{name}": means,
-        f"std_test_{name}": deviations,
-        f"rank_test_{name}": _ranks(means),
-    }
+    return {f"mean_test_{name}": means, f"std_test_{name}": deviations, f"rank_test_{name}": _ranks(means)}
 
 
 def _ranks(means: Array) -> NDArray[np.int32]:

@@ -108,12 +108,7 @@ class WindowedStatistics(Loadable):
         return self._older[-1] if self._older else self._nothing
 
     def update(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: float | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, time: float | None = None
     ) -> Self:
         """Add a batch of labelled rows; the oldest batches leave, if the window is full.
 

@@ -119,14 +119,7 @@ def kind_of(filesystem: pafs.FileSystem) -> str:
     return _KINDS.get(name, name)
 
 
-_KINDS = {
-    "local": "file",
-    "s3a": "s3",
-    "gs": "gcs",
-    "abfss": "abfs",
-    "az": "abfs",
-    "arrow_hdfs": "hdfs",
-}
+_KINDS = {"local": "file", "s3a": "s3", "gs": "gcs", "abfss": "abfs", "az": "abfs", "arrow_hdfs": "hdfs"}
 
 
 def fsspec_of(filesystem: pafs.FileSystem) -> AbstractFileSystem | None:

@@ -772,10 +772,7 @@ def test_shuttle_from_the_shell(real_data, tmp_path):
     [
         (["fit", "none.parquet", "--target", "kind", "--out", "{out}"], "no file or folder none.parquet"),
         (["fit", "days", "--target", "kin", "--out", "{out}"], "no column 'kin'; did you mean 'kind'?"),
-        (
-            ["fit", "days", "--target", "id", "--out", "{out}"],
-            "columns 'kind' (large_string) cannot be f",
-        ),
+        (["fit", "days", "--target", "id", "--out", "{out}"], "columns 'kind' (large_string) cannot be f"),
         (["evaluate", "cut.parquet", "days", "--target", "kind"], "cut.parquet is truncated, damaged or no"),
         (
             ["predict", "model.parquet", "digits.zarr", "--out", "{out}"],

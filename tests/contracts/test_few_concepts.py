@@ -68,11 +68,7 @@ def test_statistics_have_at_most_four_base_classes_of_their_own(statistics):
 
 @pytest.mark.parametrize(
     ("estimator", "most_to_learn", "most_to_predict"),
-    [
-        (GaussianNB, 60, 58),
-        (QuadraticDiscriminantAnalysis, 59, 61),
-        (LinearDiscriminantAnalysis, 60, 67),
-    ],
+    [(GaussianNB, 60, 58), (QuadraticDiscriminantAnalysis, 59, 61), (LinearDiscriminantAnalysis, 60, 67)],
 )
 def test_a_batch_and_the_prediction_after_it_enter_few_functions(estimator, most_to_learn, most_to_predict):
     rng = np.random.default_rng(0)

@@ -183,12 +183,7 @@ def test_rows_without_names_and_missing_columns_are_refused(model, customers):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        GaussianDiscriminantAnalysis(),
-        MixtureDiscriminantAnalysis(2),
-        GaussianNB(missing="marginal"),
-    ],
+    "other", [GaussianDiscriminantAnalysis(), MixtureDiscriminantAnalysis(2), GaussianNB(missing="marginal")]
 )
 def test_models_that_take_no_categories_say_so(other, source):
     with pytest.raises(ValueError, match=r"takes no categories|holds no categories|only numbers|of numbers"):
@@ -203,8 +198,7 @@ def test_sql_of_the_model_says_that_it_takes_numbers_alone(model):
 def test_an_identifier_is_refused_by_name(customers, kinds):
     rows = customers.assign(name=[f"customer {i}" for i in range(400)])
     with pytest.raises(
-        ValueError,
-        match=r"'name' has 400 categories in 400 rows: it identifies rows. Leave it out, with",
+        ValueError, match=r"'name' has 400 categories in 400 rows: it identifies rows. Leave it out, with"
     ):
         LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(rows, kinds)
 

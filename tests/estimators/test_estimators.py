@@ -153,10 +153,7 @@ def test_priors_move_the_decision_and_nothing_else(model):
 @pytest.mark.parametrize(
     ("priors", "message"),
     [
-        (
-            [0.5, 0.5],
-            "Number of priors must match number of classes, of which there are 3: 0, 1, 2",
-        ),
+        ([0.5, 0.5], "Number of priors must match number of classes, of which there are 3: 0, 1, 2"),
         ([1.5, -0.5, 0.0], "riors must be non-negative"),
         ([0.5, float("nan"), 0.5], "must be non-negative|should be 1"),
     ],

@@ -98,11 +98,7 @@ def test_letter_by_lloyds_centres(real_data, n_centers, prior_rows, errors, log_
 
 # ---------------------------------------------------------------------- laws
 
-KINDS = {
-    "full": QuadraticDiscriminantAnalysis,
-    "tied": LinearDiscriminantAnalysis,
-    "diag": GaussianNB,
-}
+KINDS = {"full": QuadraticDiscriminantAnalysis, "tied": LinearDiscriminantAnalysis, "diag": GaussianNB}
 
 
 def clustered(seed=0, n=1200, labels=("a", "b", "c")):

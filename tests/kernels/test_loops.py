@@ -100,11 +100,7 @@ def test_sums_are_those_of_rational_arithmetic_in_any_layout(problem):
     means, squares = exact(X, codes, shape[0])
     centres, rows, bounds = centred(features, codes, *shape)
     by_class = np.transpose([np.square(part).sum(axis=1) for part in np.split(rows, bounds[1:-1], axis=1)])
-    for found in (
-        summed(features, codes, *shape),
-        merged(features, codes, *shape),
-        (centres, by_class.T),
-    ):
+    for found in (summed(features, codes, *shape), merged(features, codes, *shape), (centres, by_class.T)):
         np.testing.assert_allclose(found[0], means, rtol=EPS, atol=40 * EPS * np.ptp(X))
         np.testing.assert_allclose(found[1], squares, rtol=1e-12, atol=EPS * EPS * np.abs(X).max())
 
@@ -212,8 +208,7 @@ def test_features_that_do_not_fit_are_refused(features):
 
 
 @pytest.mark.parametrize(
-    "moments",
-    [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]],
+    "moments", [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]]
 )
 def test_moments_that_do_not_fit_are_refused(moments):
     with pytest.raises(ValueError, match="the loop takes"):

@@ -17,13 +17,7 @@ from dask.callbacks import Callback
 from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from streamgda import (
-    ClassStatistics,
-    QuadraticDiscriminantAnalysis,
-    accumulate,
-    scan_arrow,
-    scan_parquet,
-)
+from streamgda import ClassStatistics, QuadraticDiscriminantAnalysis, accumulate, scan_arrow, scan_parquet
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.sources.base import Source
 from streamgda.sources.row_groups import RowGroups

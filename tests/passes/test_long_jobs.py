@@ -134,10 +134,7 @@ def test_rows_of_unknown_number_are_told_at_the_end(folder, client):
     stream = ds.dataset(folder).scanner().to_reader()
     told = []
     accumulate(scan_arrow(stream, "y"), progress=told.append)
-    assert [(one.rows, one.total_rows) for one in told] == [
-        (0, None),
-        (N_FILES * ROWS, N_FILES * ROWS),
-    ]
+    assert [(one.rows, one.total_rows) for one in told] == [(0, None), (N_FILES * ROWS, N_FILES * ROWS)]
 
 
 def test_a_plan_of_one_task_is_followed_on_a_cluster(folder, client, capsys):

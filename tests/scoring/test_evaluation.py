@@ -373,10 +373,7 @@ def test_areas_of_a_class_without_rows_or_rest_are_not_numbers():
         (([0, 1], np.full((2, 2), np.nan), [0, 1]), "NaN or infinite"),
         (([0, None], np.zeros((2, 2)), [0, 1]), "label is missing"),
         ((["a", "b"], np.zeros((2, 2)), [0, 1]), "different kinds"),
-        (
-            ([0, 1], np.array([[0.3, 0.7], [1, 0]]), [0, 1]),
-            "are probabilities.*predict_log_proba",
-        ),
+        (([0, 1], np.array([[0.3, 0.7], [1, 0]]), [0, 1]), "are probabilities.*predict_log_proba"),
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(arguments, message):

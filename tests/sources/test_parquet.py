@@ -853,11 +853,7 @@ def test_labels_that_numpy_strings_cannot_hold(tmp_path):
 
 @pytest.mark.parametrize(
     ("dictionary", "labels"),
-    [
-        (["high", "bad\0", "low"], ["high", "low"]),
-        ([2.0, 0.5, 1.0], [2, 1]),
-        ([7, None, 3], [7, 3]),
-    ],
+    [(["high", "bad\0", "low"], ["high", "low"]), ([2.0, 0.5, 1.0], [2, 1]), ([7, None, 3], [7, 3])],
 )
 def test_what_a_dictionary_has_beyond_the_labels_of_rows_does_not_matter(dictionary, labels):
     indices = pa.array([2, 0, None, 2, 0])

@@ -48,11 +48,7 @@ N = 1000
 RNG = np.random.default_rng(0)
 U, V, W = RNG.normal(size=N), RNG.normal(size=N) + 1e6, RNG.integers(0, 4, size=N)
 CODES = RNG.integers(0, 3, size=N)
-LABELS = {
-    "int": CODES * 7 - 5,
-    "str": np.array(["low", "middle", "high"])[CODES],
-    "bool": CODES > 0,
-}
+LABELS = {"int": CODES * 7 - 5, "str": np.array(["low", "middle", "high"])[CODES], "bool": CODES > 0}
 
 
 def rows(labels="int", n_rows=N):
@@ -195,10 +191,7 @@ class TabularContract(SourceContract):
         assert weighted.feature_names == ("u", "v")
         for options, message in (
             ({"features": None, "exclude": ["ID", "w"]}, "there is no column 'ID'; did you mean 'id'"),
-            (
-                {"features": None, "exclude": "id"},
-                "exclude must be a list of column names",
-            ),
+            ({"features": None, "exclude": "id"}, "exclude must be a list of column names"),
             ({"features": ["u"], "exclude": ["id"]}, "give features or exclude, not both"),
             ({"features": None, "exclude": ["[a-z]*"]}, "at least one"),
         ):

@@ -14,14 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.scoring.outputs.base import (
-    Field,
-    Output,
-    Part,
-    PredictedRows,
-    PredictionSummary,
-    Writes,
-)
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
 from streamgda.storage.documents import digest

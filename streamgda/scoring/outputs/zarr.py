@@ -30,15 +30,7 @@ from zarr.storage import MemoryStore
 
 from streamgda.blocks.block import Block, power_of_two_up_to
 from streamgda.blocks.wording import Message
-from streamgda.scoring.outputs.base import (
-    LOCK,
-    Field,
-    Output,
-    Part,
-    PredictedRows,
-    PredictionSummary,
-    Writes,
-)
+from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.group import (
     METADATA,
     GroupFolder,

@@ -115,12 +115,7 @@ class ExactClassStatistics(Statistics):
         state.categories = self.categories
         exact = self._moments
         rounded = Moments(
-            self._labelled.kind,
-            self.weights,
-            exact.low_weights,
-            self.means,
-            self.mean_tails,
-            self.scatter,
+            self._labelled.kind, self.weights, exact.low_weights, self.means, self.mean_tails, self.scatter
         )
         if not rounded.are_finite():
             raise ValueError("the features are too large: their squares exceed float64. Rescale them first")

@@ -99,10 +99,7 @@ class Sums:
     def total(self) -> Self:
         """The sums of the rows of all classes, as those of one class."""
         return replace(
-            self,
-            weights=self.weights.total(),
-            totals=self.totals.total(),
-            products=self.products.total(),
+            self, weights=self.weights.total(), totals=self.totals.total(), products=self.products.total()
         )
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
