@@ -35,8 +35,8 @@ Each section is one run of `python -m bench.NAME`, on the machine and with the v
 - **Goals** are ratios of medians within the run. A goal that was not reached says so.
 - **Not reached, and what was tried.** The points below give the reasons. The table of parts in
   `bench.shapes` shows how the time of a pass is divided.
-- **The standard shape** (50 × 10): besides the scan, gathering and centring a value by class takes about 2 ns,
-  and its products as long. Blocks of 4,096 to 16,384 rows gained nothing for columns.
+- **The standard shape** (50 × 10): besides the scan, gathering and centring a value by class takes about 2
+  ns, and its products as long. Blocks of 4,096 to 16,384 rows gained nothing for columns.
 - **Many short classes**: only squares of few rows of a class are merged one by one, which takes 2 to 3 ns a
   value in cache. In a state of 100,000 classes it takes 12 to 17, since the mean, its low part and the
   scatter of a class are read from memory and written back. Asking for them ahead gained nothing. A pass over

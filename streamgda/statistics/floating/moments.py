@@ -19,7 +19,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block
 from streamgda.blocks.wording import Message
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows
 from streamgda.statistics.floating.fourth_moments import FourthMoments
@@ -284,33 +283,17 @@ class Moments:
                 self._check_sum(other, places)
         self._add(other, places)
 
-    def have_room(self, block: Block, places: Indices) -> bool:
-        """Whether a quick bound proves that rows are finite, and no sum with them exceeds float64."""
-        columns = [block.features] if isinstance(block.features, np.ndarray) else block.features
-        if any(column.dtype.kind != "f" for column in columns):
-            return False
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = sum(float(np.vdot(column, column)) for column in columns)
-            weight = len(block.codes) if block.weights is None else float(block.weights.sum())
-            return math.isfinite(self._bound(places, weight, squares))
-
     def _is_far_from_overflow(self, other: Moments, places: Indices) -> bool:
         """Whether a quick bound proves that no sum exceeds float64."""
-        weight, squares = float(np.add.reduce(other.weights)), float(np.vdot(other.means, other.means))
-        scatter = float(other.diagonal.max(initial=0.0))
-        fourth = other.fourth.largest if other.fourth else 0.0
-        return math.isfinite(self._bound(places, weight, squares, scatter, fourth))
-
-    def _bound(
-        self, places: Indices, weight: float, squares: float, scatter: float = 0.0, fourth: float = 0.0
-    ) -> float:
-        """A bound on the moments of the classes at some places, once such a weight and squares are added."""
         rows = as_slice(places) if len(places) else places
         means, diagonal = self.means[rows], self.kind.take(self.diagonal, rows)
-        weight += float(np.add.reduce(self.weights[rows]))
-        gap = 2.0 * (float(np.vdot(means, means)) + squares)
-        bound = 64.0 * (float(diagonal.max(initial=0.0)) + scatter + weight * gap)
-        return 64.0 * (self.fourth.largest + fourth + gap * bound) if self.fourth else bound
+        weight = float(np.add.reduce(self.weights[rows])) + float(np.add.reduce(other.weights))
+        gap = 2.0 * (float(np.vdot(means, means)) + float(np.vdot(other.means, other.means)))
+        scatter = float(diagonal.max(initial=0.0)) + float(other.diagonal.max(initial=0.0))
+        bound = 64.0 * (scatter + weight * gap)
+        if self.fourth and other.fourth:
+            bound = 64.0 * (self.fourth.largest + other.fourth.largest + gap * bound)
+        return math.isfinite(bound)
 
     def _check_sum(self, other: Moments, places: Indices) -> None:
         if not np.isfinite(self.weights[places] + other.weights).all():

@@ -18,7 +18,7 @@ from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
-from streamgda.statistics.floating.moments import Moments, check_fourth_moments
+from streamgda.statistics.floating.moments import Moments, as_slice, check_fourth_moments
 from streamgda.statistics.floating.reduction import (
     Accumulation,
     add_rows,
@@ -116,7 +116,7 @@ class ClassStatistics(Statistics):
             super().update_blocks(chain(first, blocks), workspace)
 
     def _add_in_place(self, block: Block, workspace: Workspace) -> bool:
-        """Add a block of rows of known classes without a state of their own; return whether it was added."""
+        """Add a block of rows of known classes to their moments; return whether it was added."""
         with self._lock:
             ours, moments = self._labelled, self._moments
             if (
@@ -132,10 +132,12 @@ class ClassStatistics(Statistics):
             ):
                 return False
             places = np.searchsorted(ours.classes, block.classes)
-            if not moments.have_room(block, places):
-                return False
+            rows = as_slice(places)
+            part = moments.take(rows)
+            part = part.copy() if isinstance(rows, slice) or moments.kind.is_pooled else part
             with np.errstate(over="ignore", invalid="ignore"):
-                add_rows(moments, places, block, workspace)
+                add_rows(part, np.arange(len(places)), block, workspace)
+            moments.put(rows, part)  # if rows were refused or this was interrupted, nothing has changed
             ours.counts[places] += np.bincount(block.codes)
             self._n_dropped += block.n_dropped
             added = Revision.of_rows(block) if moments.kind.is_pooled else Revision()
