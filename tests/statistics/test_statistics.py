@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from streamgda import ClassStatistics, accumulate, load, scan_arrow
+from streamgda.statistics.floating import reduction
 from tests.strategies import KINDS
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [5.0, 5.0], [0.0, 1.0], [2.0, -1.0]])
@@ -583,3 +584,29 @@ def test_a_label_too_long_for_so_many_classes_is_named():
     with pytest.raises(ValueError, match="a label has 20,000 characters"):
         few.update(np.zeros((len(y) - 8, 1)), y[8:])
     assert few.n_rows == 1
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+def test_a_batch_that_is_interrupted_or_refused_leaves_the_state_as_it_was(kind, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 3
+    state = ClassStatistics(kind).update(X, y)
+    before = state.copy()
+    for value in (np.nan, np.inf, 1e200):
+        wrong = X.copy()
+        wrong[50, 1] = value
+        with pytest.raises(ValueError, match=r"row 50: feature 1|too large"):
+            state.update(wrong, y)
+        assert state == before
+    added = reduction.add_rows
+
+    def interrupted(*arguments):
+        added(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("streamgda.statistics.floating.state.add_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        state.update(X, y)
+    assert state == before
+    monkeypatch.undo()
+    assert state.update(X, y).allclose(ClassStatistics(kind).update(np.vstack([X, X]), np.tile(y, 2)))
