@@ -81,6 +81,7 @@ def contest(contenders: Sequence[Contender], repeats: int) -> dict[str, Result]:
         here, there = context.Pipe()
         process = context.Process(target=_serve, args=(contender, there))
         process.start()
+        there.close()  # so that a contender that fails ends the contest
         here.recv()
         racers.append((contender, here, process))
     times: dict[str, list[tuple[float, float]]] = {contender.name: [] for contender in contenders}

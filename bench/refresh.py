@@ -102,7 +102,7 @@ def many_entries(folder: Path, entries: int, classes: int, features: int, fold: 
             os.link(home / "entries" / names[i % DISTINCT], home / "entries" / name)
         names.append(name)
         held[file.path] = holding
-    ledger._folder.write_manifest(Manifest({}, held))
+    ledger._folder.write_manifest(Manifest(ledger._kept, held))
     if fold:
         ledger.compact()
     return lambda: StatisticsLedger(home).statistics()
