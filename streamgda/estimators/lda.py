@@ -118,7 +118,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype" or list of str, optional
+    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
         The columns of a frame that have categories: those of strings, dictionaries and categoricals, or those
         with these names or patterns, whose values are strings, integers or bools. Each category becomes a
         feature of 0 and 1, which is named "column=value". A missing value is a category of its own. A
@@ -219,7 +219,7 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
     temperature: float = 1.0
-    categorical_features: CategoricalFeatures = None
+    categorical_features: CategoricalFeatures = "from_dtype"
     categorical_model: Literal["dummies", "conditional"] = "dummies"
     alpha: float = 1.0
     categorical_ridge: float = 1.0

@@ -71,7 +71,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype" or list of str, optional
+    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
         The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`.
     alpha : float, default=1.0
         What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
@@ -147,7 +147,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     pooling: PoolingParameter = None
     predictive: Predictive = "plugin"
     temperature: float = 1.0
-    categorical_features: CategoricalFeatures = None
+    categorical_features: CategoricalFeatures = "from_dtype"
     alpha: float = 1.0
     max_categories: int | None = 255
 

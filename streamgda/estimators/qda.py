@@ -131,7 +131,7 @@ class QuadraticDiscriminantAnalysis(
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype" or list of str, optional
+    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
         The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`.
     alpha : float, default=1.0
         What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
@@ -227,7 +227,7 @@ class QuadraticDiscriminantAnalysis(
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
     temperature: float = 1.0
-    categorical_features: CategoricalFeatures = None
+    categorical_features: CategoricalFeatures = "from_dtype"
     alpha: float = 1.0
     categorical_ridge: float = 1.0
     max_categories: int | None = 255

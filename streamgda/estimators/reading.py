@@ -33,7 +33,14 @@ from streamgda.blocks.arrays import (
 )
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
 from streamgda.blocks.categories import Categories, MixedColumns
-from streamgda.blocks.frames import column_labels, column_names, in_order_of, library_of, matrix_of
+from streamgda.blocks.frames import (
+    column_labels,
+    column_names,
+    columns_of_other_types,
+    in_order_of,
+    library_of,
+    matrix_of,
+)
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.passes.accumulate import read_into
@@ -337,8 +344,9 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     categories = None if reset else model.statistics_.categories
     if categories is not None:
         return _columns_of(model, X)
-    if model.categorical_features is not None and column_labels(X) is not None:
-        mixed = learnt_columns(X, model.categorical_features)
+    wanted = model.categorical_features if reset else None
+    if columns_of_other_types(X) if wanted == "from_dtype" else wanted is not None and column_labels(X):
+        mixed = learnt_columns(X, wanted)
         if mixed is not None:
             return mixed
     check_readable(X)
@@ -359,7 +367,8 @@ def source_to_learn(
     names: Sequence[str] = (),
 ) -> Read:
     """A function that reads a source or a Dask collection: the features with these names, in this order."""
-    source = as_source(X, y, sample_weight, missing=missing).in_order_of(names).pinned()
+    source = as_source(X, y, sample_weight, categorical_features=model.categorical_features, missing=missing)
+    source = source.in_order_of(names).pinned()
     read = partial(read_into, source, scheduler=scheduler, progress=progress)
     refuses = source.keeps_missing and not model.learns_incomplete
     return remedying(_LEARN_KEPT)(read) if refuses else read

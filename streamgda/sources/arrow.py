@@ -39,7 +39,7 @@ def scan_arrow(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    categorical_features: CategoricalFeatures = None,
+    categorical_features: CategoricalFeatures = "from_dtype",
     weight: str | None = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -63,7 +63,7 @@ def scan_arrow(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
-    categorical_features : "from_dtype" or list of str, optional
+    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
         Features with categories: all that hold strings or dictionaries; or those with these names or
         patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
         missing value is a category too. If None, all features are numbers.

@@ -23,6 +23,7 @@ from streamgda.blocks.block import (
 )
 from streamgda.blocks.categories import Categories, MixedColumns, coded
 from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.wording import Message
 from streamgda.sources.expressions import evaluated, in_words
 from streamgda.sources.roles import Roles
 
@@ -216,7 +217,12 @@ def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
         return numbers(columns[name])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         value = columns[name][0].as_py()
-        raise ValueError(f"{origin}: partition key {name}={value!r} is not a number") from error
+        raise ValueError(
+            Message(
+                f"{origin}: partition key {name}={value!r} is not a number; it can be a category, with "
+                f"⟨categorical_features=[{name!r}]⟩"
+            )
+        ) from error
 
 
 def _labels(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:

@@ -41,7 +41,7 @@ def as_source(
     weight: Any = None,
     *,
     features: Sequence[str] | None = None,
-    categorical_features: CategoricalFeatures = None,
+    categorical_features: CategoricalFeatures = "from_dtype",
     missing: Missing = "raise",
 ) -> Source:
     """Return a source as it is, and scan anything else.
@@ -71,8 +71,7 @@ def as_source(
         if missing != "raise":
             raise ValueError(f"say missing={missing!r} where the source is scanned")
         return data
-    columns = {"features": features, "categorical_features": categorical_features}
-    given = {name: value for name, value in columns.items() if value is not None}
+    given: dict[str, Any] = {"features": features, "categorical_features": categorical_features}
     if is_dask(data):
         from streamgda.sources.dask import scan_dask
 

@@ -29,7 +29,7 @@ def scan_dask(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    categorical_features: CategoricalFeatures = None,
+    categorical_features: CategoricalFeatures = "from_dtype",
     weight: Any = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -51,7 +51,7 @@ def scan_dask(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
-    categorical_features : "from_dtype" or list of str, optional
+    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
         Features with categories: all that hold strings or dictionaries; or those with these names or
         patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
         missing value is a category too. If None, all features are numbers.
@@ -96,7 +96,7 @@ def scan_dask(
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
         roles = Roles.choose(
-            _known_types(frame),
+            _known_types(frame, "" if categorical_features == "from_dtype" else None),
             _FRAME,
             target=target,
             missing=missing,
@@ -106,7 +106,7 @@ def scan_dask(
             weight=weight,
         )
         return FrameSource(frame, roles)
-    if features is not None or exclude or categorical_features is not None:
+    if features is not None or exclude or categorical_features not in (None, "from_dtype"):
         raise ValueError(
             "features, exclude and categorical_features name columns of a data frame; "
             "then name its target too"
@@ -221,11 +221,11 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
     return other.reindex(rows.index)
 
 
-def _known_types(frame: Any) -> pa.Schema:
-    """The types of the columns; null for those of objects, whose types show only in partitions."""
+def _known_types(frame: Any, of_objects: str | None = None) -> pa.Schema:
+    """The types of the columns. Those of objects, which only partitions know, have that of a value."""
     some = frame._meta_nonempty
     unknown = [name for name, dtype in zip(some.columns, some.dtypes, strict=True) if dtype.name == "object"]
-    return as_arrow(some.assign(**dict.fromkeys(unknown)), _FRAME).schema.remove_metadata()
+    return as_arrow(some.assign(**dict.fromkeys(unknown, of_objects)), _FRAME).schema.remove_metadata()
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> RowsSource:

@@ -53,9 +53,8 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
 
 
 def _has_categories(arrow_type: pa.DataType) -> bool:
-    """Whether a column has categories by default: one of strings, of a dictionary, or of unknown type."""
-    is_unknown = pa.types.is_null(arrow_type)
-    return is_unknown or pa.types.is_dictionary(arrow_type) or label_kind(arrow_type) == "str"
+    """Whether a column has categories by default: one of strings or of a dictionary."""
+    return pa.types.is_dictionary(arrow_type) or label_kind(arrow_type) == "str"
 
 
 def _besides_index(schema: pa.Schema) -> list[str]:
@@ -129,7 +128,7 @@ class Roles:
         roles = cls(tuple(chosen), target, weight, missing)
         roles.check_there(known, origin)
         roles._check_apart(origin)
-        roles = roles._with_categories(categorical_features, schema, origin)
+        roles = roles._with_categories(categorical_features, stored, origin)
         roles.check_types(stored, origin)
         if features is None and target is not None:
             _warn_of_identifiers(chosen, stored, origin)
@@ -174,7 +173,7 @@ class Roles:
         categorical = tuple(name for name in names if name in self.categorical)
         return replace(self, features=tuple(names), categorical=categorical)
 
-    def _with_categories(self, wanted: CategoricalFeatures, schema: pa.Schema, origin: str) -> Self:
+    def _with_categories(self, wanted: CategoricalFeatures, stored: pa.Schema, origin: str) -> Self:
         if wanted is None:
             return self
         if isinstance(wanted, str) and wanted != "from_dtype":
@@ -182,7 +181,7 @@ class Roles:
                 f"categorical_features must be 'from_dtype', a list of column names or None; got {wanted!r}"
             )
         if isinstance(wanted, str):
-            chosen = {field.name for field in schema if _has_categories(field.type)}
+            chosen = {field.name for field in stored if _has_categories(field.type)}
         else:
             chosen = _matching(map(str, wanted), self.features, origin)
         return replace(self, categorical=tuple(name for name in self.features if name in chosen))
@@ -239,15 +238,17 @@ class Roles:
             return
         kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
         usable = [name for name in held if name not in wrong]
-        labels = [name for name in wrong if self.target is None and label_kind(types[name]) is not None]
+        text = [name for name in wrong if label_kind(types[name]) is not None]
         raise ValueError(
             Message(
                 f"{origin}: columns {kinds} cannot be features; ",
-                f"if {labels[0]!r} holds the labels, say ⟨target={labels[0]!r}⟩; else " if labels else "",
-                f"leave them out, with ⟨exclude={wrong!r}⟩, ",
-                f"or name the columns to use, such as ⟨features={usable[:5]!r}⟩, " if usable else "",
-                "or learn text as categories, with ⟨categorical_features='from_dtype'⟩, or make numbers of "
-                "dates, such as days since a date",
+                f"if {text[0]!r} holds the labels, say ⟨target={text[0]!r}⟩; else "
+                if text and self.target is None
+                else "",
+                f"leave them out, with ⟨exclude={wrong!r}⟩",
+                f", or name the columns to use, such as ⟨features={usable[:5]!r}⟩" if usable else "",
+                ", or learn text as categories, with ⟨categorical_features='from_dtype'⟩" if text else "",
+                ", or make numbers of dates, such as days since a date" if len(text) < len(wrong) else "",
             )
         )
 

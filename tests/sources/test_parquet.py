@@ -426,7 +426,8 @@ def test_roles_that_columns_cannot_have(folder, arguments, message):
 def test_a_text_column_among_the_features(tmp_path):
     pq.write_table(TABLE.append_column("note", pa.array(["x"] * N)), tmp_path / "1.parquet")
     with pytest.raises(ValueError, match=r"columns 'note' .string. .* features=\['u', 'v'\]"):
-        scan_parquet(tmp_path, "y")
+        scan_parquet(tmp_path, "y", categorical_features=None)
+    assert scan_parquet(tmp_path, "y").categorical == ("note",)
 
 
 def test_a_target_that_is_no_label(tmp_path):
