@@ -81,12 +81,13 @@ class Data:
         if self.features and self.exclude:
             raise bad_usage("--exclude is for all columns but some; give it or --features, not both.")
         options = {**self._kept(), "filters": self.filters, "exclude": self.exclude or ()}
-        options["categorical_features"] = list(categorical) or self._categorical
+        options["categorical_features"] = self._categorical if learnt is None else list(categorical) or None
         return scan_parquet(path, target, features=features, **options)
 
     @property
     def _categorical(self) -> list[str] | str | None:
-        return "from_dtype" if self.categorical == ["from_dtype"] else self.categorical
+        named = self.categorical or ["from_dtype"]
+        return {"from_dtype": "from_dtype", "none": None}.get(named[0], named) if len(named) == 1 else named
 
     def _kept(self) -> dict[str, Any]:
         """The options of both kinds of source. ``--missing marginal`` keeps rows with missing features."""
@@ -196,8 +197,8 @@ to_learn = _options(
             "--categorical",
             metavar="A,B,...",
             callback=split_names,
-            help="Columns with categories, by names or patterns; or from_dtype, for all columns of strings "
-            "and dictionaries.  [default: none]",
+            help="Columns with categories, by names or patterns; from_dtype, for all columns of strings and "
+            "dictionaries; or none.  [default: from_dtype]",
         ),
         "filters": _FILTER,
         "missing": _TO_LEARN,

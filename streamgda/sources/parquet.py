@@ -69,8 +69,8 @@ def scan_parquet(
         identifiers here, since they are columns of numbers too.
     categorical_features : "from_dtype", list of str, or None, default="from_dtype"
         Features with categories: all that hold strings or dictionaries; or those with these names or
-        patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
-        missing value is a category too. If None, all features are numbers.
+        patterns, which may be partition keys, and whose values are strings, integers or bools. Each category
+        is then a feature of 0 and 1. A missing value is a category too. If None, all features are numbers.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional

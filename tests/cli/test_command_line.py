@@ -772,7 +772,10 @@ def test_shuttle_from_the_shell(real_data, tmp_path):
     [
         (["fit", "none.parquet", "--target", "kind", "--out", "{out}"], "no file or folder none.parquet"),
         (["fit", "days", "--target", "kin", "--out", "{out}"], "no column 'kin'; did you mean 'kind'?"),
-        (["fit", "days", "--target", "id", "--out", "{out}"], "columns 'kind' (large_string) cannot be f"),
+        (
+            ["fit", "days", "--target", "id", "--categorical", "none", "--out", "{out}"],
+            "columns 'kind' (large_string) cannot be f",
+        ),
         (["evaluate", "cut.parquet", "days", "--target", "kind"], "cut.parquet is truncated, damaged or no"),
         (
             ["predict", "model.parquet", "digits.zarr", "--out", "{out}"],
@@ -798,7 +801,7 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["predict", "statistics.parquet", "days", "--out", "{out}"], "merge statistics.parquet --model qda"),
         (["predict", "model.parquet", "days", "--keep", "none", "--out", "{out}"], "no column 'none'"),
         (["evaluate", "model.parquet", "days", "--target", "id"], "labels of different kinds"),
-        (["evaluate", "digits.parquet", "days", "--target", "id"], "'kind' (large_string) cannot be f"),
+        (["evaluate", "digits.parquet", "days", "--target", "id"], "5 features, the model was fitted to 64"),
         (["update", "digits.parquet", "iris.parquet", "--target", "kind", "--features", NAMES],
          "states of 64 and 4 features"),
         (["merge", "none.parquet", "--out", "{out}"], "there is no file none.parquet"),

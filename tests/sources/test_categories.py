@@ -139,3 +139,27 @@ def test_a_null_among_numbers_is_no_category_and_is_named(tmp_path, customers):
         tmp_path, "kind", exclude=["joined", "spent"], categorical_features=CHOSEN, missing="drop"
     )
     assert accumulate(dropping, "tied").n_dropped == 0
+
+
+def test_text_is_categories_by_default(tmp_path, customers):
+    frame = customers.drop(columns=["joined", "grade"]).assign(nothing=None)
+    frame.to_parquet(tmp_path / "a.parquet")
+    for source in (
+        scan_parquet(tmp_path, "kind", exclude=["nothing"]),
+        scan_arrow(frame, "kind", exclude=["nothing"]),
+        scan_dask(dd.from_pandas(frame, npartitions=2), "kind", exclude=["nothing"]),
+    ):
+        assert source.categorical == ("city", "year")
+    assert scan_parquet(tmp_path, "kind").feature_names[-1] == "nothing"
+    with pytest.raises(ValueError, match="row 0: feature 'nothing' is NaN or null"):  # and no category
+        accumulate(scan_parquet(tmp_path, "kind"))
+
+
+def test_a_partition_key_has_categories_if_it_is_named(tmp_path, customers):
+    for year, part in customers.groupby("year"):
+        (tmp_path / f"year={year}y").mkdir()
+        part[["age", "kind"]].to_parquet(tmp_path / f"year={year}y" / "part.parquet")
+    with pytest.raises(ValueError, match=r"'2024y' is not a number; .* categorical_features=\['year'\]"):
+        accumulate(scan_parquet(tmp_path, "kind", features=["age", "year"]))
+    source = scan_parquet(tmp_path, "kind", features=["age", "year"], categorical_features=["year"])
+    assert accumulate(source).categories.values == (("2024y", "2025y"),)
