@@ -74,14 +74,17 @@ def find_files(path: Path | Sequence[Path], filesystem: AnyFileSystem | None = N
     if isinstance(path, str | PathLike):
         return _find(path, filesystem)
     if not isinstance(path, Sequence):
-        raise TypeError(f"path must be a path, a URL or a list of them; got {type(path).__name__}")
+        raise TypeError(
+            "path must be a path, a URL, a list of them, or a table of Delta or Iceberg; got "
+            f"{type(path).__name__}"
+        )
     found = [_find(entry, filesystem) for entry in path]
     if not found:
         raise FileNotFoundError("the list of Parquet files is empty")
     if any(other.filesystem != found[0].filesystem for other in found):
         raise ValueError("the files of a dataset must all be on one filesystem")
     paths = [path for entry in found for path in entry.paths]
-    _check_listed_once(found[0].filesystem, paths)
+    check_listed_once(found[0].filesystem, paths)
     return FoundFiles(
         found[0].filesystem, paths, tuple(location for entry in found for location in entry.locations)
     )
@@ -100,7 +103,8 @@ def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
     return FoundFiles(filesystem, location.files(filesystem), (location,))
 
 
-def _check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+def check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+    """Raise ValueError for a file that is listed twice."""
     seen: dict[Place, str] = {}
     for path in paths:
         place = Place.of(filesystem, path)

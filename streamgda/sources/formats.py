@@ -26,17 +26,20 @@ _TABLES = (
     (
         "a Delta table",
         re.compile(r"(?:^|/)_delta_log(?=/|$)"),
-        "deltalake.DeltaTable({root!r}).to_pyarrow_dataset()",
+        "scan_parquet(deltalake.DeltaTable({root!r}), ...)",
     ),
     (
         "an Iceberg table",
         re.compile(r"(?:^|/)metadata/[^/]*\.metadata\.json$"),
-        "catalog.load_table(...).scan().to_arrow_batch_reader()",
+        "scan_parquet(catalog.load_table(...), ...)",
     ),
     (
         "a Hudi table",
         re.compile(r"(?:^|/)\.hoodie(?=/|$)"),
-        "pyarrow.Table.from_batches(HudiTableBuilder.from_base_uri({root!r}).build().read_snapshot())",
+        (
+            "scan_arrow(pyarrow.Table.from_batches(HudiTableBuilder.from_base_uri({root!r}).build()"
+            ".read_snapshot()), ...)"
+        ),
     ),
 )
 """The name of each table format, what marks the folder of such a table, and what reads it."""
@@ -63,7 +66,7 @@ def check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None
         if any(file.startswith(inside) for file in files):
             raise ValueError(
                 f"{root or 'the folder'} is {name}, and its log says which rows of its files are still "
-                f"part of it; to read these, use scan_arrow({reader.format(root=root)}, ...)"
+                f"part of it; to read these, use {reader.format(root=root)}"
             )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from os import PathLike
 from typing import Any, Self
 
 import pyarrow as pa
@@ -29,12 +28,13 @@ from streamgda.sources.planning import (
 )
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
 from streamgda.sources.row_groups import ReadOptions
+from streamgda.sources.tables import TableFiles, field_numbers, find_files_of_table, is_table
 from streamgda.storage.filesystems import Place
 from streamgda.storage.versions import current_version, listing
 
 
 def scan_parquet(
-    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    path: Any,
     target: str | None = None,
     *,
     features: Sequence[str] | None = None,
@@ -52,10 +52,12 @@ def scan_parquet(
 
     Parameters
     ----------
-    path : str, path, or sequence of them
+    path : str, path, or sequence of them; or a table of Delta or Iceberg
         A file, a folder (its .parquet, .parq and .pq files, at any depth), a glob, or a URL such as
         "s3://bucket/folder". Folders named ``key=value`` are hive partitions. Their keys become columns,
-        unless the files have a column of that name.
+        unless the files have a column of that name. Of a ``deltalake.DeltaTable``, or a table or a scan of
+        PyIceberg, the files are those of the version in which it is open. Partition columns that the files do
+        not store are keys.
     target : str, optional
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a partition
         key. A source without a target serves `predict_dataset` only.
@@ -77,7 +79,7 @@ def scan_parquet(
         Rows to read, as `pyarrow.parquet.read_table` takes them. Partitions and row groups whose
         statistics rule them out are not read.
     filesystem : pyarrow or fsspec filesystem, optional
-        Where `path` is. If None, inferred from `path`.
+        Where `path` is. If None, inferred from `path`, or from the locations of the files of a table.
     missing : {"raise", "drop", "keep"}, default="raise"
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
@@ -93,7 +95,8 @@ def scan_parquet(
     FileNotFoundError
         If there is no such file or folder, or a folder or glob holds no Parquet file.
     ValueError
-        If a column is missing, has two roles, or has a type that its role cannot have.
+        If a column is missing, has two roles, or has a type that its role cannot have. If a table has
+        deletion vectors, delete files or column mapping, so that its rows are not those of its files.
 
     Examples
     --------
@@ -106,7 +109,7 @@ def scan_parquet(
     >>> QuadraticDiscriminantAnalysis().fit(source).means_.ravel()
     array([1.5, 7.5])
     """
-    find = partial(find_files, path, filesystem)
+    find = partial(find_files_of_table if is_table(path) else find_files, path, filesystem)
     files = DatasetFiles.of_found(find())
     chosen = Filter.of(filters, files.schema)
     roles = Roles.choose(
@@ -148,7 +151,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         root = "" if files.found is None else files.found.root
         read_options = ReadOptions(files.filesystem, roles, chosen, root=root)
         types = files.schema.remove_metadata(), stored.remove_metadata()
-        self._planner = FilePlanner(*types, files.first, read_options, whole=find is not None)
+        numbers = field_numbers(files.found.columns) if isinstance(files.found, TableFiles) else {}
+        self._planner = FilePlanner(*types, files.first, read_options, find is not None, numbers)
         self._set_roles(roles)
         roles.check_types(stored, first)
 

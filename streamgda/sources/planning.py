@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import and_
 from typing import Any, NamedTuple, TypeVar, overload
 from urllib.parse import unquote
 
@@ -28,6 +29,7 @@ from streamgda.sources.errors import decoding, opening
 from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
+from streamgda.sources.tables import TableFiles, field_numbers
 from streamgda.storage.filesystems import is_local
 from streamgda.storage.footers import check_footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
@@ -82,7 +84,7 @@ class DatasetFiles:
     schema : pyarrow.Schema
         The columns of the first file, and the keys that are not columns of it.
     expressions : mapping of str to pyarrow.dataset.Expression
-        The keys, by folder; by path if the user gave a pyarrow dataset.
+        The keys, by folder; by path if the user gave a table or a pyarrow dataset.
     fragments : mapping of str to pyarrow.dataset.ParquetFileFragment
         The files of a pyarrow dataset, by path; empty for found files.
     found : FoundFiles or None
@@ -104,6 +106,8 @@ class DatasetFiles:
         The value in a row is used, and not the one in the name of its folder.
         """
         first = _first_readable(found.filesystem, found.paths)
+        if isinstance(found, TableFiles):
+            return cls._of_table(found, first)
         folders = dict.fromkeys(map(_folder, found.paths))
         inside = {folder: f"{folder.removeprefix(found.folder)}/file" for folder in folders}
         keys = _types_of_keys(inside.values(), first.schema.names)
@@ -111,6 +115,22 @@ class DatasetFiles:
         expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
         schema = without_views(pa.schema([*first.schema, *keys]))
         return cls(found.filesystem, found.paths, first, schema, expressions, {}, found)
+
+    @classmethod
+    def _of_table(cls, found: TableFiles, first: FirstFile) -> DatasetFiles:
+        """The files of a table, which has columns and keys of its own. Types are those in the first file."""
+        stored = {field.name: field.type for field in first.schema}
+        columns = pa.schema(
+            [column.with_type(stored.get(column.name, column.type)) for column in found.columns]
+        )
+        keys = {
+            path: {name: value for name, value in pairs.items() if name not in stored}
+            for path, pairs in found.keys.items()
+        }
+        own = pa.schema([column for column in columns if column.name not in keys[first.path]])
+        expressions = {path: _all_hold(pairs) for path, pairs in keys.items()}
+        first = first._replace(schema=own)
+        return cls(found.filesystem, found.paths, first, without_views(columns), expressions, {}, found)
 
     @classmethod
     def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
@@ -160,7 +180,13 @@ class DatasetFiles:
 
     def _place(self, path: str) -> str:
         """The key of a file in `expressions`."""
-        return path if self.fragments else _folder(path)
+        return path if path in self.expressions else _folder(path)
+
+
+def _all_hold(keys: Mapping[str, pa.Scalar]) -> ds.Expression:
+    """The expression that is true where the keys have these values."""
+    each = (ds.field(k) == value if value.is_valid else ds.field(k).is_null() for k, value in keys.items())
+    return reduce(and_, each, ds.scalar(True))
 
 
 def _folder(path: str) -> str:
@@ -277,6 +303,8 @@ class FilePlanner:
         What is read of each file.
     whole : bool
         Whether the dataset holds all row groups of its files. A pyarrow dataset may hold some of them.
+    numbers : mapping of str to bytes
+        The numbers of the columns of an Iceberg table.
     """
 
     schema: pa.Schema
@@ -284,6 +312,7 @@ class FilePlanner:
     first: FirstFile | None
     read_options: ReadOptions
     whole: bool
+    numbers: Mapping[str, bytes] = field(default_factory=dict)
 
     def plan(self, files: Iterable[ListedFile], each: Map = map) -> Iterator[PlannedFile]:
         """Read the footers of some files, and plan what is to be read of each.
@@ -390,8 +419,13 @@ class FilePlanner:
 
     def _check(self, path: str, schema: pa.Schema, partition: Mapping[str, Any]) -> None:
         """Raise ValueError if the columns to read are not in a file, each once, with types that can serve."""
-        times = Counter(schema.names)
+        times, numbers = Counter(schema.names), field_numbers(schema) if self.numbers else {}
         for name in self.read_options.columns:
+            if numbers.get(name, number := self.numbers.get(name)) != number:
+                raise ValueError(
+                    f"{path}: {name!r} is a column that was renamed or dropped, and the table has another "
+                    "of this name; rewrite the file, or use scan_arrow(scan.to_arrow_batch_reader(), ...)"
+                )
             if times[name] > 1:
                 raise ValueError(f"{path}: there is more than one column {name!r}")
             if not times[name] and name not in partition:

@@ -245,8 +245,8 @@ def write_hudi(folder, partition=""):
 
 
 FORMATS = [
-    (write_delta, "Delta table.*scan_arrow.*DeltaTable.*to_pyarrow_dataset"),
-    (write_iceberg, "Iceberg table.*scan_arrow.*to_arrow_batch_reader"),
+    (write_delta, r"Delta table.*scan_parquet\(deltalake\.DeltaTable"),
+    (write_iceberg, r"Iceberg table.*scan_parquet\(catalog\.load_table"),
     (write_hudi, "Hudi table.*scan_arrow"),
 ]
 

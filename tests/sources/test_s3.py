@@ -104,6 +104,45 @@ def test_parquet_by_filesystem(parquet, make):
         assert accumulate(source, scheduler="processes").allclose(expected(slice(400, None)), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "filesystem", [lambda: None, lambda: pafs.FileSystem.from_uri("s3://rows")[0], s3fs.S3FileSystem]
+)
+def test_a_delta_table(bucket, endpoint, filesystem):
+    deltalake = pytest.importorskip("deltalake")
+    options = {"aws_endpoint": endpoint, "aws_allow_http": "true", "aws_s3_allow_unsafe_rename": "true"}
+    table = pa.table(
+        {**dict(zip(NAMES, X.T, strict=True)), "y": Y, "day": ["one day"] * 400 + ["other"] * 600}
+    )
+    url = f"s3://{bucket}/a table"
+    deltalake.write_deltalake(url, table, partition_by=["day"], storage_options=options)
+
+    source = scan_parquet(deltalake.DeltaTable(url, storage_options=options), "y", filesystem=filesystem())
+
+    assert accumulate(source).allclose(expected(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "filesystem", [lambda: None, lambda: pafs.FileSystem.from_uri("s3://rows")[0], s3fs.S3FileSystem]
+)
+def test_an_iceberg_table(bucket, endpoint, filesystem, tmp_path):
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    catalog = sql.SqlCatalog(
+        "tests",
+        uri=f"sqlite:///{tmp_path}/c.db",
+        warehouse=f"s3://{bucket}/ware",
+        **{"s3.endpoint": endpoint},
+    )
+    catalog.create_namespace("n")
+    rows = pa.table({**dict(zip(NAMES, X.T, strict=True)), "y": Y})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+
+    source = scan_parquet(table, "y", filesystem=filesystem())
+
+    assert accumulate(source).allclose(expected(), rtol=1e-12)
+    catalog.close()
+
+
 def test_no_message_shows_the_key_and_the_password_of_a_url(parquet, endpoint):
     scheme, _, host = endpoint.partition("://")
 

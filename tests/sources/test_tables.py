@@ -1,0 +1,373 @@
+"""Tables of Delta, Iceberg and Lance, as their own libraries write and read them."""
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import (
+    LinearDiscriminantAnalysis,
+    StatisticsLedger,
+    accumulate,
+    predict_dataset,
+    scan_arrow,
+    scan_parquet,
+)
+
+
+def rows(n_rows=60, seed=0):
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "u": rng.normal(size=n_rows),
+            "v": rng.normal(size=n_rows),
+            "part": rng.integers(0, 3, n_rows),
+            "y": rng.choice(["a", "b"], n_rows),
+        }
+    )
+
+
+def check_same_rows(state, table):
+    """The state is that of the columns u and v of a table, by NumPy."""
+    y = table["y"].to_numpy(zero_copy_only=False)
+    X = np.column_stack([table["u"], table["v"]])
+    np.testing.assert_array_equal(state.class_labels, np.unique(y))
+    np.testing.assert_array_equal(state.counts, [np.sum(y == label) for label in state.class_labels])
+    for label, mean, scatter in zip(state.class_labels, state.means, state.scatter, strict=True):
+        np.testing.assert_allclose(mean, X[y == label].mean(axis=0), rtol=1e-12)
+        expected = np.cov(X[y == label].T, ddof=0) * np.sum(y == label)
+        np.testing.assert_allclose(scatter, expected, rtol=1e-10, atol=1e-12)
+
+
+# ---------------------------------------------------------------------- Delta
+
+
+@pytest.fixture
+def deltalake():
+    return pytest.importorskip("deltalake")
+
+
+def commit(folder, *actions):
+    """Write the next version of the log of a Delta table by hand."""
+    log = Path(folder) / "_delta_log"
+    name = f"{len(list(log.glob('*.json'))):020}.json"
+    (log / name).write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "distributed"])
+def test_a_delta_table_has_the_rows_of_its_log(deltalake, tmp_path, scheduler, request):
+    folder = str(tmp_path / "a table 100%")
+    deltalake.write_deltalake(folder, rows(), partition_by=["part"])
+    deltalake.write_deltalake(folder, rows(seed=1), partition_by=["part"], mode="append")
+    table = deltalake.DeltaTable(folder)
+    table.delete("part = 1")
+    table.delete("u < 0")
+    client = request.getfixturevalue("client") if scheduler == "distributed" else scheduler
+
+    source = scan_parquet(table, "y")
+
+    left = pa.table(table.to_pyarrow_table())
+    assert len(source.files()) == 2 < len(list(Path(folder).rglob("*.parquet")))
+    assert source.feature_names == ("u", "v")
+    check_same_rows(accumulate(source, scheduler=client), left)
+    chosen = scan_parquet(table, "y", features=["u", "v"], filters=[("part", "==", 2), ("v", ">", 0)])
+    assert len(chosen.files()) == 1
+    check_same_rows(accumulate(chosen), left.filter((pc.field("part") == 2) & (pc.field("v") > 0)))
+
+
+KEYS = {
+    "number": pa.array([1, 2**40, None], pa.int64()),
+    "text": ["c/d = 100%", "07", None],
+    "day": [datetime.date(2020, 1, 2), datetime.date(2021, 1, 1), None],
+    "time": pa.array([datetime.datetime(2020, 1, 1, 3, 4, 5, 678)] * 3, pa.timestamp("us", "UTC")),
+    "flag": [True, False, None],
+    "price": pa.array([Decimal("1.20"), Decimal("-3.00"), None], pa.decimal128(10, 2)),
+    "real": [0.1, 2.0, None],
+}
+
+
+def test_keys_of_delta_have_the_values_and_types_of_the_log(deltalake, tmp_path):
+    written = pa.table({"u": [1.0, 2.0, 3.0], "y": [0, 1, 1], **KEYS})
+    deltalake.write_deltalake(tmp_path / "t", written, partition_by=list(KEYS))
+    table = deltalake.DeltaTable(tmp_path / "t")
+    model = LinearDiscriminantAnalysis().fit([[0.0], [1.0], [3.0]], [0, 0, 1])
+
+    predict_dataset(model, scan_parquet(table, features=["u"]), tmp_path / "scored", keep=["u", *KEYS])
+
+    kept = pq.read_table(tmp_path / "scored").sort_by("u").select(["u", *KEYS])
+    assert kept.to_pylist() == written.select(["u", *KEYS]).to_pylist()
+    for name, value in [
+        ("number", 2**40),
+        ("text", "07"),
+        ("day", datetime.date(2021, 1, 1)),
+        ("flag", False),
+    ]:
+        filters = [(name, "==", value)]
+        assert accumulate(scan_parquet(table, "y", features=["u"], filters=filters)).means == [[2.0]], name
+    state = accumulate(scan_parquet(table, "y", features=["number", "flag", "real"], missing="drop"))
+    np.testing.assert_array_equal(state.means, [[1.0, 1.0, 0.1], [2.0**40, 0.0, 2.0]])
+    by_text = accumulate(scan_parquet(table, "text", features=["u"], missing="drop"))
+    assert list(by_text.class_labels) == ["07", "c/d = 100%"]
+
+
+def test_keys_of_delta_that_the_files_store_too(deltalake, tmp_path):
+    deltalake.write_deltalake(tmp_path, rows(), partition_by=["part"])
+    for path in tmp_path.rglob("*.parquet"):
+        stored = pq.read_table(path, partitioning=None)
+        key = int(path.parent.name.removeprefix("part="))
+        pq.write_table(stored.append_column("part", [[key] * len(stored)]), path)
+
+    source = scan_parquet(deltalake.DeltaTable(tmp_path), "y", features=["u", "v"])
+
+    check_same_rows(accumulate(source), rows())
+
+
+def test_a_column_that_a_file_of_delta_lacks_is_named(deltalake, tmp_path):
+    deltalake.write_deltalake(tmp_path, rows().select(["u", "y"]))
+    deltalake.write_deltalake(tmp_path, rows(), mode="append", schema_mode="merge")
+    table = deltalake.DeltaTable(tmp_path)
+
+    assert scan_parquet(table, "y").feature_names == ("u", "v", "part")
+    with pytest.raises(ValueError, match="there is no column 'v'"):
+        accumulate(scan_parquet(table, "y", features=["u", "v"]))
+    assert accumulate(scan_parquet(table, "y", features=["u"])).n_rows == 120
+
+
+def test_files_outside_of_the_folder_of_a_delta_table(deltalake, tmp_path):
+    deltalake.write_deltalake(tmp_path / "one", rows())
+    deltalake.write_deltalake(tmp_path / "two", rows(seed=1))
+    path = next((tmp_path / "two").glob("*.parquet")).rename(tmp_path / "a b.parquet")
+    added = {"path": f"file://{tmp_path}/a%20b.parquet", "size": path.stat().st_size, "modificationTime": 1}
+    commit(tmp_path / "one", {"add": {**added, "partitionValues": {}, "dataChange": True}})
+
+    source = scan_parquet(deltalake.DeltaTable(tmp_path / "one"), "y", features=["u", "v"])
+
+    check_same_rows(accumulate(source), pa.concat_tables([rows(), rows(seed=1)]))
+
+
+def test_a_ledger_follows_a_delta_table(deltalake, tmp_path):
+    deltalake.write_deltalake(tmp_path / "t", rows())
+    table = deltalake.DeltaTable(tmp_path / "t")
+    ledger, source = StatisticsLedger(tmp_path / "ledger"), scan_parquet(table, "y", features=["u", "v"])
+    ledger.refresh(source)
+    deltalake.write_deltalake(tmp_path / "t", rows(seed=1), mode="append")
+    assert str(ledger.refresh(source)).startswith("read 0 files")
+
+    table.update_incremental()
+
+    assert str(ledger.refresh(source)).startswith("read 1 file (1 new, 0 changed), reused 1, dropped 0")
+    table.optimize.compact()
+    assert str(ledger.refresh(source)).startswith("read 1 file (1 new, 0 changed), reused 0, dropped 2")
+    check_same_rows(ledger.statistics(), pa.concat_tables([rows(), rows(seed=1)]))
+
+
+# Of four rows, the second is deleted: a bitmap in the log itself, in the format of Delta's protocol.
+DELETION_VECTOR = {
+    "storageType": "i",
+    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg0rr91",
+    "sizeInBytes": 34,
+    "cardinality": 1,
+}
+
+
+def test_deletion_vectors_are_refused_by_name(deltalake, tmp_path):
+    configuration = {"delta.enableDeletionVectors": "true"}
+    deltalake.write_deltalake(tmp_path, rows(4), configuration=configuration)
+    assert accumulate(scan_parquet(deltalake.DeltaTable(tmp_path), "y")).n_rows == 4  # there are none yet
+    path = next(tmp_path.glob("*.parquet"))
+    file = {"path": path.name, "size": path.stat().st_size, "modificationTime": 1, "dataChange": True}
+    commit(
+        tmp_path,
+        {"remove": {"path": path.name, "deletionTimestamp": 1, "dataChange": True}},
+        {
+            "add": {
+                **file,
+                "partitionValues": {},
+                "stats": '{"numRecords": 4}',
+                "deletionVector": DELETION_VECTOR,
+            }
+        },
+    )
+    table = deltalake.DeltaTable(tmp_path)
+
+    with pytest.raises(ValueError, match=r"uses 'deletionVectors', .* use scan_arrow\(.*table\.scan\(\)"):
+        scan_parquet(table, "y")
+    left = scan_arrow(pa.RecordBatchReader.from_stream(table.scan()), "y", features=["u", "v"])
+    check_same_rows(accumulate(left), rows(4).take([0, 2, 3]))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_column_mapping_is_refused_by_name(deltalake, tmp_path, version):
+    features = {"readerFeatures": ["columnMapping"], "writerFeatures": ["columnMapping"]}
+    deltalake.write_deltalake(tmp_path, rows())
+    log = next((tmp_path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    protocol = next(action for action in actions if "protocol" in action)["protocol"]
+    protocol |= {"minReaderVersion": version, "minWriterVersion": 5} if version == 2 else features
+    protocol |= {"minReaderVersion": 3, "minWriterVersion": 7} if version == 3 else {}
+    described = next(action for action in actions if "metaData" in action)["metaData"]
+    described["configuration"] = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
+    schema = json.loads(described["schemaString"])
+    for number, column in enumerate(schema["fields"], start=1):
+        name = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": column["name"]}
+        column["metadata"] = name
+    described["schemaString"] = json.dumps(schema)
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+    with pytest.raises(ValueError, match="uses 'columnMapping'"):
+        scan_parquet(deltalake.DeltaTable(tmp_path), "y")
+
+
+def test_a_newer_protocol_of_delta_is_refused_by_name(deltalake, tmp_path, monkeypatch):
+    deltalake.write_deltalake(tmp_path, rows())
+    table = deltalake.DeltaTable(tmp_path)
+    newer = table.protocol()._replace(min_reader_version=3, reader_features=["v2Checkpoint", "sorcery"])
+    monkeypatch.setattr(deltalake.DeltaTable, "protocol", lambda table: newer)
+
+    with pytest.raises(ValueError, match="uses 'sorcery'"):
+        scan_parquet(table, "y")
+
+
+def test_a_delta_table_without_files(deltalake, tmp_path):
+    table = deltalake.DeltaTable.create(tmp_path, rows().schema)
+
+    with pytest.raises(FileNotFoundError, match="table has no files"):
+        scan_parquet(table, "y")
+
+
+# ---------------------------------------------------------------------- Iceberg
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    catalog = sql.SqlCatalog(
+        "tests", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    catalog.create_namespace("n")
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def table(catalog):
+    """A table of Iceberg with a file for each of three parts."""
+    table = catalog.create_table("n.t", rows().schema)
+    with table.update_spec() as spec:
+        spec.add_identity("part")
+    table.append(rows())
+    return table
+
+
+ROLES = {"target": "y", "features": ["u", "v"]}
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "distributed"])
+def test_an_iceberg_table_has_the_rows_of_its_snapshot(table, scheduler, request):
+    table.append(rows(seed=1))
+    table.delete("part == 1 and u > 0")
+    client = request.getfixturevalue("client") if scheduler == "distributed" else scheduler
+
+    source = scan_parquet(table, **ROLES)
+
+    check_same_rows(accumulate(source, scheduler=client), table.scan().to_arrow())
+    assert scan_parquet(table, "y").feature_names == ("u", "v", "part")
+    first = table.scan(snapshot_id=table.history()[0].snapshot_id)
+    check_same_rows(accumulate(scan_parquet(first, **ROLES)), rows())
+    chosen = scan_parquet(table, **ROLES, filters=[("v", ">", 0)])
+    check_same_rows(accumulate(chosen), table.scan("v > 0").to_arrow())
+
+
+def test_a_scan_of_iceberg_may_leave_out_files_and_columns_but_no_rows(table):
+    scan = table.scan("part == 2", selected_fields=("v", "y"))
+
+    assert scan_parquet(scan, "y").feature_names == ("v",)
+    part = scan_parquet(table.scan("part == 2"), **ROLES)
+    check_same_rows(accumulate(part), rows().filter(pc.field("part") == 2))
+    for partial in (table.scan("u > 0"), table.scan(limit=5)):
+        with pytest.raises(ValueError, match="limit, or a filter .* give filters to scan_parquet"):
+            scan_parquet(partial, **ROLES)
+
+
+def test_delete_files_and_files_of_other_formats_are_refused_by_name(table):
+    from pyiceberg.manifest import FileFormat
+    from pyiceberg.table import FileScanTask
+
+    class Scan(type(table.scan())):
+        def plan_files(self):
+            return planned
+
+    scan = Scan(table.metadata, table.io)
+    file = next(iter(table.scan().plan_files())).file
+    planned = [FileScanTask(file, {file})]
+    with pytest.raises(ValueError, match="has delete files.* use scan_arrow"):
+        scan_parquet(scan, **ROLES)
+    planned = [FileScanTask(SimpleNamespace(file_path=file.file_path, file_format=FileFormat.ORC))]
+    with pytest.raises(ValueError, match="has files of ORC.* use scan_arrow"):
+        scan_parquet(scan, **ROLES)
+
+
+def test_columns_of_iceberg_that_were_renamed_or_dropped(table):
+    with table.update_schema() as schema:
+        schema.rename_column("u", "width")
+    with pytest.raises(ValueError, match=r"\.parquet: there is no column 'width'"):
+        accumulate(scan_parquet(table, "y"))
+    with table.update_schema() as schema:
+        schema.add_column("u", table.schema().find_field("v").field_type)
+    with pytest.raises(ValueError, match=r"\.parquet: 'u' is a column that was renamed or dropped"):
+        accumulate(scan_parquet(table, "y", features=["u"]))
+
+    renewed = rows(seed=1).rename_columns(["width", "v", "part", "y"]).append_column("u", rows()["u"])
+    table.overwrite(renewed)
+
+    source = scan_parquet(table, "y", features=["u", "v"])
+    check_same_rows(accumulate(source), renewed)
+    with table.update_schema() as schema:
+        schema.delete_column("width")
+    assert sorted(scan_parquet(table, "y").feature_names) == ["part", "u", "v"]
+
+
+def test_a_ledger_follows_an_iceberg_table(table, tmp_path):
+    ledger, source = StatisticsLedger(tmp_path / "ledger"), scan_parquet(table, **ROLES)
+    ledger.refresh(source)
+    table.append(rows(seed=1))
+    assert str(ledger.refresh(source)).startswith("read 3 files (3 new, 0 changed), reused 3, dropped 0")
+    table.delete("part == 0")
+    assert str(ledger.refresh(source)).startswith("read 0 files (0 new, 0 changed), reused 4, dropped 2")
+    check_same_rows(ledger.statistics(), table.scan().to_arrow())
+
+
+def test_an_iceberg_table_without_files_and_objects_that_are_no_tables(catalog):
+    table = catalog.create_table("n.t", rows().schema)
+
+    with pytest.raises(FileNotFoundError, match="table has no files"):
+        scan_parquet(table, "y")
+    for other in (catalog, table.schema(), 3, {"a": 1}):
+        with pytest.raises(TypeError, match="list of them, or a table of Delta or Iceberg; got"):
+            scan_parquet(other, "y")
+
+
+# ---------------------------------------------------------------------- Lance
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "distributed"])
+def test_a_lance_dataset_has_the_rows_that_are_not_deleted(tmp_path, scheduler, request):
+    lance = pytest.importorskip("lance")
+    dataset = lance.write_dataset(rows(), tmp_path / "t.lance", max_rows_per_file=20)
+    dataset.delete("u < 0")
+    client = request.getfixturevalue("client") if scheduler == "distributed" else scheduler
+
+    source = scan_arrow(dataset, **ROLES)
+
+    check_same_rows(accumulate(source, scheduler=client), dataset.to_table())
+    chosen = scan_arrow(dataset.scanner(filter="v > 0"), **ROLES)
+    check_same_rows(accumulate(chosen), dataset.to_table(filter="v > 0"))
+    with pytest.raises(TypeError, match="table of Delta or Iceberg; got LanceDataset"):
+        scan_parquet(dataset, "y")
