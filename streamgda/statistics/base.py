@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
-from streamgda.blocks.categories import Categories, MixedColumns
+from streamgda.blocks.categories import Categories
 from streamgda.blocks.frames import in_order_of
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
@@ -37,6 +37,8 @@ from streamgda.statistics.validation import (
 )
 from streamgda.storage.documents import table_digest
 from streamgda.storage.saving import Savable
+
+S = TypeVar("S", bound="Statistics")
 
 
 class ReadOut(Protocol):
@@ -98,8 +100,6 @@ class Statistics(Savable):
 
     exact: bool
     keeps_patterns = False  # of observed features, in rows in which some are missing
-
-    takes_categories = False  # whether rows with categories can be added
 
     _labelled: Labelled[Any]
     _centers: SubclassCenters | None = None
@@ -389,8 +389,8 @@ class Statistics(Savable):
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
-        if isinstance(block.features, MixedColumns):
-            self._check_categories(block.features.categories, len(block.codes))
+        if block.categories is not None:
+            block.categories.check_size(len(block.codes))
         if len(block.codes):
             moments = self._reduce(block, workspace)
             labelled = Labelled(block.classes, np.bincount(block.codes), moments)
@@ -398,24 +398,15 @@ class Statistics(Savable):
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
         part = self._twin(labelled)
         part._names, part._n_dropped = block.feature_names, block.n_dropped
-        part.categories = block.features.categories if isinstance(block.features, MixedColumns) else None
+        part.categories = block.categories
         if labelled.moments.kind.is_pooled:
             part._revision = Revision.of_rows(block)
         return part
 
-    def _check_categories(self, categories: Categories, n_rows: int) -> None:
-        """Raise ValueError if the state cannot hold the categories of some rows."""
-        if not self.takes_categories:
-            raise ValueError(
-                f"{type(self).__name__} holds no categories, and column {categories.columns[0]!r} has them; "
-                "make numbers of such columns, or learn with missing='raise' or 'drop'"
-            )
-        categories.check_size(n_rows)
-
     def _expect(self, block: Block) -> None:
         """Count what a block dropped, and take its feature names; ValueError if it has other features."""
-        if isinstance(block.features, MixedColumns):
-            self._check_categories(block.features.categories, len(block.codes))
+        if block.categories is not None:
+            block.categories.check_size(len(block.codes))
         check_same_names(self._names, block.feature_names)
         self._labelled.check_features(block.n_features)
         self._names = self._names or block.feature_names
@@ -454,7 +445,7 @@ class Statistics(Savable):
             self.categories = ours.categories or theirs.categories
         return self
 
-    def _aligned(self, other: Statistics) -> tuple[Self, Statistics]:
+    def _aligned(self, other: S) -> tuple[Self, S]:
         """The state and another one with the categories of both; ValueError if these do not go together."""
         if self.categories is None or other.categories is None:
             return self, other

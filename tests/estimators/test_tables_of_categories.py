@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from scipy.special import log_softmax, logsumexp
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from sklearn.covariance import LedoitWolf
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.naive_bayes import GaussianNB as Peer
@@ -184,6 +184,27 @@ def test_a_missing_category_may_be_none(table):
     assert np.isnan(model.category_log_prob_["city"][:, 3]).all()
     without = GaussianNB(categorical_features=["grade"]).fit(X[["age", "income", "grade"]], y)
     np.testing.assert_allclose(model.predict_proba(X[~known]), without.predict_proba(X[~known]), rtol=1e-9)
+
+
+def test_naive_bayes_learns_each_column_from_the_rows_that_have_it(table):
+    X, y = table
+    X = X.mask(np.random.default_rng(3).random(X.shape) < 0.2).astype({"grade": object})
+    model = GaussianNB(missing="marginal", var_smoothing=0, **CHOSEN).fit(X, y)
+    joint = np.log(np.bincount(y) / len(y)) * np.ones((len(y), 1))
+    for name in ("age", "income"):
+        for k, values in X[name].astype(float).groupby(y):
+            joint[:, k] += np.nan_to_num(
+                norm.logpdf(X[name].astype(float), values.mean(), values.std(ddof=0))
+            )
+    for name in CHOSEN["categorical_features"]:
+        for k, values in X[name].groupby(y):
+            counts = values.value_counts().reindex(X[name].dropna().unique(), fill_value=0) + 1
+            joint[:, k] += X[name].map(np.log(counts / counts.sum())).fillna(0).astype(float)
+    np.testing.assert_allclose(model.predict_joint_log_proba(X), joint, rtol=1e-9)
+    batches = GaussianNB(missing="marginal", var_smoothing=0, **CHOSEN)
+    for some in np.array_split(np.argsort(X["city"].fillna("~")), 4):
+        batches.partial_fit(X.iloc[some], y[some])
+    np.testing.assert_allclose(batches.predict_joint_log_proba(X), joint, rtol=1e-9)
 
 
 @pytest.mark.parametrize("model", [GaussianNB(), *(model for model, _ in MODELS)])

@@ -152,11 +152,47 @@ def test_exact_sums_of_parts_are_those_of_the_whole():
     assert (whole - parts[0]).select(parts[1].feature_names) == parts[1].select(parts[1].feature_names)
 
 
-def test_statistics_that_hold_no_categories_say_so():
-    with pytest.raises(
-        ValueError, match=r"IncompleteStatistics holds no categories, and column 'colour' has"
-    ):
-        IncompleteStatistics("tied").update_blocks([block_of(RED)])
+HOLES = st.lists(st.sampled_from([(False, False), (True, False), (False, True), (True, True)]), min_size=40)
+
+
+def with_holes(rows, holes):
+    lacking = zip(rows, holes, strict=False)
+    return [(k, tuple(np.where(own, np.nan, x).tolist()), v) for (k, x, v), own in lacking]
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, HOLES, st.data(), st.sampled_from(["full", "tied", "diag"]), st.booleans())
+def test_any_division_of_incomplete_rows_is_the_whole(rows, holes, data, kind, exact):
+    rows = with_holes(rows, holes)
+    part = np.array([data.draw(st.integers(0, 3)) for _ in rows])
+    total = IncompleteStatistics(kind, exact=exact)
+    for which in np.unique(part):
+        of_part = [rows[i] for i in np.flatnonzero(part == which)]
+        blocks = [block_of(some) for some in (of_part[:3], of_part[3:]) if some]
+        total.update_blocks(blocks)
+    names = total.categories.feature_names
+    expected = IncompleteStatistics(kind, exact=exact, feature_names=names).update(
+        dense(rows, values_of(rows)), [label for label, _, _ in rows]
+    )
+    assert total.categories == Categories(NUMBERS, COLUMNS, values_of(rows))
+    assert total.allclose(expected, rtol=1e-9)
+    rest = total - total.of_classes(np.arange(1, len(total.classes))) if len(total.classes) > 1 else total
+    assert rest.categories == total.categories
+
+
+def test_incomplete_rows_with_categories_are_saved_and_forgotten(tmp_path):
+    rows = with_holes(RED + GREEN + RED, [(False, False), (True, False), (False, True), (False, False)] * 2)
+    for kind in ("full", "diag"):
+        state = IncompleteStatistics(kind).merge(state_of(GREEN, kind))
+        state.update_blocks([block_of(rows)])
+        state.save(tmp_path / "state.parquet")
+        assert load(tmp_path / "state.parquet") == state
+        added = IncompleteStatistics(kind)
+        added.update_blocks([block_of(rows)])
+        rest = (state - added).ordinary()
+        expected = state_of(GREEN, kind).with_categories(rest.categories)
+        np.testing.assert_allclose(rest.means, expected.means, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(rest.scatter, expected.scatter, rtol=1e-12, atol=1e-14)
 
 
 def test_rows_are_recoded_by_value():

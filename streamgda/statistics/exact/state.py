@@ -76,8 +76,6 @@ class ExactClassStatistics(Statistics):
     """
 
     exact = True
-    takes_categories = True
-
     _labelled: Labelled[Sums]
 
     def __init__(

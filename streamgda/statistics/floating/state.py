@@ -81,8 +81,6 @@ class ClassStatistics(Statistics):
     """
 
     exact = False
-    takes_categories = True
-
     _labelled: Labelled[Moments]
 
     def __init__(

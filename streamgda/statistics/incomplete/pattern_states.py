@@ -152,6 +152,21 @@ class PatternStates(Labelled[S]):
             together[nothing] = together[nothing].subtract(single.selected(np.arange(0)))
         return type(self)(self.moments, len(features), together)
 
+    def placed(self, features: Indices, n_features: int) -> Self:
+        """The state of `n_features` features, of which these are at the given places, and observed zeros."""
+        added, wide = np.setdiff1d(np.arange(n_features), features), Keyed[Pattern, Labelled[S]]()
+        for pattern, part in self.by_pattern.items():
+            own = features[features_in(pattern, self.n_features)]
+            if self.kind.has_products or len(own) == self.n_features:
+                all_of = np.union1d(own, added)
+                placed = part.placed(np.searchsorted(all_of, own), len(all_of))
+                wide.add(pattern_with(all_of, n_features), placed, owned=True)
+                continue
+            wide.add(pattern_with(own, n_features), part, owned=True)
+            for feature in added if not len(own) else ():
+                wide.add(pattern_with(feature, n_features), part.placed(own, 1), owned=True)
+        return type(self)(self.moments, n_features, wide)
+
     def mapped(self, A: Array, b: Array) -> Self:
         """Raise ValueError: the moments of A x + b do not follow where features are missing."""
         raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ FORMAT_VERSION = 2
 """The first version of the saved format that has such states."""
 
 Plain = ClassStatistics | ExactClassStatistics
+
+S = TypeVar("S", bound="IncompleteStatistics")
 
 
 class IncompleteStatistics(Statistics):
@@ -125,6 +127,7 @@ class IncompleteStatistics(Statistics):
         with statistics.lock:
             state._set_labelled(of_complete_rows(statistics._labelled.copy()))
             state._n_dropped, state._centers = statistics.n_dropped, statistics._centers
+            state.categories = statistics.categories
         return state
 
     def _set_labelled(self, labelled: Labelled[Any]) -> None:
@@ -146,21 +149,20 @@ class IncompleteStatistics(Statistics):
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
-        together = self._twin(PatternStates(self._labelled.moments, 0, {}))
-        together._names, together._n_dropped = None, 0
-        sums, is_empty = PatternSums(self._plain(), self.max_patterns, separates=self._separates), True
+        before: Self | None = None
+        together: Self | None = None
+        sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
         for block in blocks:
+            if together is None or block.categories is not None:  # which may be others in each block
+                before = None if together is None else _joined(before, together, sums)
+                together = self._twin(PatternStates(self._labelled.moments, block.n_features, {}))
+                together._names, together._n_dropped, together.categories = None, 0, block.categories
+                sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
             together._expect(block)
-            if not together.n_features:
-                together._set_labelled(PatternStates(self._labelled.moments, block.n_features, {}))
             if len(block.codes):
                 sums.add(block, workspace)
-            is_empty = False
             del block  # else it stays in memory while the next one is fetched
-        if is_empty:
-            return None
-        together._set_labelled(sums.states(together.n_features))
-        return together
+        return None if together is None else _joined(before, together, sums)
 
     def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
         """The sums of a block whose rows have all features."""
@@ -290,6 +292,7 @@ class IncompleteStatistics(Statistics):
             plain = ClassStatistics()
             plain._set_labelled(Labelled(self.classes, self.counts, completion.moments))
         plain._names, plain._n_dropped, plain._centers = self._names, self._n_dropped, self._centers
+        plain.categories = self.categories
         return plain, completion
 
     @property
@@ -337,13 +340,14 @@ class IncompleteStatistics(Statistics):
         """Merge another state, incomplete or ordinary, unless there would be too many patterns."""
         theirs = self._as_incomplete(other)
         with self._lock:
-            n_patterns = len(self._labelled.by_pattern.keys() | theirs._labelled.by_pattern.keys())
+            ours, theirs = self._aligned(theirs)
+            n_patterns = len(ours._labelled.by_pattern.keys() | theirs._labelled.by_pattern.keys())
             are_too_many = self._labelled.kind.has_products and n_patterns > self.max_patterns
             if self._separates and (are_too_many or self.covariance_type != theirs.covariance_type):
                 self._set_labelled(self._labelled.separated())
-                theirs = theirs._twin(theirs._labelled.separated())
+                ours, theirs = self._aligned(theirs._twin(theirs._labelled.separated()))
                 are_too_many = False
-            self._check_compatible(theirs)
+            ours._check_compatible(theirs)
             if are_too_many:
                 n_classes = max(len(self._labelled.classes), len(theirs._labelled.classes))
                 raise TooManyPatternsError.of(n_patterns, self.max_patterns, n_classes, theirs.n_features)
@@ -368,10 +372,13 @@ class IncompleteStatistics(Statistics):
         """
         rest = super().__sub__(self._as_incomplete(other) if isinstance(other, Statistics) else other)
         if rest is not NotImplemented and not self.exact:
+            ours = self if rest.categories is None else self.with_categories(rest.categories)
+            n_numbers = rest.n_features if rest.categories is None else rest.categories.n_numbers
             for pattern, part in rest._labelled.by_pattern.items():
-                features = features_in(pattern, self.n_features)
-                names = tuple(self._names[j] if self._names else str(j) for j in features)
-                warn_of_lost_digits(part, self._labelled.by_pattern[pattern], names)
+                features = features_in(pattern, rest.n_features)
+                names = tuple(ours._names[j] if ours._names else str(j) for j in features)
+                whole, n_judged = ours._labelled.by_pattern[pattern], int((features < n_numbers).sum())
+                warn_of_lost_digits(part, whole, names, n_judged)
         return rest
 
     def decay(self, factor: float) -> Self:
@@ -454,9 +461,16 @@ class IncompleteStatistics(Statistics):
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(features_in(pattern, n_features))
             described = {**metadata, **own, "n_features": n_observed, "feature_names": None, "n_dropped": 0}
-            described.pop("subclass_centers", None)
+            for name in ("subclass_centers", "categories"):
+                described.pop(name, None)
             parts[pattern] = type(plain).from_columns(part, described)._labelled
         return PatternStates(plain._labelled.moments, n_features, parts)
+
+
+def _joined(before: S | None, together: S, sums: PatternSums) -> S:
+    """A state with the sums of its rows, and with the rows before them."""
+    together._set_labelled(sums.states(together.n_features))
+    return together if before is None else before._merge(together, owned=True)
 
 
 def _no_rows(covariance_type: CovarianceType, exact: bool, fourth_moments: bool) -> Plain:
