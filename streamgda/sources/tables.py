@@ -27,6 +27,9 @@ _HARMLESS = {
 
 _URI = re.compile(r"(?:([\w+.-]+)://([^/]*))?(.*)", re.DOTALL)
 
+_METHODS = (("deltalake", "get_add_actions"), ("pyiceberg", "plan_files"), ("pyiceberg", "scan"))
+"""What the objects of each library have that can be scanned."""
+
 _FIELD_ID = b"PARQUET:field_id"
 
 Keys = Mapping[str, pa.Scalar]
@@ -50,7 +53,8 @@ class TableFiles(FoundFiles):
 
 def is_table(data: Any) -> bool:
     """Whether data is a table of Delta's or Iceberg's library, or a scan of one."""
-    return _is_delta(data) or _is_iceberg(data)
+    libraries = {base.__module__.partition(".")[0] for base in type(data).__mro__}
+    return any(library in libraries and hasattr(data, method) for library, method in _METHODS)
 
 
 def find_files_of_table(table: Any, filesystem: AnyFileSystem | None = None) -> TableFiles:
@@ -63,13 +67,11 @@ def find_files_of_table(table: Any, filesystem: AnyFileSystem | None = None) -> 
     ValueError
         If rows of the files are deleted or filtered, or a newer protocol says how the files are to be read.
     """
-    columns, found = _files_of_delta(table) if _is_delta(table) else _files_of_iceberg(table)
+    columns, found = (_files_of_delta if hasattr(table, "get_add_actions") else _files_of_iceberg)(table)
     if not found:
         raise FileNotFoundError("the table has no files")
     uris = [_URI.fullmatch(uri).groups(default="") for uri, _ in found]  # type: ignore[union-attr]
     scheme, authority, _ = uris[0]
-    if any(other != scheme for other, _, _ in uris):
-        raise ValueError("the files of a dataset must all be on one filesystem")
     there, _ = resolve("/" if scheme in {"", "file"} else f"{scheme}://{authority}", filesystem)
     in_bucket = is_object_store(there)  # Azure's containers stand before an "@"
     paths = [f"{place.partition('@')[0]}{path}" if in_bucket else path for _, place, path in uris]
@@ -82,19 +84,6 @@ def field_numbers(schema: pa.Schema) -> dict[str, bytes]:
     """The numbers of columns, by name: in Iceberg, a column keeps its number when it is renamed."""
     metadata = {field.name: field.metadata or {} for field in schema}
     return {name: found[_FIELD_ID] for name, found in metadata.items() if _FIELD_ID in found}
-
-
-def _is_delta(data: Any) -> bool:
-    return _is_of("deltalake", data) and hasattr(data, "get_add_actions")
-
-
-def _is_iceberg(data: Any) -> bool:
-    return _is_of("pyiceberg", data) and (hasattr(data, "scan") or hasattr(data, "plan_files"))
-
-
-def _is_of(library: str, data: Any) -> bool:
-    """Whether the class of an object, or one that it derives from, is of a library."""
-    return any(base.__module__.partition(".")[0] == library for base in type(data).__mro__)
 
 
 def _files_of_delta(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:
@@ -124,15 +113,10 @@ def _files_of_iceberg(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:
     tasks = list(scan.plan_files())
     reader = "to read its rows, use scan_arrow(scan.to_arrow_batch_reader(), ...)"
     if any(task.delete_files for task in tasks):
-        raise ValueError(
-            f"the Iceberg table has delete files, so rows of its Parquet files are gone; {reader}"
-        )
+        raise ValueError(f"the Iceberg table has delete files, for rows that are deleted; {reader}")
     if scan.limit is not None or any(repr(task.residual) != "AlwaysTrue()" for task in tasks):
         raise ValueError(
             "the scan of the Iceberg table has a limit, or a filter that leaves out rows of files; scan all "
             f"rows, and give filters to scan_parquet; or {reader}"
         )
-    formats = {task.file.file_format.name for task in tasks} - {"PARQUET"}
-    if formats:
-        raise ValueError(f"the Iceberg table has files of {', '.join(sorted(formats))}; {reader}")
     return scan.projection().as_arrow(), [(task.file.file_path, {}) for task in tasks]
