@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.estimators.classifier import finalised
+from streamgda.gaussians.categorical import CategoricalDensities
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.mixtures import Mixtures
 from streamgda.gaussians.products import large_low_parts
@@ -39,6 +40,8 @@ class ScoreFormula:
         Where the subclasses of each class begin.
     temperature : float
         What ln p(x, k) is divided by.
+    linear : ndarray of shape (M, d), or None
+        What is added for each feature, times x: ln p(v | k) of the dummies of categories.
     """
 
     kind: Literal["linear", "diagonal", "full"]
@@ -48,6 +51,7 @@ class ScoreFormula:
     constants: Array
     starts: NDArray[np.intp]
     temperature: float
+    linear: Array | None = None
 
     @property
     def by_class(self) -> list[NDArray[np.intp]]:
@@ -72,28 +76,53 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
         raise ValueError(f"{system} takes no {model.predictive} densities; set predictive='plugin'")
     densities, starts = state.densities, np.arange(len(state.classes))
     constants = state.log_priors.copy()
+    tables = densities if isinstance(densities, CategoricalDensities) else None
+    if tables is not None:
+        densities = tables.of_numbers
     if isinstance(densities, Mixtures):
         sizes = np.diff(densities.starts, append=len(densities.shares))
         starts, constants = densities.starts, np.repeat(constants, sizes) + np.log(densities.shares)
         densities = densities.components
     constants[list(densities.singular)] = -np.inf
+    formula = ScoreFormula(*_normal(densities, constants), starts, state.temperature)
+    return formula if tables is None else _with_categories(formula, tables)
+
+
+def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None, Array, Array]:
+    """The kind, centres, low parts, matrices and constants of normal densities."""
     if isinstance(densities, SharedGaussians) and densities.is_compact:
-        constants += densities.intercepts
-        linear = densities.centre[None], None, densities.slopes
-        return ScoreFormula("linear", *linear, constants, starts, state.temperature)
-    constants += densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
+        return "linear", densities.centre[None], None, densities.slopes, constants + densities.intercepts
+    constants = constants + densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
     n_classes, n_features = densities.means.shape
     low_parts = large_low_parts(
         densities.low_parts, np.array([np.diag(densities.covariance(k)) for k in range(n_classes)])
     )
     if isinstance(densities, DiagonalGaussians):
-        moments = densities.means, low_parts, 1 / np.sqrt(densities.variances)
-        return ScoreFormula("diagonal", *moments, constants, starts, state.temperature)
+        return "diagonal", densities.means, low_parts, 1 / np.sqrt(densities.variances), constants
     shared = isinstance(densities, SharedGaussians)
-    whitenings = [densities.whitening] * n_classes if shared else densities.whitenings  # type: ignore[attr-defined]
+    whitenings = [densities.whitening] * n_classes if shared else densities.whitenings
     matrices = np.zeros((n_classes, n_features, n_features))
     for matrix, whitening in zip(matrices, whitenings, strict=True):
         triangle = whitening.triangle
         matrix[:, : len(triangle)] = triangle.T
-    moments = densities.means, low_parts, matrices
-    return ScoreFormula("full", *moments, constants, starts, state.temperature)
+    return "full", densities.means, low_parts, matrices, constants
+
+
+def _with_categories(formula: ScoreFormula, densities: CategoricalDensities) -> ScoreFormula:
+    """The scores of x − B z as those of the features (x, z), and what a table of probabilities adds."""
+    n_classes, (p, n_dummies) = len(densities.log_tables), (formula.centres.shape[1], len(densities.groups))
+    slopes = np.zeros((n_classes, p, n_dummies))
+    for k in range(n_classes) if densities.slopes else ():
+        slopes[k] = densities.slopes[min(k, len(densities.slopes) - 1)]
+    if formula.kind == "linear":
+        matrices = np.vstack([formula.matrices, -slopes[0].T @ formula.matrices])
+    elif formula.kind == "diagonal":
+        matrices = np.hstack([formula.matrices, np.zeros((n_classes, n_dummies))])
+    else:
+        of_dummies = -np.swapaxes(slopes, 1, 2) @ formula.matrices
+        matrices = np.concatenate([formula.matrices, of_dummies], axis=1)
+    beside = ((0, 0), (0, n_dummies))
+    centres, low_parts = np.pad(formula.centres, beside), formula.low_parts
+    low_parts = None if low_parts is None else np.pad(low_parts, beside)
+    linear = np.pad(densities.log_tables, ((0, 0), (p, 0)))
+    return replace(formula, centres=centres, low_parts=low_parts, matrices=matrices, linear=linear)

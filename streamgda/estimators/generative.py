@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
-from streamgda.estimators.reading import check_has_learnt, check_numbers_alone, check_rows, one_of
+from streamgda.estimators.reading import check_has_learnt, check_rows, one_of
 from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
 from streamgda.gaussians.base import Gaussians
@@ -259,8 +259,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """One SELECT that predicts the rows of a table in a database.
 
         Its columns are those to keep, ``label``, and ``probability_`` and the label for each class. They are
-        NULL in a row where a feature is NULL. Probabilities differ from those of `predict_proba` by the
-        rounding of the database.
+        NULL in a row where a number is NULL, or, in the conditional Gaussian model, where a category was not
+        learnt. Probabilities differ from those of `predict_proba` by the rounding of the database.
 
         Parameters
         ----------
@@ -295,7 +295,6 @@ class GenerativeClassifier(GaussianClassifier[G]):
         (0.0, 'low')
         """
         check_has_learnt(self)
-        check_numbers_alone(self, "SQL")
         return select_of(self, table, dialect, keep)
 
     # ------------------------------------------------------------------ criteria

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from streamgda.blocks.categories import Categories
 from streamgda.blocks.wording import listed
 from streamgda.estimators.formula import ScoreFormula, score_formula
 
@@ -77,6 +78,8 @@ def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("SQL needs names of columns; fit the model to a data frame or a source with names")
     n_coefficients = np.count_nonzero(formula.matrices)
+    if formula.linear is not None:
+        n_coefficients += np.count_nonzero(formula.linear)
     if n_coefficients > _MOST_COEFFICIENTS:
         raise ValueError(
             f"the model has {n_coefficients:,} coefficients, and a statement takes at most "
@@ -92,8 +95,14 @@ def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
         source = f"gda_{len(steps)}"
         steps.append(f"{source} AS {sql.materialised}({select})")
 
-    features = enumerate(model.feature_names_in_.tolist())
-    step(*(f"CAST({sql.name(name)} AS {sql.double}) AS gda_x{j}" for j, name in features))
+    categories = model.statistics_.categories
+    names = model.feature_names_in_.tolist() if categories is None else categories.numbers
+    numbers = [f"CAST({sql.name(name)} AS {sql.double}) AS gda_x{j}" for j, name in enumerate(names)]
+    if categories is None:
+        step(*numbers)
+    else:
+        step(*numbers, *_codes(categories, sql))
+        step(*(f"gda_x{j}" for j in range(len(names))), *_dummies(categories, formula))
     members = [own[np.isfinite(formula.constants[own])] for own in formula.by_class]
     step(*(f"{_score(formula, i)} AS gda_s{i}" for own in members for i in own))
     greatest, classes = f"{sql.greatest}({{}}, {{}})", [k for k, own in enumerate(members) if len(own)]
@@ -117,6 +126,27 @@ def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
     return "WITH " + ",\n".join(steps) + f"\nSELECT {', '.join(result)} FROM {source}"
 
 
+def _codes(categories: Categories, sql: Dialect) -> Iterator[str]:
+    """The position of each row's value among the categories of a column; NULL if it is none of them."""
+    for c, (column, values) in enumerate(zip(categories.columns, categories.values, strict=True)):
+        name = sql.name(column)
+        tests = ["IS NULL" if value is None else f"= {sql.literal(value)}" for value in values]
+        cases = " ".join(f"WHEN {name} {test} THEN {i}" for i, test in enumerate(tests))
+        yield f"CASE {cases} END AS gda_c{c}"
+
+
+def _dummies(categories: Categories, formula: ScoreFormula) -> Iterator[str]:
+    """The dummies of all categories.
+
+    Those of a value that was not learnt are 0. They are NULL where densities are summed over all values.
+    """
+    depends = formula.linear is not None and formula.kind != "diagonal"
+    for c, place in enumerate(categories.slices):
+        other = f"WHEN gda_c{c} IS NOT NULL THEN 0e0" if depends else "ELSE 0e0"
+        for code, j in enumerate(range(place.start, place.stop)):
+            yield f"CASE WHEN gda_c{c} = {code} THEN 1e0 {other} END AS gda_x{j}"
+
+
 def _score(formula: ScoreFormula, i: int) -> str:
     """The score of a subclass, of the columns gda_x0, gda_x1 and so on."""
     centre = formula.centres[i if len(formula.centres) > 1 else 0]
@@ -130,6 +160,9 @@ def _score(formula: ScoreFormula, i: int) -> str:
         return joined([f"{number(c)} * {deviation}" for c, deviation in terms if c] or ["0e0"])
 
     constant = number(formula.constants[i])
+    if formula.linear is not None:
+        terms = [f"{number(value)} * gda_x{j}" for j, value in enumerate(formula.linear[i]) if value]
+        constant = f"{constant} + {joined(terms or ['0e0'])}"
     if formula.kind == "linear":
         return f"{constant} + {product(formula.matrices[:, i])}"
     own = np.diag(formula.matrices[i]) if formula.kind == "diagonal" else formula.matrices[i]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,20 @@ class CategoricalDensities(Densities):
         if len(self.parts) == 1:
             return self.parts[0].singular
         return {k: part.singular[0] for k, part in enumerate(self.parts) if part.singular}
+
+    @property
+    def of_numbers(self) -> Densities:
+        """The densities of x − B z of all the classes."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        parts = cast("tuple[SeparateGaussians, ...]", self.parts)
+        low_parts = [part.low_parts for part in parts if part.low_parts is not None]
+        return replace(
+            parts[0],
+            means=np.concatenate([part.means for part in parts]),
+            whitenings=[part.whitenings[0] for part in parts],
+            low_parts=np.concatenate(low_parts) if low_parts else None,
+        )
 
     # ------------------------------------------------------------------ rows
 

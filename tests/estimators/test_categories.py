@@ -187,11 +187,6 @@ def test_models_that_take_no_categories_say_so(other, source):
         other.fit(source)
 
 
-def test_sql_of_the_model_says_that_it_takes_numbers_alone(model):
-    with pytest.raises(ValueError, match=r"takes numbers alone, and .* the categories of 'city', 'grade'"):
-        model.to_sql("customers")
-
-
 def test_an_identifier_is_refused_by_name(customers, kinds):
     rows = customers.assign(name=[f"customer {i}" for i in range(400)])
     with pytest.raises(

@@ -6,6 +6,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import NotFittedError
 
@@ -77,6 +78,43 @@ def test_a_null_has_no_prediction(dialect):
     found = DATABASES[dialect](model.to_sql("rows", dialect, keep=["a"]), empty)
     assert sorted(found)[1] == (2.0, None, None, None)
     assert [row[1] for row in sorted(found)] == [0, None, 1, 1]
+
+
+TABLE_MODELS = [
+    LinearDiscriminantAnalysis(),
+    LinearDiscriminantAnalysis(categorical_model="conditional"),
+    GaussianNB(max_categories=2, temperature=2.0),
+    QuadraticDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(pooling="bayes", max_categories=2),
+]
+
+
+def a_table(n_rows=300):
+    rng, towns = np.random.default_rng(0), np.array(["Oslo", "it's", "back\\slash", None], object)
+    y = rng.integers(0, 3, n_rows)
+    table = pd.DataFrame({"a": rng.normal(size=n_rows) + y, "b": rng.normal(size=n_rows) * (1 + y)})
+    table["town"], table["grade"] = rng.choice(towns, n_rows), rng.integers(1, 4, n_rows)
+    table["a"] += (table["town"] == "Oslo") * y
+    return table.assign(fast=rng.random(n_rows) < 0.4), y
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("model", TABLE_MODELS, ids=str)
+def test_tables_with_categories(model, dialect):
+    X, y = a_table()
+    check(clone(model).set_params(categorical_features=["town", "grade", "fast"]).fit(X, y), X, dialect)
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.filterwarnings("ignore:categories that no learnt row has")
+def test_a_value_that_was_not_learnt(dialect):
+    X, y = a_table()
+    new = X[:5].assign(town="Bergen")
+    for model in TABLE_MODELS[0], TABLE_MODELS[2]:
+        check(clone(model).fit(X, y), new, dialect)
+    for model in TABLE_MODELS[1], TABLE_MODELS[3]:  # which sum over the values
+        query = clone(model).fit(X, y).to_sql("rows", dialect, keep=["a"])
+        assert all(row[1:] == (None,) * 4 for row in DATABASES[dialect](query, new))
 
 
 def test_dialects_quote():

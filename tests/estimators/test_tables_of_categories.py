@@ -261,8 +261,6 @@ def test_all_that_a_model_does(model, table, tmp_path):
         model.to_sklearn()
     with pytest.raises(ValueError, match="no quadric"):
         model.boundary(0, 1)
-    with pytest.raises(ValueError, match="SQL takes numbers alone"):
-        model.set_params(missing="raise").to_sql("rows")
 
 
 def test_imputed_numbers_are_conditional_means(table):
