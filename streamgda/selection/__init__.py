@@ -8,7 +8,7 @@ folds are computed from their states; other scorings take a second read.
 - `validation`: `cross_validate` and `learning_curve`.
 - `comparison`: candidates fitted to states, their scores on other folds, and why some failed.
 - `reading`: the second read, which scores rows.
-- `downdates`: each row is scored by the model of all other rows. `left_out`: the base class for this.
+- `downdates`: each row is scored by the model of all other rows.
 - `splitters`: the folds that the user asks for, and `HashedKFold`.
 - `candidates`: estimators with parameters.
 - `scorings`: sums over scored rows, and their score. To add a scoring, write one class and its entry there.

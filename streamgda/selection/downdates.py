@@ -8,10 +8,13 @@ determinants follow from those of all the rows (Sherman & Morrison 1950; the mat
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.estimators.classifier import GaussianClassifier
@@ -20,12 +23,239 @@ from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.gaussians.densities import RegularisedGaussians
+from streamgda.gaussians.posteriors import tempered
+from streamgda.gaussians.products import deviations_from
+from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.whitening import Spectrum, TriangularWhitening, Whitening, largest_zero
-from streamgda.selection.left_out import EPS, LEAST_LEFT, Codes, Downdate, Flags, Left
+from streamgda.selection.scorings import Scored
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, kind_named
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.floating.state import ClassStatistics
+
+Codes = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+_EPS = float(np.finfo(np.float64).eps)
+_LEAST_LEFT = 1e-5  # fraction of a sum: if less remains, subtraction has lost five digits
+_LEAST_WEIGHT = 1e-290
+_UNCERTAIN = 1e-5  # limit on the change of a score by rounding errors
+_LARGEST_NULL = 1e-10  # eigenvalue of a direction without variance, relative to the others
+
+
+def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> Downdate:
+    """The `Downdate` that leaves rows out of the model of an estimator.
+
+    Raises
+    ------
+    ValueError
+        If there is no closed form, or all rows but one do not determine the model.
+    """
+    check_closed_form(estimator)
+    estimator._validate_params()
+    statistics = statistics.ordinary()
+    if statistics.keeps_patterns:
+        raise ValueError(
+            Message(
+                "⟨cv='loo'⟩ has a closed form for complete rows alone, and here features are missing; set "
+                "⟨cv⟩ to a number, or leave such rows out, with ⟨missing='drop'⟩"
+            )
+        )
+    statistics = statistics.to_covariance_type(**estimator.required_statistics())
+    kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate
+    return kind(estimator, statistics)
+
+
+def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
+    """Raise ValueError for an estimator whose rows cannot be left out in closed form."""
+    kinds = (LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianNB)
+    estimated = [
+        f"⟨{name}={getattr(estimator, name)!r}⟩"
+        for name in ("shrinkage", "pooling")
+        if isinstance(getattr(estimator, name, None), str)
+    ]
+    if getattr(estimator, "covariance_estimator", None) is not None:
+        estimated.append("a covariance_estimator")
+    if getattr(estimator, "predictive", "plugin") != "plugin":
+        estimated.append(f"⟨predictive={getattr(estimator, 'predictive', None)!r}⟩")
+    if type(estimator) not in kinds or estimated:
+        why = f"with {', '.join(estimated)}" if estimated else "of this kind"
+        raise ValueError(
+            Message(
+                f"⟨cv='loo'⟩ has no closed form for {type(estimator).__name__} {why}: each row would need "
+                "another fit. It has one for LDA, QDA and GaussianNB with numbers for parameters; else set "
+                "⟨cv⟩ to a number"
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Left:
+    """The factors of a class without each of n rows.
+
+    Attributes
+    ----------
+    ratio : ndarray of shape (n,)
+        n_k / (n_k − w) of the class of the row.
+    beta : ndarray of shape (n,)
+        The factor of the δ δᵀ that is subtracted from the scatter.
+    freedom : ndarray of shape (n,)
+        The divisor of the remaining scatter.
+    """
+
+    ratio: Array
+    beta: Array
+    freedom: Array
+
+
+class Downdate(ABC):
+    """The statistics of all rows, from which single rows are removed.
+
+    If a row makes up most of a variance, or changes the rank of a covariance, its densities are computed from
+    the state without the row. In a floating-point state, the remaining sums have rounding errors. If these
+    errors could change the first five digits of a score, an error is raised.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With its parameters; not fitted.
+    statistics : ClassStatistics or ExactClassStatistics
+        Of all rows.
+    """
+
+    def __init__(self, estimator: GaussianClassifier[Any], statistics: Statistics) -> None:
+        self.classes = statistics.classes
+        self._estimator, self._statistics = estimator, statistics
+        self._weights, self._means, self._tails = statistics.weights, statistics.means, statistics.mean_tails
+        self._counts = statistics.counts
+        self._total = float(self._weights.sum())
+        single = np.flatnonzero(self._counts < 2)
+        if len(single):
+            raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
+        self._fitted = estimator._compute_finalised(statistics)
+        if estimator._splits(statistics):
+            raise ValueError("rows with tables of categories are not left out one by one; use folds")
+        for _, error in self._fitted.singular:
+            raise error()
+        is_linear = isinstance(estimator, LinearDiscriminantAnalysis)
+        self._share = 1.0 if is_linear else float(getattr(estimator, "pooling", None) or 0.0)
+        self._concerns_all = bool(self._share)  # whether a row affects the densities of other classes
+        self._pooling = Regularisation.by_share(self._share, self._weights, statistics.n_features)
+
+    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
+        """Score rows that are among those of the statistics, as `log_joint` does."""
+        scores = self.log_joint(rows, truth, weights)
+        joint = scores[np.arange(len(rows)), truth] if log_joint else None
+        temperature = self._fitted.temperature
+        return Scored(tempered(scores, temperature), truth, weights, joint, temperature)
+
+    def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
+        """Ln p(x, k) of rows by the models of all other rows: (n, K).
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            Rows that are among those of the statistics.
+        truth : ndarray of int of shape (n,)
+            The positions of their classes.
+        weights : ndarray of shape (n,)
+            Their weights.
+
+        Raises
+        ------
+        ValueError
+            If the other rows do not determine the model.
+        """
+        densities, is_known = self._in_closed_form(X, truth, weights)
+        for i in np.flatnonzero(~is_known):
+            try:
+                changed, density = self._computed(X[i], int(truth[i]), float(weights[i]))
+            except ValueError as error:
+                label = named(self.classes[truth[i]])
+                said = Message(f"row {i} of class {label}: without it, ", Message.of(error))
+                raise ValueError(said) from error
+            densities[i, changed] = density
+        densities += self._log_priors(truth, weights)
+        return densities
+
+    @abstractmethod
+    def _in_closed_form(self, X: Array, truth: Codes, weights: Array) -> tuple[Array, Flags]:
+        """Ln p(x | k) of rows by the models of the others (n, K), and for which rows it is accurate (n,)."""
+
+    def _log_priors(self, truth: Codes, weights: Array) -> Array:
+        """Ln of the priors without each row: (n, K)."""
+        if self._estimator.priors is not None:
+            return np.tile(self._fitted.log_priors, (len(truth), 1))
+        left = np.tile(self._weights, (len(truth), 1))
+        left[np.arange(len(truth)), truth] -= weights
+        shares: Array = np.log(left / (self._total - weights)[:, None])
+        return shares
+
+    def _from_mean(self, X: Array, classes: int | Codes) -> Array:
+        """Rows minus the mean of one class, or each row minus the mean of its own class: (n, d)."""
+        return deviations_from(X, self._means[classes], self._tails[classes])
+
+    def _left(self, j: int, truth: Codes, weights: Array) -> _Left:
+        """The factors of class j without each row."""
+        return self._left_of(
+            self._pooling.divisors[j], np.where(truth == j, 1.0, self._share), truth, weights
+        )
+
+    def _left_of(self, divisor: float, part: Array | float, truth: Codes, weights: Array) -> _Left:
+        """The factors of a covariance without each of the rows that it includes."""
+        own = self._weights[truth]
+        ratio = own / (own - weights)
+        return _Left(ratio, part * weights * ratio, divisor - part * weights)
+
+    def _computed(self, row: Array, own: int, weight: float) -> tuple[Codes, Array]:
+        """Ln of the densities at a row of class `own`, from the state without it, and their classes."""
+        changed = np.arange(len(self.classes)) if self._concerns_all else np.array([own])
+        whole, label = self._statistics.of_classes(changed), self.classes[[own]]
+        removed = empty_statistics(whole.covariance_type, exact=whole.exact).update(
+            row[None], label, [weight]
+        )
+        left = Statistics.__sub__(whole, removed)  # does not warn of a difference of states
+        place = int(np.searchsorted(changed, own))
+        if not isinstance(left, ClassStatistics) or (
+            left.counts[place] == 1 and left.covariance_type != "tied"
+        ):
+            return changed, self._densities(left, row)
+        rounded = self._densities(left + self._rounding(left, whole, place), row)
+        with suppress(ValueError):
+            densities = self._densities(left, row)
+            if (np.abs(rounded - densities) <= _UNCERTAIN * (1 + np.abs(densities))).all():
+                return changed, densities
+        raise ValueError(
+            Message(
+                "nothing is left of a variance, or less than float64 tells from rounding. Regularise, set "
+                "⟨exact=True⟩, leave the row out if it is an error, or set ⟨cv⟩ to a number"
+            )
+        )
+
+    def _densities(self, statistics: Statistics, row: Array) -> Array:
+        densities = self._estimator._finalise(statistics)
+        for error in densities.singular.values():
+            raise error()
+        log_densities: Array = densities.log_density(row[None])[0]
+        return log_densities
+
+    def _rounding(self, left: Statistics, whole: Statistics, place: int) -> ClassStatistics:
+        """A state of no weight, whose scatter is the largest rounding error of the class at a place."""
+        kind = kind_named(whole.covariance_type)
+        diagonal = kind.diagonal(whole.scatter)
+        k = min(place, len(diagonal) - 1)
+        noise = _EPS * np.sqrt(16 + whole.counts.max()) * diagonal[k]
+        scatter = noise if whole.covariance_type == "diag" else np.diag(noise)
+        return ClassStatistics.from_moments(
+            left.classes[[place]],
+            [1],
+            left.means[[place]],
+            scatter if kind.is_pooled else scatter[None],
+            weights=[_LEAST_WEIGHT],
+            covariance_type=whole.covariance_type,
+        )
 
 
 class DiagonalDowndate(Downdate):
@@ -33,16 +263,13 @@ class DiagonalDowndate(Downdate):
 
     def __init__(self, estimator: Any, statistics: Statistics) -> None:
         super().__init__(estimator, statistics)
+        self._concerns_all = True
         self._smoothing = float(estimator.var_smoothing)
         self._centre, self._total_variances = statistics.overall_mean(), statistics.total_variance()
         self._variances = self._fitted.gaussians.variances
         self._unsmoothed = self._variances - self._smoothing * self._total_variances.max()
         offsets = (self._means - self._centre) + self._tails
         self._centre_tail = self._weights @ offsets / self._total
-
-    @property
-    def _concerns_all(self) -> bool:
-        return True
 
     def _in_closed_form(self, X: Array, truth: Codes, weights: Array) -> tuple[Array, Flags]:
         densities = np.empty((len(X), len(self.classes)), order="F")
@@ -55,7 +282,7 @@ class DiagonalDowndate(Downdate):
             scale = self._pooling.divisors[j] / left.freedom
             variances = scale[:, None] * self._unsmoothed[j]
             variances -= (left.beta / left.freedom)[:, None] * squares
-            least = LEAST_LEFT * scale[:, None] * self._variances[j]
+            least = _LEAST_LEFT * scale[:, None] * self._variances[j]
             if self._counts[j] == 2 and not self._share:  # one row has no scatter
                 variances[own], least[own] = 0.0, np.finfo(np.float64).tiny
             variances += smoothing[:, None]
@@ -70,11 +297,8 @@ class DiagonalDowndate(Downdate):
         left = self._total - weights
         squares = (weights * self._total / left)[:, None] * (X - self._centre - self._centre_tail) ** 2
         largest = ((self._total * self._total_variances - squares) / left[:, None]).max(axis=1)
-        is_known = largest >= LEAST_LEFT * self._total_variances.max()
+        is_known = largest >= _LEAST_LEFT * self._total_variances.max()
         return self._smoothing * largest, is_known
-
-
-_LARGEST_NULL = 1e-10  # eigenvalue of a direction without variance, relative to the others
 
 
 class DiscriminantDowndate(Downdate):
@@ -103,10 +327,6 @@ class DiscriminantDowndate(Downdate):
             self._basis(covariance, whitening, None if self._common else self._means[[j]])
             for j, (covariance, whitening) in enumerate(zip(covariances, gaussians.whitenings, strict=True))
         ]
-
-    @property
-    def _concerns_all(self) -> bool:
-        return bool(self._share)
 
     def _check_counts(self) -> None:
         """Raise ValueError if a class has too few rows to leave one out: n rows span n − 1 dimensions."""
@@ -152,7 +372,7 @@ class DiscriminantDowndate(Downdate):
         return densities, is_known
 
     def _without(
-        self, basis: _Basis, divisor: float, left: Left, deviations: Array, removed: Array
+        self, basis: _Basis, divisor: float, left: _Left, deviations: Array, removed: Array
     ) -> _Without:
         """A covariance without each row, whose deviations (n, d) are `removed` (n, r) in the coordinates."""
         scale = divisor / left.freedom
@@ -161,7 +381,7 @@ class DiscriminantDowndate(Downdate):
         reduced = removed / values
         gamma = part * (1 - self._ridge) * (1 - self._shrinkage)
         slack = 1 - gamma * np.vecdot(reduced, removed)
-        least = np.maximum(LEAST_LEFT, basis.least_factor * values.max(axis=1) / values.min(axis=1))
+        least = np.maximum(_LEAST_LEFT, basis.least_factor * values.max(axis=1) / values.min(axis=1))
         is_known = is_much & ((slack >= least) | (part == 0))
         slack[~is_known] = 1.0
         return _Without(values, reduced, gamma, slack, is_known)
@@ -173,7 +393,7 @@ class DiscriminantDowndate(Downdate):
         """
         whole = scale * basis.mean_variance
         mean_variance = whole - part * np.vecdot(deviations, deviations) / deviations.shape[1]
-        is_much = np.asarray(mean_variance >= LEAST_LEFT * whole)
+        is_much = np.asarray(mean_variance >= _LEAST_LEFT * whole)
         if not self._shrinkage:
             is_much[:] = True
         ridges = self._ridge_of(np.where(is_much, mean_variance, whole))
@@ -253,7 +473,7 @@ def _least_factor(whitening: Whitening, means: Array) -> float:
     """
     n_features, least = len(whitening.covariance), whitening.least_eigenvalue
     zero = largest_zero(n_features, least)
-    certain = 2 * (zero + n_features**2 * EPS)
+    certain = 2 * (zero + n_features**2 * _EPS)
     if isinstance(whitening, TriangularWhitening):
         smallest, dropped, varying = whitening.lower_bound, 0.0, np.arange(n_features)
     else:
@@ -263,51 +483,5 @@ def _least_factor(whitening: Whitening, means: Array) -> float:
     if dropped > _LARGEST_NULL * smallest:
         return math.inf
     variances = whitening.covariance.diagonal()[varying]
-    rounding = (2 * EPS * np.abs(means[:, varying]).max(axis=0)) ** 2
+    rounding = (2 * _EPS * np.abs(means[:, varying]).max(axis=0)) ** 2
     return float(max(certain / smallest, 2 * dropped / zero, (rounding / variances).max(initial=0.0)))
-
-
-def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
-    """Raise ValueError for an estimator whose rows cannot be left out in closed form."""
-    kinds = (LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianNB)
-    estimated = [
-        f"⟨{name}={getattr(estimator, name)!r}⟩"
-        for name in ("shrinkage", "pooling")
-        if isinstance(getattr(estimator, name, None), str)
-    ]
-    if getattr(estimator, "covariance_estimator", None) is not None:
-        estimated.append("a covariance_estimator")
-    if getattr(estimator, "predictive", "plugin") != "plugin":
-        estimated.append(f"⟨predictive={getattr(estimator, 'predictive', None)!r}⟩")
-    if type(estimator) not in kinds or estimated:
-        why = f"with {', '.join(estimated)}" if estimated else "of this kind"
-        raise ValueError(
-            Message(
-                f"⟨cv='loo'⟩ has no closed form for {type(estimator).__name__} {why}: each row would need "
-                "another fit. It has one for LDA, QDA and GaussianNB with numbers for parameters; else set "
-                "⟨cv⟩ to a number"
-            )
-        )
-
-
-def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> Downdate:
-    """The `Downdate` that leaves rows out of the model of an estimator.
-
-    Raises
-    ------
-    ValueError
-        If there is no closed form, or all rows but one do not determine the model.
-    """
-    check_closed_form(estimator)
-    estimator._validate_params()
-    statistics = statistics.ordinary()
-    if statistics.keeps_patterns:
-        raise ValueError(
-            Message(
-                "⟨cv='loo'⟩ has a closed form for complete rows alone, and here features are missing; set "
-                "⟨cv⟩ to a number, or leave such rows out, with ⟨missing='drop'⟩"
-            )
-        )
-    statistics = statistics.to_covariance_type(**estimator.required_statistics())
-    kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate
-    return kind(estimator, statistics)

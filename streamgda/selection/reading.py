@@ -21,7 +21,7 @@ from streamgda.passes.compute import Scheduler, compute_plan, opening_on, schedu
 from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import apart
-from streamgda.selection.left_out import Codes, Downdate
+from streamgda.selection.downdates import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, MEASURED, BinnedRocAuc, Metric, RocAuc, Scored
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
